@@ -92,9 +92,9 @@ coverage: $(DEV) ## The tests; every branch of the core is taken by them, and ne
 	@$(PY) -m coverage report --include='src/interlock/core/*' --fail-under=100
 	@$(PY) -m coverage report --include='src/interlock/lanes/*,src/interlock/database/*,src/interlock/catalog/*,src/interlock/hotrow/*' \
 		--skip-covered --fail-under=97
-	@$(PY) -m coverage report --include='src/interlock/store/*,src/interlock/runtime/*' --skip-covered --fail-under=96
+	@$(PY) -m coverage report --include='src/interlock/store/*,src/interlock/engine/*' --skip-covered --fail-under=96
 	@$(PY) -m coverage report --include='src/interlock/server/*,src/interlock/client/*' --skip-covered --fail-under=96
-	@$(PY) -m coverage report --include='src/interlock/coordination/*,src/interlock/observe/*' --skip-covered --fail-under=95
+	@$(PY) -m coverage report --include='src/interlock/redis/*,src/interlock/observe/*' --skip-covered --fail-under=95
 
 .PHONY: mutants
 mutants: $(DEV) ## Break the core on purpose; the tests must notice

@@ -13,17 +13,16 @@ from pathlib import Path
 from time import sleep
 from typing import NamedTuple
 
-from interlock.catalog.places import Place as LanePlace
+from interlock.catalog.open_lane import Place as LanePlace
+from interlock.clock import SystemClock
 from interlock.database.database import Opening
-from interlock.lanes.beyond import DurableLog
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.bucket import Bucket, Found
-from interlock.lanes.objects.opening import open_log
-from interlock.lanes.objects.remote import open_bucket
-from interlock.lanes.objects.world import World
+from interlock.lanes.durable_log import DurableLog
+from interlock.lanes.objectlog.bucket import Bucket, Found, World
+from interlock.lanes.objectlog.open import open_log
+from interlock.lanes.objectlog.remote_bucket import open_bucket
 from interlock.lanes.settings import LaneSettings
-from interlock.seams import SystemClock
 from interlock.testing.objects import MemoryBucket
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import SeaweedFS
 
 COPIES_AT_ONCE = 8
@@ -137,7 +136,7 @@ def seaweedfs() -> Iterator[Place]:
     with SeaweedFS() as server:
 
         def bucket(database: str) -> Bucket:
-            return open_bucket(parse(server.url(f"bench/{database}")), request_timeout_s=10)
+            return open_bucket(parse_bucket_url(server.url(f"bench/{database}")), request_timeout_s=10)
 
         def opened(database: str, folder: Path, settings: LaneSettings) -> Opening:
             return _addressed(server.url(f"bench/{database}"), settings, folder / database)

@@ -37,9 +37,9 @@ from benchmarks.growth import ALL, Nothing, fill, parked, patterns, timed_ms, wr
 from benchmarks.postgres import server as postgres_server
 from benchmarks.report import Round, interleaved, machine, percentile
 from interlock import Admission, Engine
+from interlock.clock import SystemClock
 from interlock.errors import Overloaded
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.store.open import open_store
 from tests.integration.objects.servers import SeaweedFS
 from tests.integration.redis.server import Server as RedisServer
 from tests.integration.redis.server import found as redis_found

@@ -14,7 +14,7 @@ from enum import Enum
 from benchmarks.clients import run_clients
 from benchmarks.report import Round
 from interlock import Engine, Event, Machine
-from interlock.bench.orders_machine import EVENTS, TRANSITIONS, Order, State, sent, stepped
+from interlock.bench.orders import EVENTS, TRANSITIONS, Order, State, sent, stepped
 
 __all__ = ["MACHINES", "TRANSITIONS", "Count", "Counter", "Embedded", "Order", "counter", "stepped"]
 

@@ -26,11 +26,11 @@ import msgspec
 from benchmarks.embedded import MACHINES, Embedded, Order, stepped
 from benchmarks.report import Figure, Round, arguments, interleaved, publish
 from interlock import Engine, Event, Machine
-from interlock.runtime.bound import AnyMachine
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.clock import SystemClock
+from interlock.engine.bound_machine import AnyMachine
+from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.store.values import Change, Happened
+from interlock.store.values import Change, HistoryRecord
 
 SIZES = (1_000, 100_000, 1_000_000)
 ACTIVE_SHARE = 100
@@ -97,7 +97,7 @@ def copied(pattern: Change, workflow: str, *, age_us: int, quick: bool) -> Chang
     """The same for another id, so much older."""
     row = pattern.row
     moved = {name: getattr(row, name) - age_us for name in ("created_us", "updated_us", "entered_us")}
-    history: Sequence[Happened] = pattern.history
+    history: Sequence[HistoryRecord] = pattern.history
     if quick and len(history) > 1:
         history = (history[0], history[-1])
     return Change(

@@ -25,7 +25,7 @@ from benchmarks.clients import run_clients
 from benchmarks.postgres import Server, server
 from benchmarks.report import Figure, Round, arguments, interleaved, publish
 from interlock.database.database import Database
-from interlock.database.on_lanes import OnLane
+from interlock.database.lane_engine import OnLane
 
 GOALS = {
     "hot_row_256_vs_postgres_best": 20.0,

@@ -29,11 +29,10 @@ from benchmarks.embedded import MACHINES, Embedded, Order, stepped
 from benchmarks.metering import Meter
 from benchmarks.postgres import Server, server
 from interlock import Engine
-from interlock.seams import SystemClock
-from interlock.sql.postgres.link import Link
-from interlock.store.postgres.opening import open_postgres
-from interlock.store.postgres.store import PostgresStore
-from interlock.store.shared import Holder
+from interlock.clock import SystemClock
+from interlock.postgres.connection import Link
+from interlock.store.postgres.store import PostgresStore, open_postgres
+from interlock.store.protocol import Holder
 from interlock.store.values import FREE, HOLD, Change
 
 GROUPS = (64, 128, 256)

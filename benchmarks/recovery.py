@@ -23,9 +23,9 @@ from pathlib import Path
 
 from benchmarks.buckets import Place, copy, opening
 from benchmarks.weights import ADD, NO_SNAPSHOT, fill
-from interlock.bench.chart import Axis, Line, Panel, draw
+from interlock.bench.plots import Axis, Line, Panel, draw
 from interlock.database.database import Opening
-from interlock.lanes.objects.manifest import read_manifest
+from interlock.lanes.objectlog.manifest import read_manifest
 from interlock.lanes.settings import LaneSettings
 from interlock.testing.objects import MemoryBucket
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from interlock import InterlockError, access, errors, server
+from interlock import InterlockError, errors, server
 from interlock.examples.checkout import checkout
 from interlock.examples.order import order
 from interlock.observe.names import METRICS
+from interlock.server.handlers.services import Served
 from interlock.server.limits import Limits
 from interlock.server.openapi import document
 from interlock.server.problems import Problem, phrase, status_of
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route
-from interlock.server.security.routes import Subject, route_for
-from interlock.server.served import Served
+from interlock.server.security.guard import Subject, route_for
 
 DOCS = Path(__file__).parent
 SERVER = Path(inspect.getfile(server)).parent
@@ -45,7 +45,7 @@ command line and over HTTP.
 
 def error_classes() -> Iterator[type[InterlockError]]:
     """Every class of errors, in the order of `errors.py`."""
-    for cls in (*vars(errors).values(), access.NotAuthenticated, access.NotPermitted):
+    for cls in (*vars(errors).values(), errors.NotAuthenticated, errors.NotPermitted):
         if isinstance(cls, type) and issubclass(cls, InterlockError):
             yield cls
 

@@ -18,16 +18,16 @@ from enum import Enum
 import msgspec
 
 from interlock import Engine, Event, Machine
-from interlock.seams import SystemClock
-from interlock.server.answers import Answer, encode
+from interlock.clock import SystemClock
 from interlock.server.asgi import AsgiApp
-from interlock.server.requests import Request
+from interlock.server.handlers.services import Served
+from interlock.server.request import Request
+from interlock.server.response import Answer, encode
 from interlock.server.routing import Route
 from interlock.server.running import admission_from, bound_socket, run_until_stopped, server_maker, stopping
 from interlock.server.security.guard import Guard
-from interlock.server.security.opening import security_at
 from interlock.server.security.scopes import Scope
-from interlock.server.served import Served
+from interlock.server.security.stores import security_at
 from interlock.server.service import Service
 from interlock.server.shapes import EventBody
 

@@ -7,16 +7,13 @@ importing it imports none of the optional dependencies, and what needs a databas
 import importlib
 from typing import TYPE_CHECKING
 
-from interlock.access import NotAuthenticated, NotPermitted
-from interlock.core.breakers import Breaker
 from interlock.core.codec import Codec
-from interlock.core.description import MachineDescription
+from interlock.core.describe import MachineDescription
 from interlock.core.events import Event
-from interlock.core.machine import Machine
+from interlock.core.machine import Machine, Step
 from interlock.core.pipeline import Pipeline, PipelineEvent, PipelineState, PipelineStep, pipeline, step
 from interlock.core.plan import Plan, plan
-from interlock.core.policies import Budget, Classification, Dependency, Retry
-from interlock.core.step import Step
+from interlock.core.policies import Breaker, Budget, Classification, Dependency, Retry
 from interlock.core.values import Allowed, Decision, Finding, Record, Snapshot, StepContext, StepFailure, StoredJson
 from interlock.errors import (
     ConstraintViolation,
@@ -37,6 +34,8 @@ from interlock.errors import (
     MissingExtra,
     MovedElsewhere,
     NonRetryable,
+    NotAuthenticated,
+    NotPermitted,
     OutcomeUnknown,
     Overloaded,
     PayloadTooLarge,
@@ -72,23 +71,15 @@ if TYPE_CHECKING:
     from interlock.client.blocking import BlockingClient
     from interlock.client.client import Client
     from interlock.database.database import Database
-    from interlock.hotrow.balances import Balance
-    from interlock.hotrow.counters.counter import Counter
-    from interlock.hotrow.parents import Parent
-    from interlock.hotrow.quotas import Quota
-    from interlock.hotrow.stock import Reservation, Stock
-    from interlock.hotrow.tools import Tool
-    from interlock.lanes.contention import HotRow
-    from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
-    from interlock.runtime.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
-    from interlock.runtime.engine import Engine
-    from interlock.runtime.leases import Lease
-    from interlock.runtime.pruning import Pruned
-    from interlock.runtime.resilience.views import Breakers, BreakerView
-    from interlock.runtime.settings import Admission
-    from interlock.runtime.transactions.blocks import BlockingTransaction, Transaction
-    from interlock.runtime.typed import Workflows
-    from interlock.runtime.views import (
+    from interlock.engine.alerts.receivers import AlertWebhook, PagerDuty
+    from interlock.engine.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
+    from interlock.engine.dependencies.breakers import Breakers, BreakerView
+    from interlock.engine.engine import Engine
+    from interlock.engine.leases import Lease
+    from interlock.engine.pruning import Pruned
+    from interlock.engine.settings import Admission
+    from interlock.engine.transactions import BlockingTransaction, Transaction
+    from interlock.engine.views import (
         Compensation,
         Counts,
         DeadLetter,
@@ -98,12 +89,20 @@ if TYPE_CHECKING:
         Refused,
         View,
         Workflow,
+        Workflows,
     )
+    from interlock.hotrow.balances import Balance
+    from interlock.hotrow.counters.counter import Counter
+    from interlock.hotrow.parents import Parent
+    from interlock.hotrow.quotas import Quota
+    from interlock.hotrow.stock import Reservation, Stock
+    from interlock.hotrow.tools import Tool
+    from interlock.lanes.contention import HotRow
     from interlock.server.app import App
     from interlock.server.asgi import asgi
-    from interlock.server.webhooks import Webhook
-    from interlock.sql.rows import Row
-    from interlock.store.leases import Granted, Held, Leases
+    from interlock.server.handlers.webhooks import Webhook
+    from interlock.sql.values import Row
+    from interlock.store.protocol import Granted, Held, Leases
 
 __all__ = [
     "Admission",
@@ -222,13 +221,13 @@ __all__ = [
     "step",
 ]
 
-_BLOCKING = "interlock.runtime.blocking"
-_BLOCKS = "interlock.runtime.transactions.blocks"
-_LEASES = "interlock.store.leases"
-_VIEWS = "interlock.runtime.views"
+_BLOCKING = "interlock.engine.blocking"
+_BLOCKS = "interlock.engine.transactions"
+_LEASES = "interlock.store.protocol"
+_VIEWS = "interlock.engine.views"
 _LATER = {
-    "Admission": "interlock.runtime.settings",
-    "AlertWebhook": "interlock.runtime.alerts.receivers",
+    "Admission": "interlock.engine.settings",
+    "AlertWebhook": "interlock.engine.alerts.receivers",
     "App": "interlock.server.app",
     "Balance": "interlock.hotrow.balances",
     "BlockingClient": "interlock.client.blocking",
@@ -236,37 +235,37 @@ _LATER = {
     "BlockingLease": _BLOCKING,
     "BlockingTransaction": _BLOCKS,
     "BlockingWorkflows": _BLOCKING,
-    "BreakerView": "interlock.runtime.resilience.views",
-    "Breakers": "interlock.runtime.resilience.views",
+    "BreakerView": "interlock.engine.dependencies.breakers",
+    "Breakers": "interlock.engine.dependencies.breakers",
     "Client": "interlock.client.client",
     "Compensation": _VIEWS,
     "Counter": "interlock.hotrow.counters.counter",
     "Counts": _VIEWS,
     "Database": "interlock.database.database",
     "DeadLetter": _VIEWS,
-    "Engine": "interlock.runtime.engine",
+    "Engine": "interlock.engine.engine",
     "Granted": _LEASES,
     "Held": _LEASES,
     "HistoryRow": _VIEWS,
     "HotRow": "interlock.lanes.contention",
-    "Lease": "interlock.runtime.leases",
+    "Lease": "interlock.engine.leases",
     "Leases": _LEASES,
     "Moved": _VIEWS,
     "Page": _VIEWS,
-    "PagerDuty": "interlock.runtime.alerts.receivers",
+    "PagerDuty": "interlock.engine.alerts.receivers",
     "Parent": "interlock.hotrow.parents",
-    "Pruned": "interlock.runtime.pruning",
+    "Pruned": "interlock.engine.pruning",
     "Quota": "interlock.hotrow.quotas",
     "Refused": _VIEWS,
     "Reservation": "interlock.hotrow.stock",
-    "Row": "interlock.sql.rows",
+    "Row": "interlock.sql.values",
     "Stock": "interlock.hotrow.stock",
     "Tool": "interlock.hotrow.tools",
     "Transaction": _BLOCKS,
     "View": _VIEWS,
-    "Webhook": "interlock.server.webhooks",
+    "Webhook": "interlock.server.handlers.webhooks",
     "Workflow": _VIEWS,
-    "Workflows": "interlock.runtime.typed",
+    "Workflows": "interlock.engine.views",
     "asgi": "interlock.server.asgi",
 }
 

@@ -9,17 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 
 from interlock import BlockingClient, Engine
+from interlock.clock import SystemClock
 from interlock.examples.checkout import checkout
-from interlock.examples.order import (
-    InventoryReserved,
-    Order,
-    PaymentStarted,
-    PaymentSucceeded,
-    Submit,
-    order,
-)
+from interlock.examples.order import InventoryReserved, Order, PaymentStarted, PaymentSucceeded, Submit, order
 from interlock.examples.order import Item as Article
-from interlock.seams import SystemClock
 from tests.browser.hostile import HOSTILE, HOSTILE_ID, HOSTILE_NAME
 
 LATE_S = 3 * 24 * 3600.0

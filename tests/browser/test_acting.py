@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 from playwright.sync_api import Locator, expect
 
-from interlock.seams import SystemClock
-from interlock.server.security.opening import security_at
+from interlock.clock import SystemClock
+from interlock.server.security.stores import security_at
 from tests.browser.hostile import HOSTILE, HOSTILE_NAME, seen
 from tests.browser.shop import Shop
 from tests.browser.tabs import REFUSED, Tab

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Locator, expect
 
-from interlock.seams import SystemClock, SystemSecrets
-from interlock.server.security.keys import CreatedKey, made
-from interlock.server.security.opening import security_at
+from interlock.clock import SystemClock, SystemSecrets
+from interlock.server.security.keys import CreatedKey, make_key
 from interlock.server.security.scopes import Scope, checked_limits
+from interlock.server.security.stores import security_at
 from tests.browser import served
 from tests.browser.conftest import Open
 from tests.browser.tabs import REFUSED, Tab
@@ -38,7 +38,7 @@ async def keep(home: str, *keys: CreatedKey) -> None:
 
 def key_for(scope: Scope, *machines: str) -> CreatedKey:
     now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
-    return made(SystemSecrets(), name="", scopes=(scope,), limits=checked_limits(machines, ()), now=now)
+    return make_key(SystemSecrets(), name="", scopes=(scope,), limits=checked_limits(machines, ()), now=now)
 
 
 @pytest.fixture(scope="module")

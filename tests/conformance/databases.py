@@ -13,7 +13,7 @@ from typing import Self
 from interlock import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
-from interlock.sql.rows import Row
+from interlock.sql.values import Row
 from tests.conformance.engines import Outcome
 
 

@@ -24,9 +24,9 @@ import apsw
 import asyncpg
 
 from interlock.errors import ConstraintViolation, DialectError, InterlockError
-from interlock.lanes.failures import translated
+from interlock.lanes.connection import translated
 from interlock.sql.dialect import Dialect
-from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.registry import Sources, aggregate_functions, collations, scalar_functions, window_functions
 from interlock.sql.schema import COLUMNS_QUERY, INDEXES_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
 from tests.integration.postgres.wheel import end_server, get_server
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from interlock.sql.words import AFTER_AS, KEYWORDS, RESERVED
+from interlock.sql.grammar import AFTER_AS, KEYWORDS, RESERVED
 from tests.conformance.databases import Public, public_view
 from tests.conformance.dialect import generated, generated_queries
 from tests.conformance.dialect.mutants import mutants

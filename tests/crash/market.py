@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Literal, Protocol
 
-from interlock.seams import SystemChance
+from interlock.clock import SystemChance
 from interlock.testing.faults.processes import At, Process, Processes
 from tests.crash.buyers import LIMIT, TOTAL
 

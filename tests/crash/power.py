@@ -10,10 +10,9 @@ from pathlib import Path
 
 import apsw
 
-from interlock.lanes import points
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
-from interlock.seams import SystemChance
+from interlock import faultpoints
+from interlock.clock import SystemChance
+from interlock.lanes.transaction import Session, Work
 from interlock.testing.faults.disk import FaultyDisk
 from tests.unit.lanes.lanes import count, opened, sql
 
@@ -56,11 +55,11 @@ class Cuts:
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        points.listen(self.cut)
+        faultpoints.listen(self.cut)
         self._disk.fails_sync = self._before_sync
 
     def end(self) -> None:
-        points.listen(None)
+        faultpoints.listen(None)
         self._disk.fails_sync = lambda _number: False
 
     def _before_sync(self, _number: int) -> bool:

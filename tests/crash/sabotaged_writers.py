@@ -3,18 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from interlock.bench.durability_child import (
-    BOOK,
-    FIRST_OWN,
-    GIVE,
-    OPENED,
-    TAKE,
-    TILLS,
-    TURNS_MAX,
-    Say,
-    move,
-    opening,
-)
+from interlock.bench.durability import BOOK, FIRST_OWN, GIVE, OPENED, TAKE, TILLS, TURNS_MAX, Say, move, opening
 from interlock.database.database import Database
 
 Client = Callable[[Database, int], Coroutine[object, object, None]]

@@ -8,11 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.cache import Cache
-from interlock.lanes.objects.manifest import read_manifest
-from interlock.lanes.objects.remote import open_bucket
-from interlock.lanes.objects.slots import Position, read_slots
+from interlock.lanes.objectlog.append import Position, read_slots
+from interlock.lanes.objectlog.cache import Cache
+from interlock.lanes.objectlog.manifest import read_manifest
+from interlock.lanes.objectlog.remote_bucket import open_bucket
+from interlock.urls import parse_bucket_url
 
 REQUEST_TIMEOUT_S = 30.0
 
@@ -61,7 +61,7 @@ class BucketSite:
         self._keeps_disk = keeps_disk
 
     def copy(self, folder: Path) -> Path:
-        bucket = open_bucket(parse(self.url), request_timeout_s=REQUEST_TIMEOUT_S)
+        bucket = open_bucket(parse_bucket_url(self.url), request_timeout_s=REQUEST_TIMEOUT_S)
         found = read_manifest(bucket)
         assert found is not None
         manifest, copy = found[0], Cache(folder / "copy")

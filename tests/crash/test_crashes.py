@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.points import POINTS
+from interlock.faultpoints import LANE_POINTS
 from interlock.testing.faults.processes import Processes
 from tests.crash.campaign import Campaign
 from tests.crash.sites import LocalSite
@@ -20,7 +20,7 @@ SEED = int(os.environ.get("INTERLOCK_SEED") or "1")
 DATABASES = 16
 CRASHES_PER_DATABASE = 5
 REACHED = (1, 2, 3, 5)
-assert 2 * (DATABASES * CRASHES_PER_DATABASE + len(POINTS) * len(REACHED)) >= 200
+assert 2 * (DATABASES * CRASHES_PER_DATABASE + len(LANE_POINTS) * len(REACHED)) >= 200
 
 KINDS = pytest.mark.parametrize("kind", ["statement", "transact"])
 
@@ -42,7 +42,7 @@ def test_killed_at_any_instant(tmp_path: Path, processes: Processes, seed: int, 
 
 
 @KINDS
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", LANE_POINTS)
 def test_killed_at_every_point(tmp_path: Path, processes: Processes, point: str, kind: str) -> None:
     campaign = Campaign(processes, tmp_path, LocalSite(tmp_path), seed=SEED, kind=kind)
     for reached in REACHED * FACTOR:

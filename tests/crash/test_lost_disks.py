@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.points import BUCKET_POINTS, POINTS
+from interlock.faultpoints import BUCKET_POINTS, LANE_POINTS
 from interlock.testing.faults.processes import Processes
 from tests.crash.campaign import Campaign
 from tests.crash.sites import BucketSite
@@ -66,7 +66,7 @@ def test_killed_at_any_instant_and_its_disk_is_still_there(
 def test_killed_at_every_point_with_its_disk(tmp_path: Path, processes: Processes, seaweedfs: SeaweedFS) -> None:
     """All points in one database: each life meets what all kills before it have left."""
     campaign = Campaign(processes, tmp_path, site(seaweedfs, tmp_path), seed=SEED, kind="transact")
-    for point in (*BUCKET_POINTS, *POINTS):
+    for point in (*BUCKET_POINTS, *LANE_POINTS):
         campaign.crash_at(point, 1)
     campaign.finish()
-    assert campaign.crashes == len(BUCKET_POINTS) + len(POINTS)
+    assert campaign.crashes == len(BUCKET_POINTS) + len(LANE_POINTS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes import points
+from interlock import faultpoints
 from interlock.testing.faults.disk import FaultyDisk
 from tests.crash.power import work_through_cuts
 
@@ -29,6 +29,6 @@ def disk() -> Iterator[FaultyDisk]:
 def test_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path, disk: FaultyDisk, seed: int) -> None:
     cuts = asyncio.run(work_through_cuts(disk, tmp_path, seed))
     assert not cuts.failures
-    assert cuts.places == {"sync", *points.POINTS}
+    assert cuts.places == {"sync", *faultpoints.LANE_POINTS}
     assert cuts.examined > 100
     assert cuts.lost > 0, "no cut took anything away: these are not power cuts"

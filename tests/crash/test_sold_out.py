@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.points import POINTS
+from interlock.faultpoints import LANE_POINTS
 from interlock.testing.faults.processes import Processes
 from tests.crash.buyers import QUANTITY_MAX
 from tests.crash.market import Market, Trade
@@ -89,10 +89,10 @@ def test_killed_at_every_point_a_lane_sells_exactly_what_it_has(
 ) -> None:
     """All points in one market: each life meets what all kills before it have left."""
     market = Market(processes, LocalSite(tmp_path), trade, seed=SEED)
-    for point in POINTS:
+    for point in LANE_POINTS:
         market.crash_at(point)
     market.finish()
-    assert market.crashes == len(POINTS)
+    assert market.crashes == len(LANE_POINTS)
 
 
 def test_a_careless_shop_is_caught(tmp_path: Path, processes: Processes) -> None:

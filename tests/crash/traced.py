@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from interlock import Engine, Event, Machine, Retry, StepContext
-from interlock.observe.carrying import carried
 from interlock.observe.otel import OpenTelemetry
+from interlock.observe.traces import carried
 
 Say = Callable[[str], None]
 

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from interlock.database.database import Database, Opening
 from interlock.database.transactions import Transaction
-from interlock.lanes.objects.addresses import is_bucket, parse
-from interlock.lanes.objects.probe import _memory_of
-from interlock.lanes.objects.remote import _server_of
+from interlock.lanes.objectlog.probe import _memory_of
+from interlock.lanes.objectlog.remote_bucket import _server_of
+from interlock.urls import is_bucket_url, parse_bucket_url
 
 CLIENTS = 64
 KEYED, UNKEYED = 1, 2
@@ -58,8 +58,8 @@ def opened(url: str, cache: str | None) -> Opening:
 
 def believe(url: str) -> None:
     """Spare a life the probe, whose races cost seconds on some servers: the first life has asked the same server."""
-    if is_bucket(url):
-        address = parse(url)
+    if is_bucket_url(url):
+        address = parse_bucket_url(url)
         _memory_of((address.root, _server_of(address))).proven = True
 
 

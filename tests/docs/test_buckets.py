@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from interlock.lanes.objects.addresses import OPTIONS, PATH_BYTES_MAX, SECRETS
-from interlock.lanes.objects.probe import examine
-from interlock.lanes.objects.world import World
+from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.probe import examine
 from interlock.testing.objects import MemoryBucket
+from interlock.urls import BUCKET_OPTIONS, BUCKET_SECRETS, PATH_BYTES_MAX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "buckets.md").read_text()
 
@@ -14,10 +14,12 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "buckets.md").read_te
 def test_every_option_is_explained_and_no_other() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| (all|`[a-z0-9]+`) \| (.*) \|$", PAGE, flags=re.MULTILINE)
     explained = {
-        (scheme, name) for name, where, _ in rows for scheme in (OPTIONS if where == "all" else [where.strip("`")])
+        (scheme, name)
+        for name, where, _ in rows
+        for scheme in (BUCKET_OPTIONS if where == "all" else [where.strip("`")])
     }
-    assert explained == {(scheme, name) for scheme, names in OPTIONS.items() for name in names}
-    assert {name for name, _, meaning in rows if meaning.startswith("a secret")} == SECRETS
+    assert explained == {(scheme, name) for scheme, names in BUCKET_OPTIONS.items() for name in names}
+    assert {name for name, _, meaning in rows if meaning.startswith("a secret")} == BUCKET_SECRETS
     assert f"at most {PATH_BYTES_MAX} bytes" in PAGE
 
 

@@ -300,12 +300,11 @@ def limits() -> dict[str, float]:
     """The named limits of what this release does with a workflow, and their values."""
     places = {
         "interlock.core.codec": ["CONTEXT_BYTES_MAX", "DEPTH_MAX"],
-        "interlock.core.unwinding": ["UNDO_LOG_MAX"],
+        "interlock.core.decide": ["UNDO_LOG_MAX"],
         "interlock.core.machine": ["EFFECT_TIMEOUT_S"],
-        "interlock.core.mistakes": ["NAME_CHARACTERS_MAX"],
+        "interlock.core.definition_errors": ["NAME_CHARACTERS_MAX"],
         "interlock.core.pipeline": ["PENDING_DWELL_S", "UNDOING_DWELL_S"],
-        "interlock.testing.explore": ["PATH_DEPTH", "PATHS_MAX"],
-        "interlock.testing.trial": ["TRIAL_DEPTH", "SNAPSHOTS_MAX"],
+        "interlock.testing.explore": ["PATH_DEPTH", "PATHS_MAX", "TRIAL_DEPTH", "SNAPSHOTS_MAX"],
         "interlock.testing.strategies": ["WALK_LENGTH_MAX"],
     }
     return {name: getattr(import_module(place), name) for place, names in places.items() for name in names}

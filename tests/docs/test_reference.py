@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from msgspec.structs import fields
 
-from interlock.catalog.configuration import PREFIX, PROGRAM
-from interlock.core.breakers import Breaker
 from interlock.core.plan.findings import WITHOUT_PROOF
+from interlock.core.policies import Breaker
+from interlock.engine.settings import RANGES, Admission, EngineSettings
 from interlock.lanes.settings import CHOICES, KINDS, LaneSettings
-from interlock.runtime.settings import RANGES, Admission, EngineSettings
-from interlock.store.tables import FORMAT, NAMES, TABLES
+from interlock.settings import PREFIX, PROGRAM
+from interlock.store.lane import FORMAT, NAMES, TABLES
 
 PROJECT = Path(__file__).parents[2]
 CORE = PROJECT / "src" / "interlock" / "core"

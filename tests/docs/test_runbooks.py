@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from interlock.cli.program import program_for
-from interlock.runtime.alerts import AlertSettings, environment
-from interlock.runtime.alerts.alert import RUNBOOK_PAGE, RUNBOOKS, AlertKind
+from interlock.engine.alerts import AlertSettings, receivers
+from interlock.engine.alerts.alert import RUNBOOK_PAGE, RUNBOOKS, AlertKind
 from interlock.signals import AlertRaised
 from tests.docs.test_code_blocks import ROOT, refusal
 from tests.integration.ops.files import read_yaml
@@ -70,7 +70,7 @@ def test_a_command_in_the_text_is_one(command: str) -> None:
 
 def test_the_variables_that_name_receivers_are_told() -> None:
     page = (ROOT / "docs/how-to/alerts.md").read_text(encoding="utf-8")
-    known = {value for value in vars(environment).values() if isinstance(value, str) and value.startswith("INTERLOCK_")}
+    known = {value for value in vars(receivers).values() if isinstance(value, str) and value.startswith("INTERLOCK_")}
     assert known == set(re.findall(r"^\| `(INTERLOCK_\w+)` \|", page, flags=re.MULTILINE))
 
 

@@ -13,10 +13,10 @@ import asyncpg
 import pytest
 
 from interlock import Admission, Breaker, Dependency, Engine, Event, Machine, StepContext
+from interlock.engine.bound_machine import AnyMachine
 from interlock.errors import InterlockError, MissingExtra
-from interlock.runtime.bound import AnyMachine
+from interlock.postgres.errors import NotNow, not_reached, waited_too_long
 from interlock.server.running import server_maker
-from interlock.sql.postgres.failures import NotNow, not_reached, waited_too_long
 from tests.docs.blocks import read_blocks
 from tests.docs.test_code_blocks import ROOT
 

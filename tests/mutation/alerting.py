@@ -2,17 +2,17 @@
 
 from tests.mutation.mutant import Mutant
 
-ALERTS = "interlock/runtime/alerts"
+ALERTS = "interlock/engine/alerts"
 ALERT, LEDGER, RECEIVERS, STALLS = (
     f"{ALERTS}/alert.py",
-    f"{ALERTS}/ledger.py",
+    f"{ALERTS}/alarms.py",
     f"{ALERTS}/receivers.py",
-    "interlock/runtime/stalls.py",
+    "interlock/engine/alerts/stall_detector.py",
 )
 
-OUTBOX = f"{ALERTS}/outbox.py"
+OUTBOX = f"{ALERTS}/delivery.py"
 
-UNIT = "tests/unit/runtime"
+UNIT = "tests/unit/engine"
 BOOK = (f"{UNIT}/alerts/test_ledger.py",)
 LOOKS = (f"{UNIT}/test_stalls.py", f"{UNIT}/test_debts.py")
 BODIES = (f"{UNIT}/alerts/test_pagerduty.py", f"{UNIT}/alerts/test_alert.py")

@@ -2,11 +2,11 @@
 
 from tests.mutation.mutant import CORE, Mutant
 
-RESILIENCE = "interlock/runtime/resilience"
-BREAKERS, SPENDING = f"{CORE}/breakers.py", f"{RESILIENCE}/spending.py"
-OUTLETS, LINES, PLACES = f"{RESILIENCE}/outlets.py", f"{RESILIENCE}/lines.py", f"{RESILIENCE}/places.py"
+RESILIENCE = "interlock/engine/dependencies"
+BREAKERS, SPENDING = f"{CORE}/policies.py", f"{RESILIENCE}/dependency.py"
+OUTLETS, LINES, PLACES = f"{RESILIENCE}/dependency.py", f"{RESILIENCE}/wait_queue.py", f"{RESILIENCE}/wait_queue.py"
 
-UNIT = "tests/unit/runtime/resilience"
+UNIT = "tests/unit/engine/dependencies"
 CIRCUITS = ("tests/unit/core/test_breakers.py",)
 COUNTS = (f"{UNIT}/test_spending.py",)
 LIMITS = (f"{UNIT}/test_outlets.py", f"{UNIT}/test_shared_outlets.py")

@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import CORE, Mutant
 
-COMPENSATION, MISTAKES = f"{CORE}/checks/compensation.py", f"{CORE}/mistakes.py"
+COMPENSATION, MISTAKES = f"{CORE}/checks.py", f"{CORE}/definition_errors.py"
 
 PROOF = ("tests/unit/core/checks/test_compensation.py",)
 ADVICE = ("tests/unit/core/checks/test_advice.py",)

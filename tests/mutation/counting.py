@@ -3,13 +3,13 @@
 from tests.mutation.mutant import Mutant
 
 HOTROW = "interlock/hotrow"
-PLANS = "interlock/sql/postgres/plans.py"
+PLANS = "interlock/postgres/isolation.py"
 STATEMENTS = f"{HOTROW}/counters/statements.py"
 STOCK = f"{HOTROW}/stock.py"
 BALANCES = f"{HOTROW}/balances.py"
 RULE = f"{HOTROW}/advice/rule.py"
 
-PLAN_TESTS = ("tests/unit/sql/postgres/test_plans.py",)
+PLAN_TESTS = ("tests/unit/postgres/test_plans.py",)
 COUNTER_TESTS = ("tests/conformance/hotrow/test_counters.py", "-k", "memory")
 LOG_TESTS = ("tests/conformance/hotrow/test_counters_log.py", "-k", "memory")
 STOCK_TESTS = (

@@ -2,8 +2,8 @@
 
 from tests.mutation.mutant import CORE, Mutant
 
-MISTAKES, EVENTS, SIGNATURES = f"{CORE}/mistakes.py", f"{CORE}/events.py", f"{CORE}/signatures.py"
-SOUNDNESS, CODEC, POLICIES = f"{CORE}/checks/soundness.py", f"{CORE}/codec.py", f"{CORE}/policies.py"
+MISTAKES, EVENTS, SIGNATURES = f"{CORE}/definition_errors.py", f"{CORE}/events.py", f"{CORE}/signatures.py"
+SOUNDNESS, CODEC, POLICIES = f"{CORE}/checks.py", f"{CORE}/codec.py", f"{CORE}/policies.py"
 
 RULES = ("tests/unit/core/test_mistakes.py",)
 GRAPH = ("tests/unit/core/checks/test_soundness.py",)

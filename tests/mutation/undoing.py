@@ -3,7 +3,7 @@
 from tests.mutation.deciding import MOVES, ORDER, UNDOS
 from tests.mutation.mutant import CORE, Mutant
 
-TABLE, UNWINDING = f"{CORE}/table.py", f"{CORE}/unwinding.py"
+TABLE, UNWINDING = f"{CORE}/table.py", f"{CORE}/decide.py"
 
 UNDOING = [
     Mutant(

@@ -11,20 +11,18 @@ import msgspec
 import pytest
 
 from interlock.core import decide
+from interlock.engine.bound_machine import LoadedWorkflow, StepRun, fresh_key
+from interlock.engine.dependencies.wait_queue import Slots
+from interlock.engine.path.commands import Send
+from interlock.engine.path.pipeline import Group, Pipeline
+from interlock.engine.path.reports import Report, Result, Returned
+from interlock.engine.path.staging import DecisionContext, Staged, replace
+from interlock.engine.recovery import Recovery
+from interlock.engine.steps.runner import Runner
+from interlock.engine.views import Moved
 from interlock.errors import InvalidTransition
-from interlock.runtime.bound import Live
-from interlock.runtime.envelopes import Send
-from interlock.runtime.means import Means
-from interlock.runtime.owed import StepRun, fresh_key
-from interlock.runtime.pipeline import Group, Pipeline
-from interlock.runtime.recovery import Recovery
-from interlock.runtime.reports import Report, Result, Returned
-from interlock.runtime.runner import Runner
-from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Staged, replace
-from interlock.runtime.views import Moved
 from interlock.store.values import Change, Row
-from interlock.testing.engines.run import simulate
+from interlock.testing.engine_simulation.run import simulate
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 400
@@ -45,7 +43,7 @@ def result_without_visit_check(patch: pytest.MonkeyPatch) -> None:
 def key_made_anew_on_retry(patch: pytest.MonkeyPatch) -> None:
     begin = Staged.begin
 
-    def renewed(staged: Staged, means: Means) -> bool:
+    def renewed(staged: Staged, means: DecisionContext) -> bool:
         begun, owed = begin(staged, means), staged.live.owed
         if begun and owed.run is not None and owed.run.attempts > 1:
             run = replace(owed.run, key=fresh_key("again", means.ids))
@@ -57,7 +55,7 @@ def key_made_anew_on_retry(patch: pytest.MonkeyPatch) -> None:
 
 def refusal_from_a_stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     """The first snapshot that was ever seen of a workflow answers for all that come."""
-    seen: dict[tuple[int, str], Live] = {}
+    seen: dict[tuple[int, str], LoadedWorkflow] = {}
     decided = Send.decide
 
     def stale(send: Send, group: Group) -> Moved[Enum]:
@@ -102,7 +100,7 @@ def history_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
             if change.expected and change.history:
                 row = replace(change.row, revision=change.row.revision + 1)
                 later.append(Change(row, change.row.revision, change.history))
-                staged.live = Live(staged.live.bound, row, staged.live.snapshot, staged.live.owed)
+                staged.live = LoadedWorkflow(staged.live.bound, row, staged.live.snapshot, staged.live.owed)
                 return Change(
                     change.row, change.expected, (), change.effects, change.effects_done,
                     change.letters, change.letters_gone,

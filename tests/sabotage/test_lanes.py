@@ -8,11 +8,10 @@ import apsw
 import pytest
 
 from interlock.lanes import connection as connections
+from interlock.lanes.handover import Lookout
 from interlock.lanes.keys import Keys
 from interlock.lanes.lane import Lane
-from interlock.lanes.session import Session
-from interlock.lanes.tombstone import Lookout
-from interlock.lanes.work import Work
+from interlock.lanes.transaction import Session, Work
 from interlock.lanes.writer import Writer
 from tests.sabotage import checks
 from tests.sabotage.checks import Check

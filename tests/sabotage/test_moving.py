@@ -9,14 +9,14 @@ import pytest
 from interlock.catalog import entries
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.entries import Entry
-from interlock.cli import advise_applying
-from interlock.cli.advise_routing import ByAdvice
+from interlock.cli import advise
+from interlock.cli.advise import ByAdvice
+from interlock.clock import SystemClock
 from interlock.database.database import Database
-from interlock.database.moving.lane_source import LaneSource
-from interlock.database.moving.mover import move_database
 from interlock.errors import UnavailableError
 from interlock.hotrow.advice.journal import Applied, Journal, State
-from interlock.seams import SystemClock
+from interlock.relocate.database.lane import LaneSource
+from interlock.relocate.database.mover import move_database
 
 Check = Callable[[Path], None]
 Sabotage = Callable[[pytest.MonkeyPatch], None]
@@ -70,8 +70,8 @@ def what_was_applied_is_taken_back_once(folder: Path) -> None:
         file=str(file), set={"counter_shard_count": 32}, before={"counter_shard_count": None},
     )  # fmt: skip
     journal.mark(journal.begin(begun), "done")
-    where = advise_applying.Where(f"lanes://{folder}", None, None, {})
-    applying = advise_applying.Applying(where, yes=True, clock=CLOCK, router=ByAdvice())
+    where = advise.Where(f"lanes://{folder}", None, None, {})
+    applying = advise.Applying(where, yes=True, clock=CLOCK, router=ByAdvice())
     assert applying.undo("stock") is not None
     assert file.read_text() == "[tools.stock]\nlatency_critical = true\n"
     assert journal.last("stock") is None
@@ -95,7 +95,7 @@ def nothing_is_taken_back(patch: pytest.MonkeyPatch) -> None:
     def change(*_: object) -> None:
         pass
 
-    patch.setattr(advise_applying, "change_settings", change)
+    patch.setattr(advise, "change_settings", change)
 
 
 def nobody_notes_that_it_was_undone(patch: pytest.MonkeyPatch) -> None:

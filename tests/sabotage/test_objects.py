@@ -15,19 +15,18 @@ import pytest
 
 from interlock.errors import Fenced
 from interlock.lanes.lane import Lane
-from interlock.lanes.objects import log as logs
-from interlock.lanes.objects import opening, snapshots, takeover
-from interlock.lanes.objects.bucket import Bucket, BucketError, ConditionFailed
-from interlock.lanes.objects.capture import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
-from interlock.lanes.objects.format import Entry, decode_header, encode_entry, hash_of, log_key
-from interlock.lanes.objects.log import ObjectLog
-from interlock.lanes.objects.manifest import Keeper, Manifest, Owner, Snapshot
-from interlock.lanes.objects.slots import Position, Stored, _stored, read_slots, write_slot
-from interlock.lanes.objects.snapshots import with_snapshot
-from interlock.lanes.objects.world import Patience, World
+from interlock.lanes.objectlog import log
+from interlock.lanes.objectlog import log as logs
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog.append import Position, Stored, _stored, read_slots, write_slot
+from interlock.lanes.objectlog.bucket import Bucket, BucketError, ConditionFailed, Patience, World
+from interlock.lanes.objectlog.capture import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
+from interlock.lanes.objectlog.format import Entry, decode_header, encode_entry, hash_of, log_key
+from interlock.lanes.objectlog.log import ObjectLog, with_snapshot
+from interlock.lanes.objectlog.manifest import Keeper, Manifest, Owner, Snapshot
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.work import Work
-from interlock.testing.simulation.run import simulate
+from interlock.lanes.transaction import Work
+from interlock.testing.lane_simulation.run import simulate
 from tests.simulation.tracing import untraced
 
 SEEDS_MAX = 600
@@ -74,7 +73,7 @@ def read_without_a_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def takeover_without_waiting_for_the_lease(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(takeover, "_wait_for_lease", lambda _bucket, _world, _manifest: None)
+    patch.setattr(objectlog_open, "_wait_for_lease", lambda _bucket, _world, _manifest: None)
 
 
 def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -82,11 +81,11 @@ def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
         changed = with_snapshot(manifest, snapshot, settings)
         return msgspec.structs.replace(changed, kept=changed.snapshots[0].seq)
 
-    patch.setattr(snapshots, "with_snapshot", hasty)
+    patch.setattr(log, "with_snapshot", hasty)
 
 
 def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    def careless(bucket: Bucket, world: World, manifest: Manifest, source: snapshots.Source) -> Snapshot:
+    def careless(bucket: Bucket, world: World, manifest: Manifest, source: log.Source) -> Snapshot:
         with contextlib.suppress(BucketError):
             return store(bucket, world, manifest, source)
         at = source.at
@@ -101,13 +100,13 @@ def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
             time_us=at.time_us,
         )
 
-    store = snapshots.store
-    patch.setattr(snapshots, "store", careless)
+    store = log.store
+    patch.setattr(log, "store", careless)
 
 
 def _write_slot(patch: pytest.MonkeyPatch, variant: WriteSlot) -> None:
     patch.setattr(logs, "write_slot", variant)
-    patch.setattr(takeover, "write_slot", variant)
+    patch.setattr(objectlog_open, "write_slot", variant)
 
 
 def exists_already_as_success(patch: pytest.MonkeyPatch) -> None:
@@ -186,11 +185,11 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[Stored]:
         yield from read_slots(bucket, bytes.fromhex(keeper.manifest.database), replayed)
 
-    patch.setattr(opening, "fence", unfenced)
+    patch.setattr(objectlog_open, "fence", unfenced)
 
 
 def fence_collected(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshots, "decode_header", lambda data, key: decode_header(data, key)._replace(kind="group"))
+    patch.setattr(log, "decode_header", lambda data, key: decode_header(data, key)._replace(kind="group"))
 
 
 def local_file_trusted_after_a_failed_append(patch: pytest.MonkeyPatch) -> None:
@@ -240,7 +239,7 @@ def manifest_without_nonce(patch: pytest.MonkeyPatch) -> None:
 
 
 def equal_epoch_reopened(patch: pytest.MonkeyPatch) -> None:
-    take = takeover._take
+    take = objectlog_open._take
 
     def modest(
         bucket: Bucket, world: World, settings: LaneSettings, owner: Owner, found: tuple[Manifest, object]
@@ -250,7 +249,7 @@ def equal_epoch_reopened(patch: pytest.MonkeyPatch) -> None:
             before = msgspec.structs.replace(before, epoch=before.epoch - 1)
         return take(bucket, world, settings, owner, (before, tag))
 
-    patch.setattr(takeover, "_take", modest)
+    patch.setattr(objectlog_open, "_take", modest)
 
 
 SABOTAGES: list[Sabotage] = [

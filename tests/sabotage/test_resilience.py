@@ -11,26 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from interlock.core import breakers
-from interlock.core.breakers import Breaker, Circuit, Verdict
-from interlock.core.policies import Dependency, Retry
+from interlock.clock import SeededIds, SystemChance
+from interlock.core import policies
+from interlock.core.policies import Breaker, Circuit, Dependency, Retry, Verdict
 from interlock.core.values import StepFailure
+from interlock.engine.bound_machine import BoundMachine, StepRun
+from interlock.engine.dependencies.classify_errors import Kind
+from interlock.engine.dependencies.dependency import Outlet, Spending
+from interlock.engine.dependencies.wait_queue import Line, Places
+from interlock.engine.path import reports
+from interlock.engine.path.reports import Failure
+from interlock.engine.steps import attempt
+from interlock.engine.steps.attempt import Attempt
 from interlock.errors import NonRetryable
-from interlock.runtime import attempts, reports
-from interlock.runtime.attempts import Attempt
-from interlock.runtime.bound import Bound
-from interlock.runtime.classifying import Kind
-from interlock.runtime.owed import StepRun
-from interlock.runtime.reports import Failure
-from interlock.runtime.resilience.lines import Line
-from interlock.runtime.resilience.outlets import Outlet
-from interlock.runtime.resilience.places import Places
-from interlock.runtime.resilience.spending import Spending
-from interlock.seams import SeededIds, SystemChance
 from interlock.store.memory import MemoryStore
-from interlock.testing.engines.story import Story
+from interlock.testing.campaigns import Luck
+from interlock.testing.engine_simulation.world import Story
 from interlock.testing.lives import open_on
-from interlock.testing.luck import Luck
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 from tests.conformance.engine import places, test_breakers, test_limits, test_steps
 from tests.conformance.engine.places import Place
@@ -70,7 +67,7 @@ def a_breaker_per_workflow(patch: pytest.MonkeyPatch) -> None:
 
 
 def business_errors_are_counted(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(attempts.OUTCOMES, Kind.BUSINESS, "failed")
+    patch.setitem(attempt.OUTCOMES, Kind.BUSINESS, "failed")
 
 
 def the_budget_is_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -78,7 +75,7 @@ def the_budget_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_wave_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(breakers, "FIRST_WAVE", 1_000_000)
+    patch.setattr(policies, "FIRST_WAVE", 1_000_000)
 
 
 def a_probe_burns_an_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -239,7 +236,7 @@ def herd() -> int:
     async def fail_and_come_back() -> int:
         engine, _ = await open_on(
             MemoryStore(clock),
-            {"order": Bound(machine)},
+            {"order": BoundMachine(machine)},
             clock=clock,
             chance=SystemChance(1),
             ids=SeededIds(1),

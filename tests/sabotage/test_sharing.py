@@ -4,16 +4,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from interlock.engine.path.pipeline import Envelope, Group, Pipeline
+from interlock.engine.path.reports import Result, crashed, fire_timers
+from interlock.engine.path.staging import Staged
+from interlock.engine.shared.claims import Claiming, Keeping
+from interlock.engine.shared.pipeline import SharedPipeline
+from interlock.engine.shared.runner import SharedRunner, TakeUp
 from interlock.errors import OutcomeUnknown
-from interlock.runtime.pipeline import Envelope, Group, Pipeline
-from interlock.runtime.reports import Result, crashed, fire_timers
-from interlock.runtime.sharing.claiming import Claiming, Keeping
-from interlock.runtime.sharing.pipeline import SharedPipeline
-from interlock.runtime.sharing.runner import SharedRunner
-from interlock.runtime.sharing.taking import TakeUp
-from interlock.runtime.staging import Staged
 from interlock.store.values import Change, Row
-from tests.unit.runtime.sharing import (
+from tests.unit.engine.shared import (
     test_claiming,
     test_keeping,
     test_memory,
@@ -137,7 +136,7 @@ def one_odd_error_ends_the_looking(patch: pytest.MonkeyPatch) -> None:
 
 def crashes_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """What the dead have begun is begun again as if nothing had been."""
-    patch.setattr("interlock.runtime.sharing.taking.crashed", lambda *_: None)
+    patch.setattr("interlock.engine.shared.runner.crashed", lambda *_: None)
 
 
 BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [

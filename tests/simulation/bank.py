@@ -8,16 +8,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.core.breakers import FIRST_WAVE
-from interlock.core.policies import Dependency
+from interlock.core.policies import FIRST_WAVE, Dependency
 from interlock.core.values import StepContext
+from interlock.engine.dependencies.dependency import UNDO_SHARE
+from interlock.engine.steps.attempt import IGNORED_S
 from interlock.errors import NonRetryable
-from interlock.runtime.attempts import IGNORED_S
-from interlock.runtime.resilience.outlets import UNDO_SHARE
 from interlock.signals import BreakerChanged, Signal
-from interlock.testing.engines.story import Story
+from interlock.testing.campaigns import Luck
+from interlock.testing.engine_simulation.world import Story
 from interlock.testing.lives import never
-from interlock.testing.luck import Luck
 from interlock.testing.virtual import VirtualLoop
 from tests.simulation.passing import passing
 

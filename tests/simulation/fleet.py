@@ -13,24 +13,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.core.breakers import Breaker
-from interlock.core.policies import Dependency
+from interlock.clock import SeededIds
+from interlock.core.policies import Breaker, Dependency
 from interlock.core.values import StepFailure
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.dependencies import dependency
+from interlock.engine.engine import Engine
+from interlock.engine.internals import EngineParts
+from interlock.engine.settings import EngineSettings
 from interlock.errors import InterlockError, UnavailableError
-from interlock.runtime.bound import Bound
-from interlock.runtime.engine import Engine
-from interlock.runtime.inside import Inside
-from interlock.runtime.resilience import outlets
-from interlock.runtime.settings import EngineSettings
-from interlock.seams import SeededIds
 from interlock.store.memory import MemoryStore
-from interlock.testing.campaigns import Campaign, Simulated, gather
-from interlock.testing.engines.checks import check_flat
-from interlock.testing.engines.stores import FaultyLife
-from interlock.testing.engines.story import Story
-from interlock.testing.lives import open_on
-from interlock.testing.luck import Luck
-from interlock.testing.owing import pending
+from interlock.testing.campaigns import Campaign, Luck, Simulated, gather
+from interlock.testing.engine_simulation.checks import check_flat
+from interlock.testing.engine_simulation.run import FaultyLife
+from interlock.testing.engine_simulation.world import Story
+from interlock.testing.lives import open_on, pending
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 from tests.simulation.bank import WEATHERS, Bank
 from tests.simulation.orders import ATTEMPTS, Cancel, Order, Submit, Where, orders
@@ -81,14 +78,14 @@ class Fleet:
         prompt = min(self.settings.steps_max, self.settings.effects_max) >= MANY
         self.bank = Bank(Luck(luck.number()), self.story, self.loop, self.limits, prompt=prompt, kill=self._die)
         machine = orders(self.bank)
-        self.machines = {"order": Bound(machine)}
+        self.machines = {"order": BoundMachine(machine)}
         self.machine = machine
         self.stores = [MemoryStore(self.clock) for _ in range(luck.one((1, 1, 2, 3)))]
         self._chance, self._ids = Luck(luck.number()).chance, SeededIds(luck.number())
         self._store_luck = Luck(luck.number())
         self._names: list[tuple[int, str]] = []
         self._most = luck.one((6, 12, 40))
-        self.open: list[tuple[Engine, Inside]] = []
+        self.open: list[tuple[Engine, EngineParts]] = []
         self._lives: list[FaultyLife] = []
         self._asked: set[asyncio.Task[object]] = set()
 
@@ -163,7 +160,7 @@ class Fleet:
         self.story.tell("", "the process is gone")
         self.loop.abandon()
         self._asked.clear()
-        outlets.forget_outlets(self.clock)
+        dependency.forget_outlets(self.clock)
         self.loop.pass_until(self.clock.now_s + self._luck.one((0.0, 0.2, 3.0, 15.0)))
 
     def _close(self) -> None:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.engines.gateway import FAULTS
-from interlock.testing.engines.run import play, run_campaign
-from interlock.testing.engines.stores import COMMIT_FAULTS
+from interlock.testing.engine_simulation.run import COMMIT_FAULTS, play, run_campaign
+from interlock.testing.engine_simulation.world import FAULTS
 
 SEEDS = 400
 PROGRAM = """
 import hashlib
-from interlock.testing.engines.run import play
+from interlock.testing.engine_simulation.run import play
 told = hashlib.sha256()
 for seed in range(40, 48):
     for line in play(seed).lines:

@@ -19,15 +19,15 @@ from pathlib import Path
 import pytest
 
 from interlock import Breaker, Dependency, NonRetryable, Signal, StepAttempted, StepContext, pipeline, step
+from interlock.clock import SeededIds, SystemChance
 from interlock.core.policies import Retry
-from interlock.runtime.bound import Bound
-from interlock.runtime.engine import Engine
-from interlock.runtime.inside import Inside
-from interlock.runtime.settings import EngineSettings
-from interlock.seams import SeededIds, SystemChance
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.engine import Engine
+from interlock.engine.internals import EngineParts
+from interlock.engine.settings import EngineSettings
 from interlock.store.memory import MemoryStore
+from interlock.testing.campaigns import Luck
 from interlock.testing.lives import open_on
-from interlock.testing.luck import Luck
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 from tests.simulation.passing import passing
 from tests.simulation.tracing import untraced
@@ -115,7 +115,7 @@ def descriptors() -> set[tuple[str, str]]:
     return found
 
 
-def measured(loop: VirtualLoop, inside: Inside, others: set[tuple[str, str]]) -> dict[str, int]:
+def measured(loop: VirtualLoop, inside: EngineParts, others: set[tuple[str, str]]) -> dict[str, int]:
     """Everything that could have grown.
 
     What others had open before is left out: connections to servers are closed by threads of theirs when nobody has
@@ -169,7 +169,7 @@ def test_a_hundred_thousand_steps_leave_nothing_behind(caplog: pytest.LogCapture
     async def scenario() -> tuple[list[dict[str, int]], list[int], list[int]]:
         engine, inside = await open_on(
             MemoryStore(clock),
-            {"parcels": Bound(parcels)},
+            {"parcels": BoundMachine(parcels)},
             clock=clock,
             chance=SystemChance(1),
             ids=SeededIds(1),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.simulation.run import play, simulate
-from interlock.testing.simulation.weather import READ_FAULTS, STORMS, WRITE_FAULTS
+from interlock.testing.lane_simulation.run import play, simulate
+from interlock.testing.lane_simulation.story import READ_FAULTS, STORMS, WRITE_FAULTS
 from tests.simulation.tracing import untraced
 
 SEEDS = int(os.environ.get("INTERLOCK_SEEDS", "1500"))
@@ -36,7 +36,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 def test_another_process_tells_the_same_story() -> None:
-    tell = "from interlock.testing.simulation.run import play; print('\\n'.join(play(11).text_lines()))"
+    tell = "from interlock.testing.lane_simulation.run import play; print('\\n'.join(play(11).text_lines()))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", tell], env=environment, capture_output=True, text=True, check=True)
     with untraced():

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pytest
 
 from interlock import Admission, Dependency, Overloaded, StepContext, pipeline, step
-from interlock.runtime.bound import Bound
-from interlock.runtime.engine import Engine
-from interlock.runtime.settings import EngineSettings
-from interlock.seams import SeededIds, SystemChance
+from interlock.clock import SeededIds, SystemChance
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.engine import Engine
+from interlock.engine.settings import EngineSettings
 from interlock.store.memory import MemoryStore
+from interlock.testing.campaigns import Luck
 from interlock.testing.lives import open_on
-from interlock.testing.luck import Luck
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 from tests.simulation.passing import passing
 
@@ -75,7 +75,7 @@ def minute(per_s: float, admission: Admission) -> Load:
     async def scenario() -> None:
         engine, inside = await open_on(
             MemoryStore(clock),
-            {"parcels": Bound(parcels)},
+            {"parcels": BoundMachine(parcels)},
             clock=clock,
             chance=SystemChance(1),
             ids=SeededIds(1),

@@ -9,11 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
-from interlock.seams import SeededIds, SystemChance, SystemClock
+from interlock.clock import SeededIds, SystemChance, SystemClock
+from interlock.lanes.transaction import Session, Work
 from interlock.testing.faults import FaultyDisk
-from interlock.testing.stepping import SteppedLane
+from interlock.testing.lives import SteppedLane
 
 SEEDS = int(os.environ.get("INTERLOCK_SEEDS", "60"))
 ROUNDS = 12

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from interlock.clock import SystemClock
 from interlock.errors import BadUsage, InterlockError
 from interlock.redaction import (
     MASK,
@@ -20,8 +21,7 @@ from interlock.redaction import (
     redacted_text,
     redacted_value,
 )
-from interlock.seams import SystemClock
-from interlock.server.security.opening import security_at
+from interlock.server.security.stores import security_at
 
 CHARACTERS = string.ascii_letters + string.digits
 SECRETS = st.text(CHARACTERS, min_size=12, max_size=60).map("Q9{}".format)
@@ -160,7 +160,7 @@ def test_no_address_of_a_home_shows_its_secret(secret: str) -> None:
         f"lanes://shop:{secret}@host/x",
     ):
         try:
-            shown = repr(security_at(home, clock=SystemClock()).keys.shown)
+            shown = repr(security_at(home, clock=SystemClock()).keys.home)
         except InterlockError as error:
             shown = f"{error}{error!r}"
         assert secret not in shown, home
@@ -171,7 +171,7 @@ def test_no_password_that_nobody_has_quoted_is_shown(secret: str, mark: str) -> 
     """A slash or a question mark ends what an address calls a password, and not what a person calls one."""
     for home in (f"postgresql://shop:{secret}{mark}Q9z@db/shop", f"s3://shop:{secret}{mark}Q9z@bucket/shop"):
         try:
-            shown = security_at(home, clock=SystemClock()).keys.shown
+            shown = security_at(home, clock=SystemClock()).keys.home
         except InterlockError as error:
             shown = f"{error}{error!r}"
         assert "Q9" not in shown, shown

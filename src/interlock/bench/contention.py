@@ -9,19 +9,524 @@ The experiment does not make dependent writes independent (D13). Groups, shards,
 cost of a dependency, or are for writes that never had one.
 """
 
+import asyncio
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Final
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 
-from interlock.bench.contention_findings import Point, Verdict, findings, verdicts
-from interlock.bench.contention_load import Books
-from interlock.bench.contention_series import HAND_OFF_MS, HAND_OFF_MS_MAX, Setting, settings_for
-from interlock.bench.grounds import Kind, ground
-from interlock.errors import BadUsage
-from interlock.lanes.objects.addresses import is_bucket
-from interlock.sql.postgres.address import is_postgres
+from interlock.bench.load import Ask, Ground, Kind, Load, ask_within, ground
+from interlock.database.database import Database, Opening
+from interlock.errors import BadUsage, CorruptionError
+from interlock.lanes.durable_log import HandOff
+from interlock.urls import is_bucket_url, is_postgres_url, parse_postgres_url
+
+# --- Settings of experiment 3 for each engine: series of settings, each a line of the plot ---------------------------
+# A hand-off simulates the latency of a distant durable place such as a bucket: every group of a lane pays it once,
+# and lanes pay it concurrently. On a local disk without one the processor is the limit, not the row. A bucket and
+# PostgreSQL have latencies of their own and get no hand-off.
+
+GROUPED: Final = 1_000
+"""The default of `group_commit_max_batch`."""
+
+STREAMS: Final = 16
+"""Databases of the reference on lanes, and shards of a counter."""
+
+CLIENTS_PER_DATABASE: Final = 16
+HAND_OFF_MS: Final = 10.0
+HAND_OFF_MS_MAX: Final = 1_000.0
+
+Work = Literal["row", "rows", "exact", "sharded", "event_log"]
+"""The same row in each database; a row of its own for each client; or a counter of this kind."""
+
+ONE_ROW_ALONE: Final = "one row, one commit per group"
+ONE_ROW: Final = "one row, groups"
+ROW: Final = "one row"
+ROWS: Final = "distinct rows, one database"
+STREAM_ROWS: Final = "distinct rows, a database each"
+SHARDED: Final = "sharded counter"
+EVENT_LOG: Final = "event-log counter"
+DATABASES: Final = "separate databases"
+
+Part = Literal["disk", "alone", "grouped", "databases"]
+"""Which panel a setting belongs to: this disk as it is; one commit per group; groups; many databases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One point of a line."""
+
+    part: Part
+    series: str
+    work: Work
+    clients: int
+    databases: int = 1
+    batch: int | None = GROUPED
+    """Bound on a group; None on engines without groups."""
+    hand_off_ms: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.series} ({self.databases} databases, {self.clients:,} clients)"
+
+
+def settings_for(kind: Kind, *, hand_off_ms: float, quick: bool) -> list[Setting]:
+    """Return all settings for an engine, in the order of the table."""
+    return _on_postgres(quick=quick) if kind == "postgres" else _lane_series(kind, hand_off_ms, quick=quick)
+
+
+def _lane_series(kind: Kind, hand_off_ms: float, *, quick: bool) -> list[Setting]:
+    away = 0.0 if kind == "bucket" else hand_off_ms
+    wall = (1, 16, 64) if quick else (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    # With groups, more clients are needed to reach the limit.
+    wide = (1, 16, 64, 256) if quick else (*wall, 512, 1_024)
+    # On one row without groups each client waits for all others: more clients would only wait longer.
+    few = (1, 16) if quick else (1, 4, 16, 64)
+    many = (16, 256) if quick else (4, 16, 64, 256)
+    grouped = (16, 64) if quick else (16, 64, 256)
+    found: list[Setting] = []
+    if kind != "bucket":
+        found += _line("disk", ONE_ROW_ALONE, "row", wall, batch=1)
+        found += _line("disk", ONE_ROW, "row", wide)
+        found += _line("disk", ROWS, "rows", wide)
+    found += _line("alone", ONE_ROW_ALONE, "row", few, batch=1, hand_off_ms=away)
+    found += _line("alone", STREAM_ROWS, "rows", many, batch=1, hand_off_ms=away, databases=STREAMS)
+    found += _line("alone", SHARDED, "sharded", many, batch=1, hand_off_ms=away)
+    found += _line("alone", EVENT_LOG, "event_log", few, batch=1, hand_off_ms=away)
+    found += _line("grouped", ONE_ROW, "row", grouped, hand_off_ms=away)
+    found += _line("grouped", ROWS, "rows", grouped, hand_off_ms=away)
+    found += _line("grouped", STREAM_ROWS, "rows", grouped, hand_off_ms=away, databases=STREAMS)
+    found += _line("grouped", SHARDED, "sharded", grouped, hand_off_ms=away)
+    found += _line("grouped", EVENT_LOG, "event_log", grouped, hand_off_ms=away)
+    return found + _databases(batch=GROUPED, hand_off_ms=away, quick=quick)
+
+
+def _on_postgres(*, quick: bool) -> list[Setting]:
+    wall = (1, 16, 64) if quick else (1, 2, 4, 8, 16, 32, 64)
+    found: list[Setting] = []
+    works: dict[str, Work] = {ROW: "row", ROWS: "rows", SHARDED: "sharded", EVENT_LOG: "event_log"}
+    for series, work in works.items():
+        found += _line("disk", series, work, wall, batch=None)
+    return found + _databases(batch=None, hand_off_ms=0.0, quick=quick)
+
+
+def _databases(*, batch: int | None, hand_off_ms: float, quick: bool) -> list[Setting]:
+    return [
+        Setting(
+            part="databases",
+            series=DATABASES,
+            work="row",
+            clients=CLIENTS_PER_DATABASE * databases,
+            databases=databases,
+            batch=batch,
+            hand_off_ms=hand_off_ms,
+        )
+        for databases in ((1, 4, 16) if quick else (1, 2, 4, 8, 16))
+    ]
+
+
+def _line(
+    part: Part,
+    series: str,
+    work: Work,
+    clients: Sequence[int],
+    *,
+    batch: int | None = GROUPED,
+    hand_off_ms: float = 0.0,
+    databases: int = 1,
+) -> list[Setting]:
+    return [
+        Setting(
+            part=part,
+            series=series,
+            work=work,
+            clients=count,
+            databases=databases,
+            batch=batch,
+            hand_off_ms=hand_off_ms,
+        )
+        for count in clients
+    ]
+
+
+# --- One measurement of experiment 3: open the databases, let the clients write, and compare the rows ----------------
+# The databases stay from round to round, and the books cover all rounds: after each measurement every row must hold
+# exactly what was acknowledged since it was made. Every measured write is counted.
+
+CONNECTIONS_MAX: Final = 64
+"""Connections of all databases of one measurement, on PostgreSQL: the server's default is a hundred."""
+
+IDLE_S: Final = 3_600.0
+QUEUE_MAX: Final = 10_000
+ROWS_AT_ONCE: Final = 500
+
+TABLE: Final = "CREATE TABLE IF NOT EXISTS counter (id integer PRIMARY KEY, n bigint NOT NULL)"
+INCREMENT: Final = "UPDATE counter SET n = n + 1 WHERE id = $1"
+COUNTS: Final = "SELECT id, n FROM counter"
+HITS: Final = "hits"
+"""The name of the counter."""
+
+
+KeyT = TypeVar("KeyT", int, str)
+
+
+class Books:
+    """The databases of an experiment, and the expected value of every row. Leaving the block closes them all."""
+
+    def __init__(self, place: Ground) -> None:
+        self._place = place
+        self._stack = AsyncExitStack()
+        self._opened: dict[str, Database] = {}
+        self._rows: dict[str, Counter[int]] = {}
+        self._hits: Counter[str] = Counter()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def measure(self, setting: Setting, seconds: float) -> Load:
+        """Measure one setting for `seconds`, then compare. Raises CorruptionError for a lost update."""
+        async with AsyncExitStack() as turn:
+            # A lane is idle between its turns and stays open. On PostgreSQL every open database holds some of the
+            # server's connections, so it is closed after each turn.
+            stack = turn if self._place.kind == "postgres" else self._stack
+            names = _names(setting)
+            databases = await asyncio.gather(*(self._database(stack, setting, name) for name in names))
+            try:
+                if setting.work in {"row", "rows"}:
+                    return await self._on_rows(setting, seconds, names, databases)
+                return await self._on_counter(setting, seconds, names[0], databases[0])
+            finally:
+                if stack is turn:
+                    self._opened.clear()
+
+    async def _database(self, stack: AsyncExitStack, setting: Setting, name: str) -> Database:
+        if name not in self._opened:
+            self._opened[name] = await stack.enter_async_context(self._opening(setting, name))
+        return self._opened[name]
+
+    def _opening(self, setting: Setting, name: str) -> Opening:
+        url = self._place.address(name)
+        if self._place.kind == "postgres":
+            return Database.open(
+                _with_connections(url, CONNECTIONS_MAX // setting.databases), counter_shard_count=STREAMS
+            )
+        assert setting.batch is not None
+        return Database.open(
+            url,
+            hand_off=_hand_off(setting.hand_off_ms / 1e3) if setting.hand_off_ms else None,
+            cache=str(self._place.cache),
+            group_commit_max_batch=setting.batch,
+            queue_max=QUEUE_MAX,
+            idle_s=IDLE_S,
+            counter_shard_count=STREAMS,
+        )
+
+    async def _on_rows(
+        self, setting: Setting, seconds: float, names: Sequence[str], databases: Sequence[Database]
+    ) -> Load:
+        books = [self._rows.setdefault(name, Counter()) for name in names]
+        rows = 1 if setting.work == "row" else -(-setting.clients // len(databases))
+        await asyncio.gather(
+            *(_make_rows(database, book, rows) for database, book in zip(databases, books, strict=True))
+        )
+        asks: list[Ask] = []
+        for client in range(setting.clients):
+            place, row = client % len(databases), client // len(databases) % rows
+            asks.append(_counting(books[place], row, partial(databases[place].execute, INCREMENT, row)))
+        load = await self._run_clients(setting, seconds, asks)
+        for name, book, database in zip(names, books, databases, strict=True):
+            found = {row.id: row.n for row in await database.query(COUNTS)}
+            if found != dict(book):
+                wrong = sum(found.get(row) != n for row, n in book.items())
+                raise CorruptionError(
+                    f"{setting}: {wrong:,} rows of the database {name} do not hold what was acknowledged: "
+                    f"{sum(book.values()):,} increments."
+                )
+        return load
+
+    async def _on_counter(self, setting: Setting, seconds: float, name: str, database: Database) -> Load:
+        assert setting.work != "row"
+        assert setting.work != "rows"
+        fresh = name not in self._hits
+        counter = database.counter(HITS, kind=setting.work)
+        asks = [_counting(self._hits, name, counter.add)] * setting.clients
+        load = await self._run_clients(setting, seconds, asks, fresh=fresh)
+        found = await counter.value()
+        if found != self._hits[name]:
+            raise CorruptionError(
+                f"{setting}: {self._hits[name]:,} additions were acknowledged, but the counter says {found:,}."
+            )
+        return load
+
+    async def _run_clients(self, setting: Setting, seconds: float, asks: Sequence[Ask], *, fresh: bool = False) -> Load:
+        # Tables, statements, shards, and connections to PostgreSQL are made before the measurement.
+        warm = asks if self._place.kind == "postgres" or fresh else asks[: setting.databases]
+        await asyncio.gather(*(_await_answer(ask) for ask in warm))
+        return await ask_within(seconds, asks)
+
+
+def _names(setting: Setting) -> list[str]:
+    """Return the names of the databases of a setting; each has one setting of groups and hand-off."""
+    kept = "rows" if setting.work in {"row", "rows"} else setting.work
+    away_us = round(1e3 * setting.hand_off_ms)
+    return [f"{kept}_{setting.batch or 0}_{away_us}_{number}" for number in range(setting.databases)]
+
+
+async def _await_answer(ask: Ask) -> None:
+    await ask()
+
+
+def _counting(book: Counter[KeyT], key: KeyT, ask: Callable[[], Awaitable[object]]) -> Ask:
+    # Not a coroutine, which would be measured. Counting first is safe: an unanswered write fails the experiment.
+    def counted() -> Awaitable[object]:
+        book[key] += 1
+        return ask()
+
+    return counted
+
+
+async def _make_rows(database: Database, book: Counter[int], rows: int) -> None:
+    if not book:
+        await database.execute(TABLE)
+    missing = [row for row in range(rows) if row not in book]
+    for begin in range(0, len(missing), ROWS_AT_ONCE):
+        values = ", ".join(f"({row}, 0)" for row in missing[begin : begin + ROWS_AT_ONCE])
+        await database.execute(f"INSERT INTO counter (id, n) VALUES {values}")  # noqa: S608 -- numbers of our own.
+    book.update(dict.fromkeys(missing, 0))
+
+
+def _hand_off(seconds: float) -> HandOff:
+    never = threading.Event()
+
+    def hand_off() -> None:
+        never.wait(seconds)
+
+    return hand_off
+
+
+def _with_connections(url: str, most: int) -> str:
+    assert is_postgres_url(url)
+    place, _, query = url.partition("?")
+    options = [option for option in query.split("&") if option and not option.startswith("connections_max=")]
+    count = max(1, min(most, parse_postgres_url(url).connections_max))
+    return f"{place}?{'&'.join([*options, f'connections_max={count}'])}"
+
+
+# --- Findings and verdicts of experiment 3: a sentence per finding, and whether each goal was met --------------------
+# A share is always of two rates of the same run under the same settings: each at its own best number of clients, or
+# both with the same number where groups let the rate grow with the clients. The reference on lanes is the fastest
+# way to write rows without contention: a database for each stream of writes (D4), or one database with groups; on
+# PostgreSQL it is a row of its own for each client.
+
+LINEAR_SHARE: Final = 0.8
+RECOVERED_SHARE: Final = 0.8
+FAR_MS: Final = 10.0
+
+_SHARED = ": their rows are apart, and the server's processors and disk are not"
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting, measured."""
+
+    part: Part
+    series: str
+    clients: int
+    """Number of clients of all databases together."""
+    databases: int
+    batch: int | None
+    hand_off_ms: float
+    commits_per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """CPU per commit, of this whole process: clients and lanes, without PostgreSQL's server."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One goal, and the measured value."""
+
+    goal: str
+    name: str
+    wanted: float
+    measured: float
+    met: bool
+
+
+def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
+    """Return one sentence per finding."""
+    sentences = [_wall(line) for line in _lines(points) if line[0].series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
+    if kind == "postgres":
+        sentences += [
+            _share(_best(points, "disk", counter), _best(points, "disk", ROWS), counter)
+            for counter in (SHARDED, EVENT_LOG)
+        ]
+    else:
+        sentences += _on_lanes(points)
+        sentences += [] if is_far(points) else [_near(points)]
+    one, most = _databases_point(points)[0], _databases_point(points)[-1]
+    sentences.append(
+        f"{most.databases} separate databases do {most.commits_per_s / one.commits_per_s:.1f} times as much as one, "
+        f"with {CLIENTS_PER_DATABASE} clients each{_SHARED if kind == 'postgres' else ''}."
+    )
+    return sentences
+
+
+def _on_lanes(points: Sequence[Point]) -> list[str]:
+    def rate(part: Part, series: str) -> str:
+        return _rate(_best(points, part, series))
+
+    recovered = (
+        f"With one commit per group a sharded counter does {rate('alone', SHARDED)}, "
+        f"distinct rows in a database each {rate('alone', STREAM_ROWS)}, one row {rate('alone', ONE_ROW_ALONE)}."
+    )
+    queued = (
+        f"An event log in a lane is one queue: with one commit per group it does {rate('alone', EVENT_LOG)}, "
+        "no more than its row would."
+    )
+    grouped = (
+        f"With groups the event log does {rate('grouped', EVENT_LOG)}, distinct rows in one database "
+        f"{rate('grouped', ROWS)}, in a database each {rate('grouped', STREAM_ROWS)}, "
+        f"and the row itself {rate('grouped', ONE_ROW)}."
+    )
+    late = (
+        f"With groups a sharded counter does {rate('grouped', SHARDED)}: a client that changes its shard waits "
+        "for a group that has left already, and then for its own."
+    )
+    return [recovered, queued, grouped, late]
+
+
+def is_far(points: Sequence[Point]) -> bool:
+    """Return whether the latency of the durable place (10 ms or more) is the limit on lanes, not the processors."""
+    return _way(points).p50_ms >= FAR_MS
+
+
+def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
+    """Judge the goals that apply to this engine. On lanes they apply only to a durable place that is far away."""
+    found: list[Verdict] = []
+    if kind != "postgres" and not is_far(points):
+        return found
+    if kind == "postgres":
+        rows = _best(points, "disk", ROWS)
+        found += [
+            _recovered(series, _per_second(_best(points, "disk", series)) / _per_second(rows), "distinct rows")
+            for series in (SHARDED, EVENT_LOG)
+        ]
+        return found
+    one, *others = _databases_point(points)
+    worst = min(others, key=lambda point: point.commits_per_s / point.databases)
+    share = worst.commits_per_s / (worst.databases * one.commits_per_s)
+    linear = Verdict(
+        goal=f"N separate databases do at least {LINEAR_SHARE:g} · N · one (worst at N = {worst.databases})",
+        name="databases_linear",
+        wanted=LINEAR_SHARE,
+        measured=share,
+        met=share >= LINEAR_SHARE,
+    )
+    sharded = _per_second(_best(points, "alone", SHARDED)) / _per_second(_best(points, "alone", STREAM_ROWS))
+    return [
+        linear,
+        _recovered(SHARDED, sharded, f"{STREAM_ROWS}, both with one commit per group"),
+        _recovered(EVENT_LOG, _grouped_share(points), "distinct rows, both with groups and as many clients"),
+    ]
+
+
+def _recovered(series: str, share: float, reference: str) -> Verdict:
+    return Verdict(
+        goal=f"the {series} does at least {RECOVERED_SHARE:.0%} of {reference}",
+        name="sharded_recovered" if series == SHARDED else "event_log_recovered",
+        wanted=RECOVERED_SHARE,
+        measured=share,
+        met=share >= RECOVERED_SHARE,
+    )
+
+
+def _grouped_share(points: Sequence[Point]) -> float:
+    """Return the log's share of the better reference, as the median over all numbers of clients.
+
+    With groups the rate grows with the clients until the processors are the limit, so that only rates of the same
+    number of clients can be compared.
+    """
+    rates = {(point.series, point.clients): point.commits_per_s for point in points if point.part == "grouped"}
+    return statistics.median(
+        rate / max(rates[ROWS, clients], rates[STREAM_ROWS, clients])
+        for (series, clients), rate in rates.items()
+        if series == EVENT_LOG
+    )
+
+
+def _way(points: Sequence[Point]) -> Point:
+    alone = [point for point in points if (point.part, point.series) == ("alone", ONE_ROW_ALONE)]
+    return min(alone, key=lambda point: point.clients)
+
+
+def _near(points: Sequence[Point]) -> str:
+    return (
+        f"The durable place is {_way(points).p50_ms:.1f} ms away, so the processors are the limit and not the way; the "
+        f"goals are for {FAR_MS:g} ms or more (--handoff-ms on lanes, a bucket over a network): none is judged here."
+    )
+
+
+def _lines(points: Sequence[Point]) -> list[list[Point]]:
+    lines: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        if point.part != "databases":
+            lines.setdefault((point.part, point.series), []).append(point)
+    return list(lines.values())
+
+
+def _wall(line: Sequence[Point]) -> str:
+    first, last = line[0], line[-1]
+    last_but_one = line[-2] if len(line) > 1 else first
+    best = max(line, key=_per_second)
+    away = f" with a hand-off of {first.hand_off_ms:g} ms" if first.hand_off_ms else ""
+    if len(line) == 1:
+        return f"{_opened(first.series)}{away}: {_rate(first)}."
+    more, clients = last.commits_per_s / first.commits_per_s, last.clients / first.clients
+    step = last.commits_per_s / last_but_one.commits_per_s - 1
+    return (
+        f"{_opened(first.series)}{away}: {clients:,g} times the clients do {more:.1f} times the work; its best is "
+        f"{_rate(best)}, and the last step, from {last_but_one.clients:,} to {last.clients:,} clients, "
+        f"brings {step:+.0%}."
+    )
+
+
+def _opened(series: str) -> str:
+    return series[:1].upper() + series[1:]
+
+
+def _share(point: Point, reference: Point, series: str) -> str:
+    share = point.commits_per_s / reference.commits_per_s
+    return f"The {series} does {_rate(point)}, {share:.0%} of distinct rows ({_rate(reference)})."
+
+
+def _best(points: Sequence[Point], part: str, series: str) -> Point:
+    return max((point for point in points if (point.part, point.series) == (part, series)), key=_per_second)
+
+
+def _databases_point(points: Sequence[Point]) -> list[Point]:
+    return sorted((point for point in points if point.part == "databases"), key=lambda point: point.databases)
+
+
+def _per_second(point: Point) -> float:
+    return point.commits_per_s
+
+
+def _rate(point: Point) -> str:
+    return f"{point.commits_per_s:,.0f}/s"
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 ROUNDS: Final = 3
 """Number of rounds per setting, with the settings in turns; a point is the median of its rounds."""
@@ -59,9 +564,9 @@ def kind_of(url: str | None) -> Kind:
         return "memory"
     return (
         "lane"
-        if url is None or not (is_bucket(url) or is_postgres(url))
+        if url is None or not (is_bucket_url(url) or is_postgres_url(url))
         else "bucket"
-        if is_bucket(url)
+        if is_bucket_url(url)
         else "postgres"
     )
 

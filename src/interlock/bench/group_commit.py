@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.bench.clients import ask_for
-from interlock.catalog.addresses import lane_path
+from interlock.bench.load import ask_for
 from interlock.database.database import Database
 from interlock.errors import BadUsage, CorruptionError
 from interlock.lanes.ownership import lock_path
+from interlock.urls import lane_path
 
 WINDOWS_S = (0.0, 0.001, 0.005)
 BATCHES = (1, 4, 16, 64, 256, 1_000)

@@ -3,14 +3,225 @@
 Every plot states what its experiment does not show: the remaining dependency between writes, or a power cut.
 """
 
-from interlock.bench.chart import Axis, Line, Panel, draw
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from interlock.bench.contention import CLIENTS_PER_DATABASE, LINEAR_SHARE
 from interlock.bench.contention import Experiment as Contention
-from interlock.bench.contention_findings import LINEAR_SHARE
-from interlock.bench.contention_series import CLIENTS_PER_DATABASE
 from interlock.bench.durability import Experiment as Durability
 from interlock.bench.group_commit import Experiment, Point
 from interlock.bench.orders import SERIES
 from interlock.bench.orders import Experiment as Orders
+
+# --- Line charts as SVG, without library or script, legible on light and on dark paper -------------------------------
+# A figure is a column of panels with one legend, or with one each where they show different lines. Lines differ by
+# colour, by the form of their marks and by their names, so that a reader who sees no colours loses nothing. As in
+# the diagrams of machines, every colour is set by a class and written out for both themes, because several viewers
+# know media queries but not variables.
+
+WIDTH = 760
+PLOT_HEIGHT = 250
+LEFT, RIGHT, TOP, BOTTOM = 84, 24, 36, 52
+HEAD = 64
+LEGEND_ROW = 20
+REMARK_ROW = 17
+TICKS_MAX = 16
+"""Maximum number of values that are used as ticks of an axis. With more values, ticks are round numbers."""
+
+_FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
+_LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
+_DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
+_LINES_LIGHT = ("#175cd3", "#c4320a", "#067647", "#6941c6", "#b54708", "#0e7090", "#c11574", "#475467")
+_LINES_DARK = ("#84adff", "#fd853a", "#47cd89", "#bdb4fe", "#fec84b", "#67e3f9", "#faa7e0", "#cdd5df")
+LINES_MAX = len(_LINES_LIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a panel: its name in the legend, and its points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis: its title with the unit, and whether it is logarithmic."""
+
+    title: str
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart of a figure."""
+
+    title: str
+    x: Axis
+    y: Axis
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    place: Callable[[float], float]
+    ticks: Sequence[float]
+
+
+def draw(title: str, remark: str, panels: Sequence[Panel]) -> str:
+    """Return the figure as a standalone SVG document. Lines of the same name share their look in all panels.
+
+    The remark may have several lines; a line has room for about 115 characters.
+    """
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
+    assert len(names) <= LINES_MAX, "more lines than looks"
+    looks = {name: place for place, name in enumerate(names)}
+    shared = all([line.name for line in panel.lines] == names for panel in panels)
+    legend, legend_rows = _legend(looks, names, 24.0, 50) if shared else ([], 0)
+    y = HEAD + LEGEND_ROW * (legend_rows - 1)
+    drawn: list[str] = []
+    for panel in panels:
+        own, own_rows = ([], 0) if shared else _legend(looks, [line.name for line in panel.lines], 0.0, y + TOP)
+        own_height = LEGEND_ROW * own_rows
+        drawn += [f'<g transform="translate({LEFT} 0)">', *own, "</g>"] if own else []
+        drawn.append(f'<g transform="translate({LEFT} {y + TOP + own_height})">')
+        drawn += [*_panel(panel, looks, title_y=-14 - own_height), "</g>"]
+        y += TOP + own_height + PLOT_HEIGHT + BOTTOM
+    remarks = remark.split("\n")
+    height = y + 24 + REMARK_ROW * (len(remarks) - 1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {_size(height)}>',
+        f"<title>{escape(title)}</title>",
+        f"<style>{_style()}</style>",
+        f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+        f'<text class="title" x="24" y="28">{escape(title)}</text>',
+        *legend,
+        *drawn,
+    ]
+    for row, text in enumerate(remarks):
+        below = height - 14 - REMARK_ROW * (len(remarks) - 1 - row)
+        parts.append(f'<text class="soft" x="24" y="{below}">{escape(text)}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _panel(panel: Panel, looks: Mapping[str, int], *, title_y: int) -> list[str]:
+    width = WIDTH - LEFT - RIGHT
+    across = _scale([x for line in panel.lines for x, _ in line.points], panel.x, 0, width, at_values=True)
+    up = _scale([y for line in panel.lines for _, y in line.points], panel.y, PLOT_HEIGHT, 0, at_values=False)
+    parts = [f'<text class="head" x="0" y="{title_y}">{escape(panel.title)}</text>']
+    for tick in up.ticks:
+        y = up.place(tick)
+        parts.append(f'<line class="grid" x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" text-anchor="end" x="-10" y="{y + 4:.1f}">{_number(tick)}</text>')
+    for tick in across.ticks:
+        x = across.place(tick)
+        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{PLOT_HEIGHT}" y2="{PLOT_HEIGHT + 5}"/>')
+        parts.append(
+            f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{PLOT_HEIGHT + 20}">{_number(tick)}</text>'
+        )
+    parts.append(f'<line class="axis" x1="0" x2="{width}" y1="{PLOT_HEIGHT}" y2="{PLOT_HEIGHT}"/>')
+    parts.append(
+        f'<text class="soft" text-anchor="middle" x="{width / 2}" y="{PLOT_HEIGHT + 40}">{escape(panel.x.title)}</text>'
+    )
+    parts.append(
+        f'<text class="soft" text-anchor="middle" transform="translate(-66 {PLOT_HEIGHT / 2}) rotate(-90)">'
+        f"{escape(panel.y.title)}</text>"
+    )
+    for line in panel.lines:
+        place = looks[line.name]
+        points = [(across.place(x), up.place(y)) for x, y in line.points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline class="line l{place}" points="{path}"/>')
+        parts += [_mark(place, x, y) for x, y in points]
+    return parts
+
+
+def _size(height: int) -> str:
+    return f'width="{WIDTH}" height="{height}"'
+
+
+def _legend(looks: Mapping[str, int], names: Sequence[str], left: float, top: int) -> tuple[list[str], int]:
+    """Return the legend and its number of rows; it begins at `left` and `top`."""
+    parts: list[str] = []
+    room = WIDTH if left else WIDTH - LEFT
+    x, y, rows = left, top, 1
+    for count, name in enumerate(names):
+        place = looks[name]
+        width = 33 + 7.0 * len(name)
+        if count and x + width > room:
+            x, y, rows = left, y + LEGEND_ROW, rows + 1
+        parts.append(f'<line class="line l{place}" x1="{x:.0f}" x2="{x + 26:.0f}" y1="{y}" y2="{y}"/>')
+        parts.append(_mark(place, x + 13, y))
+        parts.append(f'<text class="soft" x="{x + 33:.0f}" y="{y + 4}">{escape(name)}</text>')
+        x += width + 22
+    return parts, rows
+
+
+def _mark(place: int, x: float, y: float) -> str:
+    look = f'class="mark m{place}"'
+    match place % 4:
+        case 0:
+            return f'<circle {look} cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+        case 1:
+            return f'<rect {look} x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2"/>'
+        case 2:
+            return f'<path {look} d="M{x:.1f} {y - 5:.1f}l4.8 8.4h-9.6z"/>'
+        case _:
+            return f'<path {look} d="M{x:.1f} {y - 5.2:.1f}l5.2 5.2l-5.2 5.2l-5.2 -5.2z"/>'
+
+
+def _scale(values: Sequence[float], axis: Axis, first: float, last: float, *, at_values: bool) -> _Scale:
+    """Return the scale for values from `first` to `last`; its ticks are round numbers, or the values themselves."""
+    at_values = at_values and (axis.logarithmic or len(set(values)) <= TICKS_MAX)
+    if axis.logarithmic:
+        bottom, top = math.log10(min(values)), math.log10(max(values))
+        if not at_values:
+            bottom, top = math.floor(bottom), math.ceil(top)
+        top = top if top > bottom else bottom + 1
+        powers = [10.0**power for power in range(math.floor(bottom), math.ceil(top) + 1)]
+        ticks = sorted(set(values)) if at_values else powers
+        return _Scale(lambda value: first + (last - first) * (math.log10(value) - bottom) / (top - bottom), ticks)
+    step = _step(max(values))
+    count = max(1, math.ceil(max(values) / step))
+    ticks = sorted(set(values)) if at_values else [place * step for place in range(count + 1)]
+    return _Scale(lambda value: first + (last - first) * value / (count * step), ticks)
+
+
+def _step(largest: float) -> float:
+    rough = max(largest, 1e-9) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:g}"
+
+
+def _style() -> str:
+    fixed = (
+        f"text{{font-family:{_FONT}}}.title{{font-size:17px;font-weight:600}}.head{{font-size:13px;font-weight:600}}"
+        ".soft,.tick{font-size:12px}.line{fill:none;stroke-width:2;stroke-linejoin:round}.axis,.grid{stroke-width:1}"
+        ".mark{stroke-width:1.5}"
+    )
+    dark = _colours(_DARK, _LINES_DARK)
+    return f"{fixed}{_colours(_LIGHT, _LINES_LIGHT)}@media (prefers-color-scheme:dark){{{dark}}}"
+
+
+def _colours(paper: dict[str, str], lines: Sequence[str]) -> str:
+    rules = [
+        f".paper{{fill:{paper['paper']}}}.title,.head{{fill:{paper['ink']}}}.soft,.tick{{fill:{paper['soft']}}}",
+        f".axis{{stroke:{paper['soft']}}}.grid{{stroke:{paper['grid']}}}",
+    ]
+    rules += [
+        f".l{place}{{stroke:{colour}}}.m{place}{{fill:{colour};stroke:{paper['paper']}}}"
+        for place, colour in enumerate(lines)
+    ]
+    return "".join(rules)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 _ENGINES = {"lane": "lanes", "memory": "lanes in memory", "bucket": "lanes in a bucket", "postgres": "PostgreSQL"}
 

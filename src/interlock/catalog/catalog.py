@@ -9,19 +9,16 @@ be missing or old; the process that finds this out while opening updates it.
 """
 
 import contextlib
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
-from interlock.catalog.defaults import below
-from interlock.catalog.entries import Entry, Kind, check_name
-from interlock.catalog.folder import FILE, FolderCatalog
-from interlock.catalog.in_bucket import BucketCatalog
-from interlock.catalog.secrets import with_secrets, without_secrets
+from interlock.catalog.backends import FILE, BucketCatalog, FolderCatalog
+from interlock.catalog.entries import Entry, Kind, below, check_name
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objects.addresses import is_bucket
-from interlock.sql.postgres.address import is_postgres
+from interlock.urls import is_bucket_url, is_postgres_url, redact_secrets, with_secrets, without_secrets
 
 
-class Kept(Protocol):
+class CatalogStorage(Protocol):
     """The storage of a catalog."""
 
     async def names(self, kind: Kind) -> dict[str, Entry]:
@@ -41,7 +38,7 @@ class Catalog:
     """The catalog of one home. No network is used before a coroutine is awaited."""
 
     def __init__(self, home: str) -> None:
-        self.folder = None if home == "memory:" or is_bucket(home) or _is_postgres(home) else FolderCatalog(home)
+        self.folder = None if home == "memory:" or is_bucket_url(home) or _is_postgres(home) else FolderCatalog(home)
         """The blocking catalog, for a home that is a folder."""
         self.home = home if self.folder is None else self.folder.home
         self._kept = _kept(home, self.folder)
@@ -91,7 +88,7 @@ class Catalog:
 
     def _check(self, name: object) -> None:
         check_name(name)
-        if name == FILE and is_bucket(self.home):
+        if name == FILE and is_bucket_url(self.home):
             raise BadUsage(
                 f"{name!r} is not the name of a database in a bucket.",
                 why="The catalog of the home has that name.",
@@ -133,17 +130,49 @@ class _InMemory:
         )
 
 
-def _kept(home: str, folder: FolderCatalog | None) -> Kept:
+def _kept(home: str, folder: FolderCatalog | None) -> CatalogStorage:
     if folder is not None:
         return _InFolder(folder)
     if home == "memory:":
         return _InMemory()
-    if is_bucket(home):
+    if is_bucket_url(home):
         return BucketCatalog(home)
-    from interlock.catalog.in_postgres import PostgresCatalog  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.catalog.postgres_backend import PostgresCatalog  # noqa: PLC0415 -- an extra, which may not be installed.
 
     return PostgresCatalog(home)
 
 
 def _is_postgres(home: object) -> bool:
-    return isinstance(home, str) and is_postgres(home)
+    return isinstance(home, str) and is_postgres_url(home)
+
+
+# --- The address of an engine's workflows: its home, or the place that they were moved to ----------------------------
+# A machine is looked up by its name, and after that under `workflows`, which stands for all machines of the home.
+# One engine has one store, so machines that live at different places cannot be served by one engine.
+
+ALL: Final = "workflows"
+"""The entry for every machine of the home that has none of its own."""
+
+
+async def workflows_at(home: str, machines: Sequence[str]) -> str:
+    """Return the address of the store with these machines' workflows. Raises BadUsage for several stores."""
+    if home == "memory:":
+        return home
+    catalog = Catalog(home)
+    known = await catalog.names("workflows")
+    others = known.get(ALL, Entry())
+    places = {name: known.get(name, others).url for name in machines} or {ALL: others.url}
+    (first, place), *rest = places.items()
+    for name, another in rest:
+        if another != place:
+            raise BadUsage(
+                f"the workflows of {first!r} live at {_shown(home, place)}, and those of {name!r} at "
+                f"{_shown(home, another)}.",
+                why="An engine has one store, and one of the two was moved without the other.",
+                fix="Open an engine for each of them, or move the other one too, with `interlock route`.",
+            )
+    return catalog.address(first, Entry(place)) if place else home
+
+
+def _shown(home: str, place: str) -> str:
+    return redact_secrets(place or home)

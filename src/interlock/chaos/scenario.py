@@ -6,14 +6,53 @@ any, the promise was kept.
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
-from interlock.chaos.gateway import ASKED
+import msgspec
+
 from interlock.chaos.stage import Load, Servers, Stage
-from interlock.chaos.verdicts import Verdict
-from interlock.chaos.world import Broken
+from interlock.chaos.world import ASKED, Broken
 from interlock.errors import InterlockError
 from interlock.testing.faults.processes import Processes
+
+# --- Report of a run: the promise, the outcome and the verdict of each scenario --------------------------------------
+
+Outcome = Literal["kept", "broken", "not run"]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict on one scenario."""
+
+    scenario: str
+    promised: str
+    happened: str
+    outcome: Outcome
+    problems: tuple[str, ...] = ()
+    """Each broken promise, as a sentence."""
+    recovery_s: float | None = None
+    """From the end of the disturbance until every order had ended."""
+    seconds: float = 0.0
+    """The whole scenario, workers and audit included."""
+    orders: int = 0
+    acknowledged: int = 0
+    calls: int = 0
+    """Number of calls to external services."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdicts of a whole run."""
+
+    seed: int
+    verdicts: tuple[Verdict, ...]
+    folder: str | None = None
+    """The folder with the remaining files, if it was kept."""
+
+    def named(self, outcome: Outcome) -> list[str]:
+        """Return the scenarios with this outcome."""
+        return [verdict.scenario for verdict in self.verdicts if verdict.outcome == outcome]
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 POSTGRES: Final = "PostgreSQL"
 REDIS: Final = "Redis"
@@ -76,3 +115,16 @@ def stage_for(scenario: Scenario, folder: Path, servers: Servers, load: Load, pr
     own = folder / scenario.name
     own.mkdir()
     return Stage(scenario.name, own, servers, load, processes)
+
+
+# --- Counts in words for verdicts, with singular and plural ----------------------------------------------------------
+
+
+def times(count: int) -> str:
+    """Return `once`, `2 times`."""
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 refund`, `2 refunds`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

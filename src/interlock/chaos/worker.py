@@ -42,7 +42,10 @@ from interlock.chaos.messages import (
     line_of,
     next_to_worker,
 )
+from interlock.clock import SystemClock
 from interlock.core.values import StepContext
+from interlock.engine.engine import Engine
+from interlock.engine.open import Opening
 from interlock.errors import (
     InterlockError,
     LeaseHeld,
@@ -53,9 +56,6 @@ from interlock.errors import (
     UnavailableError,
     VersionConflict,
 )
-from interlock.runtime.engine import Engine
-from interlock.runtime.opening import Opening
-from interlock.seams import SystemClock
 from interlock.signals import BreakerChanged, RedisChanged, ResultLate, Signal, TransitionApplied
 
 LIFETIME_S = 3_600

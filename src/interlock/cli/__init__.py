@@ -9,7 +9,7 @@ clean as at any other time, and the demo's worker is a separate program that doe
 import sys
 from collections.abc import Sequence
 
-from interlock.cli.exits import Exit
+from interlock.cli.output import Exit
 
 __all__ = ["main"]
 

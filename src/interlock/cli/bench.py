@@ -5,10 +5,11 @@ one line per round of a setting elsewhere. The table, the JSON and the plot are 
 """
 
 import asyncio
-from collections.abc import Generator, Sequence
+import os
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 import typer
@@ -16,17 +17,337 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from interlock.bench import contention as contention_experiment
+from interlock.bench import durability as durability_experiment
 from interlock.bench import group_commit as experiment
+from interlock.bench import orders as orders_experiment
+from interlock.bench.contention import Experiment as ContentionExperiment
+from interlock.bench.contention import Point as ContentionPoint
+from interlock.bench.durability import Cycle
+from interlock.bench.durability import Experiment as DurabilityExperiment
 from interlock.bench.group_commit import Experiment, Point, Watcher
-from interlock.bench.plots import group_commit_plot
-from interlock.cli.bench_contention import EXAMPLE as CONTENTION_EXAMPLE
-from interlock.cli.bench_contention import contention
-from interlock.cli.bench_durability import EXAMPLE as DURABILITY_EXAMPLE
-from interlock.cli.bench_durability import durability
-from interlock.cli.bench_orders import EXAMPLE as ORDERS_EXAMPLE
-from interlock.cli.bench_orders import orders
-from interlock.cli.bench_shown import check_files
+from interlock.bench.orders import BY_HAND
+from interlock.bench.orders import Experiment as OrdersExperiment
+from interlock.bench.orders import Point as OrdersPoint
+from interlock.bench.plots import contention_plot, durability_plot, group_commit_plot, orders_plot
 from interlock.cli.output import stderr, stdout, write_file
+from interlock.errors import UnusableFile
+
+# --- Progress and result files of the commands of `interlock bench` --------------------------------------------------
+# Progress is a live bar on a terminal and a line for each step elsewhere, so that a log can be read, too.
+
+DoneT = TypeVar("DoneT")
+
+
+@contextmanager
+def watching(
+    console: Console, total: int, line_of: Callable[[DoneT], str]
+) -> Generator[Callable[[DoneT], None], None, None]:
+    """Show completed steps: a live bar on a terminal, a line for each elsewhere."""
+    if not console.is_terminal:
+        yield lambda done: console.print(f"  {line_of(done)}", soft_wrap=True)
+        return
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task("beginning", total=total)
+        yield lambda done: progress.update(task, advance=1, description=line_of(done))
+
+
+def check_files(*paths: Path | None) -> None:
+    """Raise UnusableFile for files that cannot be written, before minutes of measuring."""
+    for path in paths:
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
+        if path.is_dir():
+            raise UnusableFile(f"{path} cannot be written: it is a folder.")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise UnusableFile(f"{path} cannot be written: permission denied.")
+
+
+def write_files(result: msgspec.Struct, json: Path | None, plot: Path | None, draw: Callable[[], str]) -> None:
+    """Write the result as JSON and as a plot, where paths are set."""
+    as_json = msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n" if json else ""
+    for path, content in ((json, as_json), (plot, draw() if plot else "")):
+        if path is not None:
+            write_file(path, content)
+            stderr().print(f"Wrote {path}", soft_wrap=True)
+
+
+# --- `interlock bench contention`: writers of one row, of distinct rows, of many databases, and of counters ----------
+# This module parses options and prints; the measurement is in `interlock.bench`. The table, the findings, the JSON
+# and the plot are made of the same points.
+
+CONTENTION_QUICK_SECONDS = 0.45
+CONTENTION_EXAMPLE = "Example: interlock bench contention --handoff-ms 10 --json wall.json --plot wall.svg"
+TABLE_WIDTH = 100
+"""A line of the table is never broken, however narrow the terminal is."""
+
+PARTS = {
+    "disk": "this disk or server as it is",
+    "alone": "one commit per group",
+    "grouped": "groups",
+    "databases": "many databases",
+}
+
+
+def contention(
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A place that does not exist yet: lanes:///…, s3://bucket/folder, postgresql://… or memory:; "
+            "removed afterwards.",
+        ),
+    ] = None,
+    handoff_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--handoff-ms", metavar="MS", help="On lanes: a durable place so far away. 10 unless given; 0: none."
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.45 seconds each.")] = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the wall (SVG).")] = None,
+) -> None:
+    """Measure the contention wall: writers of one row flatten, separate databases scale, counters recover.
+
+    Every increment is durable before it is acknowledged, and after each turn all rows must hold exactly what was
+    acknowledged. Groups, shards and logs lower the price of contention; the writers of a row still depend on each
+    other.
+    """
+    hand_off_ms = contention_experiment.hand_off_for(url, handoff_ms)
+    if handoff_ms and not hand_off_ms:
+        stderr().print("A bucket and PostgreSQL have a way of their own: --handoff-ms is for lanes.", soft_wrap=True)
+    seconds = min(seconds, CONTENTION_QUICK_SECONDS) if quick else seconds
+    contention_experiment.check_bounds(seconds=seconds, hand_off_ms=hand_off_ms)
+    settings = contention_experiment.planned(url, hand_off_ms=hand_off_ms, quick=quick)
+    check_files(json, plot)
+    console = stdout()
+    console.print(
+        f"{len(settings)} settings in {contention_experiment.ROUNDS} rounds, {seconds:g} s each.", soft_wrap=True
+    )
+    with watching(console, len(settings) * contention_experiment.ROUNDS, _progress_line) as watch:
+        result = asyncio.run(
+            contention_experiment.measure(
+                url=url, settings=settings, hand_off_ms=hand_off_ms, seconds=seconds, watch=watch
+            )
+        )
+    _show_contention(console, result)
+    write_files(result, json, plot, lambda: contention_plot(result))
+
+
+def _progress_line(point: ContentionPoint) -> str:
+    spread = f", {point.databases} databases" if point.databases > 1 else ""
+    return f"{point.series}{spread}, {point.clients:,} clients: {point.commits_per_s:,.0f} commits/s"
+
+
+def _show_contention(console: Console, result: ContentionExperiment) -> None:
+    table = Table(box=None, padding=(0, 1))
+    table.add_column("series", no_wrap=True)
+    for heading in ("databases", "clients", "commits/s", "P50 ms", "P99 ms", "CPU µs"):
+        table.add_column(heading, justify="right")
+    part = ""
+    for point in result.points:
+        if part != point.part:
+            if part:
+                table.add_row()
+            away = f", hand-off {point.hand_off_ms:g} ms" if point.hand_off_ms else ""
+            table.add_row(f"{PARTS[point.part]}{away}:")
+            part = point.part
+        table.add_row(*_contention_cells(point))
+    console.print()
+    console.width = max(console.width, TABLE_WIDTH)
+    console.print(table)
+    console.print()
+    for finding in result.findings:
+        console.print(finding, soft_wrap=True)
+    console.print()
+    for verdict in result.verdicts:
+        console.print(
+            f"Goal {'met' if verdict.met else 'MISSED'}: {verdict.goal}: {verdict.measured:.0%}.", soft_wrap=True
+        )
+    console.print("No update was lost: every row holds exactly what was acknowledged.", soft_wrap=True)
+    console.print(result.told, soft_wrap=True)
+
+
+def _contention_cells(point: ContentionPoint) -> Sequence[str]:
+    return (
+        f"  {point.series}",
+        f"{point.databases:,}",
+        f"{point.clients:,}",
+        f"{point.commits_per_s:,.0f}",
+        f"{point.p50_ms:,.2f}",
+        f"{point.p99_ms:,.2f}",
+        f"{point.cpu_us:,.1f}",
+    )
+
+
+# --- `interlock bench durability`: kill a writer repeatedly, and check that no acknowledged commit is missing --------
+# This module parses options and prints; the experiment is in `interlock.bench.durability`.
+
+QUICK_CYCLES = 8
+DURABILITY_EXAMPLE = (
+    "Example: interlock bench durability --url lanes:///var/tmp/crashed --cycles 40 --plot durability.svg"
+)
+
+
+def durability(
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A place that does not exist yet: lanes:///…, s3://bucket/folder or postgresql://…; "
+            "removed afterwards.",
+        ),
+    ] = None,
+    cycles: Annotated[int, typer.Option(metavar="N", help="How often to kill.")] = durability_experiment.CYCLES,
+    clients: Annotated[
+        int, typer.Option(metavar="N", help="Clients, each with one transaction under way.")
+    ] = durability_experiment.CLIENTS,
+    seed: Annotated[int, typer.Option(metavar="N", help="Chooses the moments of the kills.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="At most 8 cycles.")] = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the cycles as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the cycles (SVG).")] = None,
+) -> None:
+    """Kill a writing process, kill -9, and check that every acknowledged commit is there and none by half.
+
+    A process of its own commits transactions of several rows, and says what was acknowledged. It is killed at moments
+    chosen by chance; then the database is opened again. On a bucket the local disk is lost every other time.
+    Exits with 1 when anything acknowledged is gone, or anything is there by half.
+    """
+    cycles = min(cycles, QUICK_CYCLES) if quick else cycles
+    durability_experiment.check_bounds(url, cycles=cycles, clients=clients)
+    check_files(json, plot)
+    console = stdout()
+    console.print(f"{clients:,} clients write; their process is killed {cycles:,} times (seed {seed}).", soft_wrap=True)
+    with watching(console, cycles, _durability_line) as watch:
+        result = asyncio.run(
+            durability_experiment.measure(url=url, cycles=cycles, clients=clients, seed=seed, watch=watch)
+        )
+    _show_durability(console, result)
+    write_files(result, json, plot, lambda: durability_plot(result))
+    durability_experiment.check(result)
+
+
+def _durability_line(cycle: Cycle) -> str:
+    disk = ", disk lost" if cycle.disk_lost else ""
+    return (
+        f"cycle {cycle.cycle:,}{disk}: {cycle.acknowledged:,} acknowledged, {cycle.found:,} found, "
+        f"{cycle.lost:,} lost, {cycle.torn:,} torn"
+    )
+
+
+def _show_durability(console: Console, result: DurabilityExperiment) -> None:
+    table = Table(box=None, padding=(0, 1))
+    for heading in ("cycles", "acknowledged", "found", "in doubt", "lost", "torn", "recovery P50 ms", "slowest ms"):
+        table.add_column(heading, justify="right")
+    table.add_row(
+        f"{len(result.cycles):,}",
+        f"{result.acknowledged:,}",
+        f"{result.found:,}",
+        f"{result.in_doubt:,}",
+        f"{result.lost:,}",
+        f"{result.torn:,}",
+        f"{result.recovery_p50_ms:,.1f}",
+        f"{result.recovery_max_ms:,.1f}",
+    )
+    console.print()
+    console.print(table)
+    console.print()
+    met = not result.lost and not result.torn
+    console.print(
+        f"Goal {'met' if met else 'MISSED'}: {result.lost:,} of {result.acknowledged:,} acknowledged commits lost, "
+        f"{result.torn:,} torn, in {len(result.cycles):,} crashes ({result.engine}).",
+        soft_wrap=True,
+    )
+    console.print(result.told, soft_wrap=True)
+
+
+# --- `interlock bench orders`: orders in four durable steps, beside the same orders by hand on SQLite ----------------
+# This module parses options and prints; the measurement is in `interlock.bench`. The table, the ratios, the JSON and
+# the plot are made of the same points.
+
+ORDERS_QUICK_SECONDS = 0.5
+ORDERS_EXAMPLE = "Example: interlock bench orders --clients 64 --clients 256 --json orders.json --plot orders.svg"
+"""A line of the table is never broken, however narrow the terminal is."""
+
+
+def orders(
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A folder that does not exist yet: lanes:///…; removed afterwards."),
+    ] = None,
+    clients: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Concurrent orders. May be given several times."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 2.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.5 seconds each.")] = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the rates (SVG).")] = None,
+) -> None:
+    """Measure durable orders, each with a start and four transitions, beside the same written by hand on SQLite.
+
+    Once the steps of the machine move the orders, and once their clients send the events. Everything is on one disk,
+    waits for it before it answers, and takes turns; every order that was answered must have arrived.
+    """
+    counts = clients or list(orders_experiment.QUICK_CLIENTS if quick else orders_experiment.CLIENTS)
+    seconds = min(seconds, ORDERS_QUICK_SECONDS) if quick else seconds
+    orders_experiment.check_bounds(url, clients=counts, seconds=seconds)
+    check_files(json, plot)
+    console = stdout()
+    turns = len(counts) * len(orders_experiment.SERIES) * orders_experiment.ROUNDS
+    console.print(f"{turns} turns of {seconds:g} s.", soft_wrap=True)
+    with watching(console, turns, _orders_line) as watch:
+        result = asyncio.run(orders_experiment.measure(url=url, clients=counts, seconds=seconds, watch=watch))
+    _show_orders(console, result)
+    write_files(result, json, plot, lambda: orders_plot(result))
+
+
+def _orders_line(point: OrdersPoint) -> str:
+    return f"{point.series}, {point.clients:,} concurrent: {point.orders_per_s:,.0f} orders/s"
+
+
+def _show_orders(console: Console, result: OrdersExperiment) -> None:
+    times = {(ratio.series, ratio.clients): ratio.times_by_hand for ratio in result.ratios}
+    table = Table(box=None, padding=(0, 1))
+    table.add_column("orders", no_wrap=True)
+    for heading in ("concurrent", "orders/s", "transitions/s", "P50 ms", "P99 ms", "CPU ms", "times by hand"):
+        table.add_column(heading, justify="right")
+    for point in result.points:
+        table.add_row(
+            point.series,
+            f"{point.clients:,}",
+            f"{point.orders_per_s:,.0f}",
+            f"{point.transitions_per_s:,.0f}",
+            f"{point.p50_ms:,.2f}",
+            f"{point.p99_ms:,.2f}",
+            f"{point.cpu_ms:,.3f}",
+            "" if point.series == BY_HAND else f"{times[point.series, point.clients]:.1f}",
+        )
+    console.print()
+    console.width = max(console.width, TABLE_WIDTH)
+    console.print(table)
+    console.print()
+    console.print("Every order that was answered has arrived, with its history.", soft_wrap=True)
+    console.print(result.told, soft_wrap=True)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 bench = typer.Typer(
     help="Run an experiment on this machine and this disk, with a table, JSON and a plot.", no_args_is_help=True

@@ -7,22 +7,145 @@ in the one event loop; what was started is ended on the way out, and a second Ct
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 import msgspec
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+from rich.text import Text
 
-from interlock.chaos.campaign import run_all
-from interlock.chaos.scenarios.all import SCENARIOS
-from interlock.chaos.stage import Load
-from interlock.chaos.verdicts import Report
-from interlock.cli.chaos_shown import show_report, watching
-from interlock.cli.exits import Exit
-from interlock.cli.output import show_raw, stderr, stdout
-from interlock.cli.shown import show_table
-from interlock.errors import BadUsage
+from interlock.chaos.scenario import Report, Scenario, Verdict
+from interlock.chaos.scenarios import SCENARIOS, Watch, run_all
+from interlock.chaos.stage import Load, Stage
+from interlock.cli.output import Exit, counted, show_raw, stderr, stdout
+from interlock.cli.views import show_table
+from interlock.errors import BadUsage, MissingExtra
+
+# --- The output of `interlock chaos`: progress while it runs, and the verdicts at the end ----------------------------
+# On a terminal there is one line per scenario that changes in place; elsewhere a line for each step, so that a log
+# can be read, too.
+
+FRAMES_PER_S = 8
+PIPED_WIDTH = 1_000
+STYLES = {"kept": "bold green", "broken": "bold red", "not run": "yellow"}
+
+
+class Progress:
+    """What is known so far, by scenario."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._rows: dict[str, tuple[str, str]] = dict.fromkeys(names, ("", ""))
+
+    def note(self, scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
+        """Update the progress of a scenario."""
+        if verdict is not None:
+            self._rows[scenario.name] = (verdict.outcome, _figures(verdict))
+        elif stage is not None:
+            self._rows[scenario.name] = (stage.doing, _now(stage))
+
+    def __rich__(self) -> Table:
+        """One line per scenario."""
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        for name, (doing, figures) in self._rows.items():
+            table.add_row(
+                Text(name, style="bold" if doing else "dim"), Text(doing, style=STYLES.get(doing, "cyan")), figures
+            )
+        return table
+
+
+@contextmanager
+def watching(console: Console, names: Sequence[str]) -> Generator[Watch, None, None]:
+    """Yield a callback that shows the progress until the block ends."""
+    if not console.is_terminal:
+        yield _lines(console)
+        return
+    progress = Progress(names)
+    with Live(progress, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
+        yield progress.note
+
+
+def _lines(console: Console) -> Watch:
+    printed: list[tuple[str, str]] = []
+
+    def watch(scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
+        doing = verdict.outcome if verdict is not None else stage.doing if stage is not None else ""
+        figures = _figures(verdict) if verdict is not None else _now(stage) if stage is not None else ""
+        if printed[-1:] != [(scenario.name, doing)]:
+            printed.append((scenario.name, doing))
+            console.print(f"{scenario.name}: {doing}{f' ({figures})' if figures else ''}", soft_wrap=True)
+
+    return watch
+
+
+def _now(stage: Stage) -> str:
+    world = stage.world
+    customers = world.customers
+    if not customers.orders:
+        return ""
+    text = (
+        f"{len(customers.ended)} of {counted(len(customers.orders), 'order')} ended, {len(customers.told)} acknowledged"
+    )
+    opened = {dependency for (_, dependency), state in stage.breakers().items() if state != "closed"}
+    return text + (f", breaker of {', '.join(sorted(opened))} open" if opened else "")
+
+
+def _figures(verdict: Verdict) -> str:
+    if verdict.outcome == "not run":
+        return ""
+    return f"{counted(verdict.orders, 'order')}, {_recovery(verdict)} to recover, {verdict.seconds:.1f} s in all"
+
+
+def _recovery(verdict: Verdict) -> str:
+    return "-" if verdict.recovery_s is None else f"{verdict.recovery_s:.1f} s"
+
+
+def show_report(console: Console, report: Report) -> None:
+    """Print the verdicts as a table, the broken promises, and one last line."""
+    if not console.is_terminal:
+        console.width = max(console.width, PIPED_WIDTH)  # One line each, for `grep`.
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("scenario", "promised", "happened", "verdict", "recovery"):
+        fixed = heading in {"scenario", "verdict", "recovery"}
+        table.add_column(heading, no_wrap=fixed, overflow="fold", justify="right" if heading == "recovery" else "left")
+    for each in report.verdicts:
+        verdict = Text(each.outcome.upper() if each.outcome == "broken" else each.outcome, style=STYLES[each.outcome])
+        table.add_row(Text(each.scenario, style="bold"), each.promised, each.happened, verdict, _recovery(each))
+    console.print(table)
+    for each in report.verdicts:
+        if each.problems:
+            console.print(Text(f"\n{each.scenario}: {counted(len(each.problems), 'broken promise')}", style="bold red"))
+            for problem in each.problems:
+                console.print(f"  {problem}", soft_wrap=True)
+    console.print()
+    console.print(_last_line(report), soft_wrap=True)
+    if report.folder is not None:
+        console.print(f"Everything that was left is in {report.folder}", soft_wrap=True)
+
+
+def _last_line(report: Report) -> Text:
+    kept, broken, left_out = (len(report.named(outcome)) for outcome in ("kept", "broken", "not run"))
+    orders = sum(each.orders for each in report.verdicts)
+    acknowledged = sum(each.acknowledged for each in report.verdicts)
+    figures = f"{counted(orders, 'order')}, {acknowledged:,} acknowledgements, seed {report.seed}"
+    rest = f" {counted(left_out, 'scenario')} could not be run: pip install 'interlock[chaos]'." if left_out else ""
+    if broken:
+        return Text(
+            f"{counted(broken, 'scenario')} of {kept + broken} broke a promise ({figures}).{rest}", style="bold red"
+        )
+    if not kept:
+        return Text(f"Nothing was run.{rest}", style="yellow")
+    return Text(f"Every promise was kept in {counted(kept, 'scenario')} ({figures}).{rest}", style="bold green")
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
 
@@ -139,3 +262,133 @@ def _interruptible(work: Coroutine[object, object, ResultT]) -> ResultT:
             raise
 
     return asyncio.run(watched())
+
+
+# --- `interlock simulate`: run thousands of seeds with injected faults, and check each of them -----------------------
+# The simulations are in `interlock.testing.lane_simulation`, which needs the packages of an extra and is imported on
+# demand. Progress goes to stderr, so that the JSON on stdout stays JSON.
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from interlock.testing.campaigns import Campaign, Simulated, Watcher
+
+simulate = typer.Typer(
+    help="Tell stories in which everything goes wrong, and check each of them.", no_args_is_help=True
+)
+
+EXAMPLE = "Example: interlock simulate lanes --seeds 5000 --from 1000"
+STORIES_MAX = 3
+
+
+class SimulationSummary(StrEnum):
+    """How a campaign is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@simulate.command(name="lanes", epilog=EXAMPLE)
+def lanes(
+    *,
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds to run.")] = 500,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Machines that want the lane, 1 to 8; by default each seed has two to four."),
+    ] = None,
+    output: Annotated[
+        SimulationSummary, typer.Option("--output", "-o", help="Text for people, or JSON.")
+    ] = SimulationSummary.TABLE,
+) -> None:
+    """Simulate lanes whose log is a bucket: processes that are killed or stand still, and a bucket that fails.
+
+    The real code runs in virtual time, and a seed decides everything: the same seed is the same story. Exits with 1
+    and tells the story when a promise was broken.
+    """
+    run = _loaded()
+    with _watching(stderr(), seeds) as watch:
+        campaign = run(first, seeds, processes=processes, watch=watch)
+    _show_campaign(campaign, output)
+
+
+@simulate.command(name="engine", epilog="Example: interlock simulate engine --seeds 5000 --from 1000")
+def engine(
+    *,
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds to run.")] = 1_000,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
+    output: Annotated[
+        SimulationSummary, typer.Option("--output", "-o", help="Text for people, or JSON.")
+    ] = SimulationSummary.TABLE,
+) -> None:
+    """Simulate the engine: processes that are killed anywhere, a store that fails, a world outside that misbehaves.
+
+    Workflows with steps, undos, effects and timers run in virtual time, and a seed decides everything: the same seed is
+    the same story. Exits with 1 and tells the story when a promise was broken.
+    """
+    run = cast("Callable[..., Campaign]", import_module("interlock.testing.engine_simulation.run").run_campaign)
+    with _watching(stderr(), seeds) as watch:
+        campaign = run(first, seeds, watch=watch)
+    _show_campaign(campaign, output)
+
+
+def _show_campaign(campaign: "Campaign", output: SimulationSummary) -> None:
+    if output is SimulationSummary.JSON:
+        show_raw(msgspec.json.format(msgspec.json.encode(campaign), indent=2).decode())
+    else:
+        _show(stdout(), campaign)
+    if campaign.failed:
+        raise typer.Exit(Exit.ERROR)
+
+
+def _loaded() -> "Callable[..., Campaign]":
+    try:
+        module = import_module("interlock.testing.lane_simulation.run")
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"the simulation of lanes needs {error.name}, which is not installed.", extra="objects"
+        ) from error
+    return cast("Callable[..., Campaign]", module.run_campaign)
+
+
+@contextmanager
+def _watching(console: Console, seeds: int) -> "Generator[Watcher, None, None]":
+    if not console.is_terminal:
+        yield lambda _done: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with RichProgress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("seeds", total=seeds)
+        yield lambda done: progress.update(task, advance=done)
+
+
+def _show(console: Console, campaign: "Campaign") -> None:
+    for result in campaign.failed[:STORIES_MAX]:
+        _tell(console, result)
+    last = campaign.first + campaign.seeds - 1
+    rate = campaign.seeds / campaign.seconds if campaign.seconds else 0.0
+    console.print(f"{counted(campaign.seeds, 'seed')}, {rate:,.1f} per second", soft_wrap=True)
+    _table(console, "what happened", campaign.counts)
+    _table(console, "faults", campaign.faults)
+    if campaign.failed:
+        console.print(Text(f"{counted(len(campaign.failed), 'seed')} broke a promise", style="bold red"))
+    else:
+        line = f"Every promise was kept, from seed {campaign.first} to {last}."
+        console.print(Text(line, style="green"), soft_wrap=True)
+
+
+def _tell(console: Console, result: "Simulated") -> None:
+    console.print(Text(f"seed {result.seed} broke a promise", style="bold red"))
+    for complaint in result.complaints[:STORIES_MAX]:
+        console.print(f"  {complaint}", soft_wrap=True)
+    for line in result.story:
+        console.print(line, soft_wrap=True)
+    console.print(f"Again: {result.repeat}\n", soft_wrap=True)
+
+
+def _table(console: Console, heading: str, counts: dict[str, int]) -> None:
+    console.print(Text(f"\n{heading}", style="bold"))
+    for name, count in counts.items():
+        console.print(Text.assemble(f" {count:>9,}  ", (name, "")), soft_wrap=True)
+    if not counts:
+        console.print("         -  nothing")

@@ -12,17 +12,13 @@ import msgspec
 import typer
 from rich.text import Text
 
-from interlock.cli.exits import Exit
-from interlock.cli.output import SEVERITY_STYLES, counted, parts, show_raw, stdout
-from interlock.cli.progress import watching
-from interlock.coordination.addresses import SCHEMES, parsed
-from interlock.coordination.doctor import RedisReport, examine_redis
-from interlock.database.doctor import examine_database, examine_in_bucket
-from interlock.database.home_doctor import HomeReport, examine_home, is_home
+from interlock.cli.output import SEVERITY_STYLES, Exit, counted, parts, show_raw, stdout, watching
+from interlock.database.doctor import HomeReport, examine_database, examine_home, examine_in_bucket, is_home
 from interlock.errors import BadUsage
 from interlock.lanes.doctor import LaneReport
-from interlock.lanes.objects.addresses import is_bucket
-from interlock.lanes.objects.report import BucketReport, State
+from interlock.lanes.objectlog.report import BucketReport, State
+from interlock.redis.doctor import RedisReport, examine_redis
+from interlock.urls import REDIS_SCHEMES, is_bucket_url, parse_redis_url
 
 Report = LaneReport | BucketReport | RedisReport | HomeReport
 
@@ -64,11 +60,11 @@ def doctor(
 
 
 def _examined(url: str, *, probe: bool) -> Report:
-    if url.partition("://")[0] in SCHEMES and not probe:
-        return examine_redis(parsed(url))
+    if url.partition("://")[0] in REDIS_SCHEMES and not probe:
+        return examine_redis(parse_redis_url(url))
     if not probe and asyncio.run(is_home(url)):
         return asyncio.run(examine_home(url))
-    if is_bucket(url):
+    if is_bucket_url(url):
         with watching() as watch:
             return examine_in_bucket(url, probe=probe, watch=watch)
     if probe:

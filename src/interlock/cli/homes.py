@@ -6,24 +6,27 @@ when the service opens the store, or immediately where PostgreSQL is shared with
 owner at a time: while the service runs, the command names the owner and exits with 5.
 """
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+import os
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any, cast
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 
-from interlock.catalog.defaults import below
-from interlock.catalog.folder import FolderCatalog
+from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.entries import below
 from interlock.cli.targets import load_machine, load_machines
+from interlock.client.client import Client
+from interlock.clock import SystemClock
 from interlock.core.machine import Machine
-from interlock.errors import BadUsage, LaneOwned, TargetNotFound
-from interlock.lanes.objects.addresses import is_bucket, parse, redacted
-from interlock.runtime.engine import Engine
-from interlock.runtime.trail import Trail
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import is_postgres
-from interlock.store.opening import NAME, migrate_store, open_store
+from interlock.core.policies import Retry
+from interlock.engine.engine import Engine
+from interlock.engine.relocation import Trail
+from interlock.errors import BadUsage, LaneOwned, NotAuthenticated, TargetNotFound, UnusableFile
+from interlock.store.open import NAME, migrate_store, open_store
 from interlock.store.protocol import Store
+from interlock.urls import is_bucket_url, is_postgres_url, parse_bucket_url, redact_url
 
 AnyMachine = Machine[Any, Any, Any]
 
@@ -74,7 +77,7 @@ def several_machines(target: str) -> list[AnyMachine]:
 async def store_at(home: str) -> AsyncGenerator[Store]:
     """Open the store for reading. Raises TargetNotFound if it does not exist: reading creates nothing."""
     _refuse_absent(home)
-    if is_postgres(home) and FIRST in (await migrate_store(home, dry_run=True)).names:
+    if is_postgres_url(home) and FIRST in (await migrate_store(home, dry_run=True)).names:
         raise _no_workflows(home)
     trail = Trail(home)
     with _asking_the_owner():
@@ -122,20 +125,153 @@ def _refuse_absent(home: str, *, create: bool = False) -> None:
     refuse_memory(home)
     if create:
         return
-    if is_bucket(home):
-        from interlock.lanes.objects import door, reading  # noqa: PLC0415 -- an extra, which may not be installed.
-        from interlock.lanes.objects.answering import answering  # noqa: PLC0415 -- as above.
+    if is_bucket_url(home):
+        # An extra, which may not be installed.
+        from interlock.lanes.objectlog import manifest  # noqa: PLC0415
+        from interlock.lanes.objectlog import open as objectlog_open  # noqa: PLC0415
+        from interlock.lanes.objectlog.bucket import answering  # noqa: PLC0415 -- as above.
 
-        address = parse(below(home, NAME))
+        address = parse_bucket_url(below(home, NAME))
         with answering("look for workflows"):
-            reading.manifest_at(door.bucket_of(address), str(address))
+            manifest.manifest_at(objectlog_open.bucket_of(address), str(address))
     elif home.startswith("lanes:///") and NAME not in FolderCatalog(home).names():
         raise _no_workflows(home)
 
 
 def _no_workflows(home: str) -> TargetNotFound:
     return TargetNotFound(
-        f"there are no workflows at {redacted(home)}.",
+        f"there are no workflows at {redact_url(home)}.",
         why="No engine was ever opened there.",
         fix="Check the address; `interlock start` and Engine.open make a new home.",
     )
+
+
+# --- The place of a command: a store itself (`--home`), or a server that owns it (`--server`) ------------------------
+# The command line wins over the environment, and the environment over `interlock.toml`; two places from the same
+# source are refused. The key of a server comes from the environment or from a file, never from an argument: every
+# user who lists processes can read those.
+
+KEY_VARIABLE = "INTERLOCK_KEY"
+KEY_BYTES_MAX = 4_096
+ATTEMPTS = Retry(attempts=3, first_s=0.1, max_s=1.0)
+"""Few and short: a person waits for the error, and a script retries by the exit code."""
+
+SOURCES = ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP")
+"""The sources of an option's value, the strongest first."""
+
+
+class RankedAddress(str):
+    """An address with the rank of its source, which only the parser knows."""
+
+    __slots__ = ("rank",)
+    rank: int
+
+
+def _with_source(context: typer.Context, option: typer.CallbackParam, value: str | None) -> str | None:
+    if value is None:
+        return None
+    address = RankedAddress(value)
+    source = context.get_parameter_source(option.name or "")
+    address.rank = SOURCES.index(source.name) if source is not None and source.name in SOURCES else len(SOURCES)
+    return address
+
+
+Home = Annotated[
+    str | None,
+    typer.Option(
+        "--home",
+        metavar="URL",
+        envvar="INTERLOCK_HOME",
+        callback=_with_source,
+        help="Where the workflows live: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar="INTERLOCK_SERVER",
+        callback=_with_source,
+        help="Ask the server at this address instead: http://127.0.0.1:8080. Its key is in INTERLOCK_KEY.",
+    ),
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file", metavar="FILE", envvar="INTERLOCK_KEY_FILE", help="Read the server's API key from this file."
+    ),
+]
+
+
+class Place(NamedTuple):
+    """A home, or a server with its key."""
+
+    home: str = ""
+    server: str | None = None
+    key: str | None = None
+
+
+def place_of(home: str | None, server: str | None, key_file: Path | None) -> Place:
+    """Return the place of the command. Raises BadUsage for both and for neither."""
+    if home is not None and server is not None:
+        stronger = _rank(home) - _rank(server)
+        if stronger == 0:
+            raise BadUsage(
+                "both a home and a server are given.",
+                why="A command works on the store itself, or through the server that owns it, and not on both.",
+                fix="Give --home or --server. In the environment they are INTERLOCK_HOME and INTERLOCK_SERVER.",
+            )
+        home, server = (None, server) if stronger > 0 else (home, None)
+    if server is not None:
+        if "@" in server:
+            raise BadUsage(
+                "the address of the server has a user or a password in it.",
+                why="Addresses are shown in errors and in listings of processes, and a secret must not be.",
+                fix=f"Leave it out, and put the API key into {KEY_VARIABLE}, or into a file for --key-file.",
+            )
+        return Place(server=server, key=_key(key_file, os.environ))
+    if home is None:
+        raise BadUsage(
+            "neither a home nor a server is given.",
+            why="The command opens a store, or asks a server.",
+            fix="Write --home lanes:///var/shop or --server http://127.0.0.1:8080; or set INTERLOCK_HOME or "
+            "INTERLOCK_SERVER, or home in interlock.toml.",
+        )
+    return Place(home=home)
+
+
+@asynccontextmanager
+async def client_at(place: Place) -> AsyncGenerator[Client]:
+    """Open a client of the server. Errors about the key name the options of the command line."""
+    async with Client(place.server or "", key=place.key, retry=ATTEMPTS) as client:
+        try:
+            yield client
+        except NotAuthenticated as error:
+            raise NotAuthenticated(
+                error.what,
+                why=error.why,
+                fix=f"Put a key into {KEY_VARIABLE}, or into a file for --key-file; `interlock keys create` makes one.",
+                presented=error.presented,
+            ) from error
+
+
+def _rank(address: str) -> int:
+    return address.rank if isinstance(address, RankedAddress) else 0
+
+
+def _key(file: Path | None, environment: Mapping[str, str]) -> str | None:
+    if file is None:
+        return environment.get(KEY_VARIABLE) or None
+    try:
+        with file.open(encoding="utf-8") as opened:
+            return opened.read(KEY_BYTES_MAX).strip()
+    except FileNotFoundError:
+        raise TargetNotFound(
+            f"there is no file {file}.",
+            why="The API key of the server is read from it.",
+            fix=f"Check --key-file, or set {KEY_VARIABLE}.",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a text"
+        raise UnusableFile(f"the key in {file} cannot be read: {reason}.") from error

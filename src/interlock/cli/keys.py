@@ -14,21 +14,19 @@ from typing import Annotated, TypeVar
 import msgspec
 import typer
 
-from interlock.cli.check import Listing
+from interlock.cli.arguments import Failures, ids_of, seconds_of
 from interlock.cli.doctor import Diagnosis
-from interlock.cli.given import ids_of, seconds_of
 from interlock.cli.homes import StoreHome
-from interlock.cli.looking import Output, OutputOfOne
-from interlock.cli.many import Failures
+from interlock.cli.machines import Listing
 from interlock.cli.output import escaped, show_raw, stderr, stdout
-from interlock.cli.shown import moment_text, show_ids, show_json, show_table
+from interlock.cli.show import Output, OutputOfOne
+from interlock.cli.views import moment_text, show_ids, show_json, show_table
+from interlock.clock import SystemClock, SystemSecrets
 from interlock.errors import BadUsage
-from interlock.seams import SystemClock, SystemSecrets
 from interlock.server.security.audit import ENTRIES_READ_MAX, Entry
-from interlock.server.security.identity import Identity
-from interlock.server.security.keys import CreatedKey, KeyRecord, made, presented
-from interlock.server.security.opening import Security, security_at
-from interlock.server.security.scopes import LADDER, Scope, checked_limits
+from interlock.server.security.keys import CreatedKey, KeyRecord, make_key, presented
+from interlock.server.security.scopes import LADDER, Identity, Scope, checked_limits
+from interlock.server.security.stores import Security, security_at
 
 EXPIRES_S_MAX = 10 * 366 * 86_400
 """Ten years; a longer lifetime is refused."""
@@ -82,7 +80,7 @@ def create(
     now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
     limits = checked_limits(tuple(machine or ()), tuple(prefix or ()))
     expires_at = None if expires is None else now + _span(expires)
-    created = made(SystemSecrets(), name=name, scopes=tuple(scope), limits=limits, now=now, expires_at=expires_at)
+    created = make_key(SystemSecrets(), name=name, scopes=tuple(scope), limits=limits, now=now, expires_at=expires_at)
 
     async def act(security: Security) -> None:
         record = created.record

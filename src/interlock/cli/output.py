@@ -5,13 +5,31 @@ Colours are for terminals: a pipe gets plain text without escape codes and witho
 """
 
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from enum import IntEnum
 from io import TextIOWrapper
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from interlock.errors import InterlockError, StepError, UnusableFile
+from interlock.errors import (
+    BadUsage,
+    InterlockError,
+    KeyReused,
+    NotAuthenticated,
+    NotPermitted,
+    Refusal,
+    StepError,
+    TargetNotFound,
+    UnavailableError,
+    UnusableFile,
+    VersionConflict,
+    WorkflowExists,
+    WorkflowNotFound,
+)
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
@@ -93,3 +111,90 @@ def shown_location(location: str) -> str:
     """`file:line` relative to the current directory when it is below it: shorter, and editors still open it."""
     here = f"{Path.cwd()}/"
     return location.removeprefix(here)
+
+
+# --- The exit codes of every command, and the one place that maps errors to them -------------------------------------
+# A script acts on the number, a person reads the text: the codes are fixed, documented in the reference, and never
+# reused. An error that is not an InterlockError is not mapped; it keeps its traceback, and Python exits with 1.
+
+
+class Exit(IntEnum):
+    """The exit codes of commands."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    REFUSED = 3
+    NOT_FOUND = 4
+    UNAVAILABLE = 5
+    INTERRUPTED = 130
+    """128 + SIGINT, as shells expect it after Ctrl-C."""
+
+
+MEANINGS = {
+    Exit.OK: "done, and nothing to complain about",
+    Exit.ERROR: "an error, or the answer is no: findings of severity error, a plan that is not safe",
+    Exit.USAGE: "the command line is wrong: a word, an option, or a value that does not fit the machine",
+    Exit.REFUSED: "the event, the start or the API key was refused; nothing was changed",
+    Exit.NOT_FOUND: "there is no such workflow, dead letter, module, attribute, file or database",
+    Exit.UNAVAILABLE: "not now or not here; try again later, or at the owner that is named",
+    Exit.INTERRUPTED: "interrupted with Ctrl-C",
+}
+
+_BY_CLASS: tuple[tuple[type[InterlockError], Exit], ...] = (
+    (BadUsage, Exit.USAGE),
+    (Refusal, Exit.REFUSED),
+    (VersionConflict, Exit.REFUSED),
+    (WorkflowExists, Exit.REFUSED),
+    (KeyReused, Exit.REFUSED),
+    (NotAuthenticated, Exit.REFUSED),
+    (NotPermitted, Exit.REFUSED),
+    (WorkflowNotFound, Exit.NOT_FOUND),
+    (TargetNotFound, Exit.NOT_FOUND),
+    (UnavailableError, Exit.UNAVAILABLE),
+)
+
+
+def exit_for(error: InterlockError) -> Exit:
+    """Return the exit code for an error."""
+    return next((code for cls, code in _BY_CLASS if isinstance(error, cls)), Exit.ERROR)
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+# The progress of work that may take long: a live bar on a terminal, a line per kind of work elsewhere; on stderr.
+
+Watch = Callable[[str, int, int], None]
+
+
+@contextmanager
+def watching(first: str = "reading the manifest") -> Generator[Watch]:
+    """Yield a callback that shows the kind of work, the amount done, and the total."""
+    console = stderr()
+    if not console.is_terminal:
+        printed: set[str] = set()
+
+        def say(what: str, _done: int, of: int) -> None:
+            if what not in printed:
+                printed.add(what)
+                console.print(f"{what} ({of:,})", soft_wrap=True)
+
+        yield say
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(first, total=None)
+        yield lambda what, done, of: progress.update(task, description=what, completed=done, total=of or None)
+
+
+@contextmanager
+def counting(what: str) -> Generator[Callable[[int], None]]:
+    """Yield a callback that counts completed items; shown on a terminal only, and only with a noun."""
+    console = stderr()
+    if not what or not console.is_terminal:
+        yield lambda _more: None
+        return
+    with Progress(
+        TextColumn("{task.completed:,.0f} {task.description}"), TimeElapsedColumn(), console=console, transient=True
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda more: progress.advance(task, more)

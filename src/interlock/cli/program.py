@@ -5,6 +5,7 @@ of a short command's time would otherwise go into unused modules. The invariant:
 readable parts and a fixed exit code, and only an unexpected error ends with a traceback.
 """
 
+import importlib
 import os
 import signal
 import sys
@@ -13,15 +14,308 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, NamedTuple, Protocol, cast
 
 import typer
 
-from interlock.cli.commands import COMMANDS, add_command
-from interlock.cli.defaults import defaults_for
-from interlock.cli.exits import Exit, exit_for
-from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
+from interlock.cli.output import Exit, exit_for, show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.errors import InterlockError, InternalError
+from interlock.settings import PROGRAM, configured_program
+
+# --- The list of commands: the name, module, help line and example of each -------------------------------------------
+# A program start pays only for the command that it runs: the module of any other is not imported, and help lists it
+# by the line here. The invariant: that line is the first paragraph of the command's own help, which a test compares.
+
+
+class Command(NamedTuple):
+    """One command, or one group of them, before it is imported."""
+
+    name: str
+    module: str
+    attribute: str
+    """A function, or a `Typer` with commands of its own."""
+    summary: str
+    example: str = ""
+
+
+COMMANDS = (
+    Command(
+        "demo",
+        "interlock.cli.demo.command",
+        "demo",
+        "Walk thousands of orders through a bad day, kill the worker in the middle, and lose nothing.",
+        "demo --orders 20000 --seed 7 --output demo.svg",
+    ),
+    Command(
+        "new",
+        "interlock.cli.machines",
+        "new",
+        "Make a project: a machine with steps and undos, its tests, an App, and two commands that work.",
+        "new my-shop && cd my-shop && make test",
+    ),
+    Command(
+        "serve",
+        "interlock.cli.serve",
+        "serve",
+        "Serve machines over HTTP, and run their steps, until Ctrl-C.",
+        "serve shop.orders:app --home lanes:///var/shop --port 8080",
+    ),
+    Command(
+        "worker",
+        "interlock.cli.serve",
+        "worker",
+        "Run the steps, timers, undos and effects of machines, without HTTP, until Ctrl-C.",
+        "worker shop.orders:app --home postgresql://shop@db.internal/shop",
+    ),
+    Command(
+        "check",
+        "interlock.cli.machines",
+        "check",
+        "Check machines: what keeps them from being used, and what is worth a look.",
+        "check shop.orders:order shop.returns --severity warning",
+    ),
+    Command(
+        "diagram",
+        "interlock.cli.machines",
+        "diagram",
+        "Draw a machine as Mermaid, Graphviz, SVG or Markdown tables.",
+        "diagram shop.orders:order --format svg --output order.svg",
+    ),
+    Command(
+        "describe",
+        "interlock.cli.machines",
+        "describe",
+        "Print a machine as JSON, to keep beside a release and compare later with `interlock plan`.",
+        "describe shop.orders:order --output releases/order-1.json",
+    ),
+    Command(
+        "plan",
+        "interlock.cli.machines",
+        "plan",
+        "Say what happens to stored workflows when the machine OLD becomes the machine NEW.",
+        "plan releases/order-1.json shop.orders:order --rename packed=ready",
+    ),
+    Command(
+        "databases",
+        "interlock.cli.databases",
+        "databases",
+        "List the databases of a home: where each of them lives, and what is moving. Changes nothing.",
+        "databases --home lanes:///var/shop",
+    ),
+    Command(
+        "doctor",
+        "interlock.cli.doctor",
+        "doctor",
+        "Look at a lane: is it whole, who owns it, what stands in its way. Changes nothing.",
+        "doctor lanes:///var/shop/stock -o json",
+    ),
+    Command(
+        "backup",
+        "interlock.cli.databases",
+        "backup",
+        "Copy a database into a local file: one instant of it, with everything that was acknowledged before.",
+        "backup lanes:///var/shop/stock stock-copy.lane",
+    ),
+    Command(
+        "restore",
+        "interlock.cli.databases",
+        "restore",
+        "Restore a database in a bucket, as it was at one place of its log, into a local file; or put a copy back.",
+        "restore s3://backups/shop/stock --at 4711 stock.lane",
+    ),
+    Command(
+        "start",
+        "interlock.cli.send",
+        "start",
+        "Start a workflow. The same id with the same context again is the one that exists.",
+        "start shop.orders:order o-1 '{\"cents\": 999}' --home lanes:///var/shop",
+    ),
+    Command(
+        "send",
+        "interlock.cli.send",
+        "send",
+        "Send an event to a workflow; it is durable when the command ends.",
+        "send shop.orders:order o-1 CANCEL --key click-7 --home lanes:///var/shop",
+    ),
+    Command(
+        "show",
+        "interlock.cli.show",
+        "show",
+        "Show a workflow: its state, its context, its version, and what it waits for. Changes nothing.",
+        "show shop.orders:order o-1 --home lanes:///var/shop",
+    ),
+    Command(
+        "history",
+        "interlock.cli.show",
+        "history",
+        "Show everything that happened to a workflow, in the order it happened. Changes nothing.",
+        "history o-1 -o json --home lanes:///var/shop",
+    ),
+    Command(
+        "find",
+        "interlock.cli.show",
+        "find",
+        "List the workflows of a machine, page by page. Changes nothing.",
+        "find shop.orders:order --state charging -o ids --home lanes:///var/shop",
+    ),
+    Command(
+        "stalled",
+        "interlock.cli.show",
+        "stalled",
+        "List the workflows that have been in their state for too long, the longest first. Changes nothing.",
+        "stalled shop.orders:order --older-than 2h --home lanes:///var/shop",
+    ),
+    Command(
+        "allowed",
+        "interlock.cli.show",
+        "allowed",
+        "List the events that have a transition from where a workflow stands. Changes nothing.",
+        "allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop",
+    ),
+    Command(
+        "compensations",
+        "interlock.cli.operate",
+        "compensations",
+        "List the undos that are owed: pending, being tried, or given up. Changes nothing.",
+        "compensations shop.orders --home lanes:///var/shop",
+    ),
+    Command(
+        "dead-letters",
+        "interlock.cli.operate",
+        "dead_letters",
+        "What gave up and waits for a person: list it, have it tried again, or say that it is dealt with.",
+    ),
+    Command(
+        "breakers",
+        "interlock.cli.operate",
+        "breakers",
+        "List the breakers of dependencies: as engines last noted them, or as a server has them; or hold one.",
+        "breakers -o json --home postgresql://shop@db.internal/shop",
+    ),
+    Command(
+        "hot",
+        "interlock.cli.databases",
+        "hot",
+        "List the rows and workflows that writers wait for each other on, worst first. Changes nothing.",
+        "hot lanes:///var/shop --limit 5",
+    ),
+    Command(
+        "advise",
+        "interlock.cli.advise",
+        "advise",
+        "Say where workloads should live: verdict, evidence, the command to run. Changes nothing without --apply.",
+        "advise --evidence windows.json --tool shop.tools:stock",
+    ),
+    Command(
+        "route",
+        "interlock.cli.route",
+        "route",
+        "Move a database, or workflows, to another place while they are used: copied, caught up with, compared, "
+        "switched.",
+        "route stock --to postgresql://shop@db.internal/shop?schema=stock --home lanes:///var/shop --dry-run",
+    ),
+    Command(
+        "prune",
+        "interlock.cli.databases",
+        "prune",
+        "Remove workflows that ended some time ago: the workflow, its history, its effects and letters.",
+        "prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop",
+    ),
+    Command(
+        "migrate",
+        "interlock.cli.databases",
+        "migrate",
+        "Apply the migrations that a store in PostgreSQL has not seen yet, all or none.",
+        "migrate postgresql://shop@db.internal/shop --dry-run",
+    ),
+    Command(
+        "keys",
+        "interlock.cli.keys",
+        "keys",
+        "API keys of a server: make one, list them, revoke one. A running server takes notice within a second.",
+    ),
+    Command(
+        "audit",
+        "interlock.cli.keys",
+        "audit",
+        "Show what operators did, the newest first: who, what, when; before and after are in the JSON. "
+        "Changes nothing.",
+        "audit --limit 20 --home lanes:///var/shop",
+    ),
+    Command(
+        "bench",
+        "interlock.cli.bench",
+        "bench",
+        "Run an experiment on this machine and this disk, with a table, JSON and a plot.",
+    ),
+    Command(
+        "chaos",
+        "interlock.cli.chaos",
+        "chaos",
+        "Break everything around running orders, and check that what was promised is kept.",
+        "chaos --only kill-postgres --only freeze-worker --seconds 5",
+    ),
+    Command(
+        "simulate",
+        "interlock.cli.chaos",
+        "simulate",
+        "Tell stories in which everything goes wrong, and check each of them.",
+    ),
+)
+
+
+def add_command(program: typer.Typer, command: Command, *, loaded: bool) -> None:
+    """Add the command and import its module; or, when another one runs, add only its name and help line."""
+    epilog = f"Example: interlock {command.example}" if command.example else None
+    if not loaded:
+        program.command(command.name, help=command.summary, epilog=epilog)(_unloaded)
+        return
+    found: object = getattr(importlib.import_module(command.module), command.attribute)
+    if isinstance(found, typer.Typer):
+        program.add_typer(found, name=command.name)
+    else:
+        program.command(command.name, epilog=epilog)(cast("Callable[..., None]", found))
+
+
+def _unloaded() -> None:
+    raise InternalError("A command was run that the program had not loaded.")
+
+
+# --- Defaults of options from `interlock.toml`, below the command line and the environment ---------------------------
+# The parser takes defaults by the names of commands, and the file has settings by the names of options, so each
+# setting is given to every command with such an option. A command without one does not read the file.
+
+
+class _Parameter(Protocol):
+    name: str | None
+
+
+class _Command(Protocol):
+    params: list[_Parameter]
+
+
+def defaults_for(program: object, invoked: str | None) -> dict[str, object]:
+    """Return the defaults for one command of the program, or for all commands of one group."""
+    command = _commands(program).get(invoked or "")
+    if invoked is None or command is None or not _wants(command):
+        return {}
+    found = configured_program()
+    below = _commands(command)
+    return {invoked: dict.fromkeys(below, found) if below else found}
+
+
+def _wants(command: object) -> bool:
+    below = _commands(command)
+    if below:
+        return any(map(_wants, below.values()))
+    return any(parameter.name in PROGRAM for parameter in cast("_Command", command).params)
+
+
+def _commands(group: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", getattr(group, "commands", {}))
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 _EXITS = (
     "Exit codes: 0 ok, 1 error, 2 usage, 3 refused, 4 not found, 5 unavailable, 130 interrupted. "

@@ -9,18 +9,16 @@ from typing import Annotated, Protocol
 
 import typer
 
+from interlock.catalog.catalog import ALL, workflows_at
 from interlock.catalog.moves import Moved, Plan, Watch
-from interlock.catalog.workflows import ALL, workflows_at
 from interlock.cli.doctor import Diagnosis
-from interlock.cli.exits import Exit
-from interlock.cli.output import counted, stderr, stdout
-from interlock.cli.progress import watching
-from interlock.cli.shown import show_json, show_table
-from interlock.database.moving.opening import is_same, shown_url
-from interlock.database.moving.routing import Route, abandon_route, find_route, move_along, plan_route
+from interlock.cli.output import Exit, counted, stderr, stdout, watching
+from interlock.cli.views import show_json, show_table
+from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import is_postgres
+from interlock.relocate.database.mover import is_same, shown_url
+from interlock.relocate.database.route import Route, abandon_route, find_route, move_along, plan_route
+from interlock.urls import is_postgres_url
 
 KIB = 1_024
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -110,7 +108,7 @@ async def _moving(name: str, to: str, home: str | None, *, finish: bool) -> Movi
 
 async def _may_be_workflows(name: str, to: str, home: str) -> bool:
     """Return whether workflows may be meant: they move only to or from PostgreSQL, whose driver is an extra."""
-    return name == ALL or is_postgres(to) or is_postgres(await workflows_at(home, [name]))
+    return name == ALL or is_postgres_url(to) or is_postgres_url(await workflows_at(home, [name]))
 
 
 class _Database:

@@ -6,15 +6,15 @@ It is a separate module because it needs the driver of PostgreSQL, which is an e
 from typing import Self
 
 from interlock.catalog.moves import Moved, Plan, Watch
-from interlock.catalog.secrets import shown
-from interlock.seams import SystemClock
-from interlock.store.moving.routing import (
+from interlock.clock import SystemClock
+from interlock.relocate.workflows.mover import (
     WorkflowsRoute,
     abandon_route,
     find_workflows,
     move_along,
     plan_for_workflows,
 )
+from interlock.urls import redact_secrets
 
 
 class WorkflowsMoving:
@@ -23,7 +23,7 @@ class WorkflowsMoving:
     def __init__(self, route: WorkflowsRoute) -> None:
         self._route, self._clock = route, SystemClock()
         self.target, self.undo, self.is_there = route.target, route.undo, route.is_there
-        self.place = f"the workflows stay at {shown(route.source)}"
+        self.place = f"the workflows stay at {redact_secrets(route.source)}"
 
     @classmethod
     async def found(cls, name: str, to: str, *, home: str) -> Self | None:

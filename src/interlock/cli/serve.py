@@ -6,30 +6,34 @@ nothing: it starts the same command in N processes, each with the socket that it
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, cast
 
 import typer
 
-from interlock.cli.homes import StoreHome
+from interlock.cli.homes import StoreHome, refuse_memory
 from interlock.cli.output import stderr
 from interlock.cli.targets import load_machines, load_value
-from interlock.coordination.addresses import VARIABLE, parsed
-from interlock.lanes.objects.addresses import redacted
-from interlock.observe.installed import installed
+from interlock.engine.alerts.receivers import receivers_in
+from interlock.engine.bound_machine import AnyMachine
+from interlock.engine.engine import Engine
+from interlock.errors import MovedElsewhere
 from interlock.observe.logs import log_as_json, log_as_text
+from interlock.observe.names import installed
 from interlock.redaction import logger_of
-from interlock.runtime.bound import AnyMachine
 from interlock.server.app import App
 from interlock.server.running import HOST, PORT, Listening, admission_from, run_until_stopped
 from interlock.server.running import serve as run
-from interlock.server.workers import WORKERS_MAX, check_home, inherited, supervise, work
+from interlock.server.service import SIGNALS
+from interlock.server.workers import WORKERS_MAX, check_home, inherited, serve_worker, supervise
 from interlock.signals import Observer
+from interlock.urls import REDIS_VARIABLE, parse_redis_url, redact_url
 
 PORT_MAX = 65_535
 
@@ -53,7 +57,7 @@ RedisGiven = Annotated[
     typer.Option(
         "--redis",
         metavar="URL",
-        envvar=VARIABLE,
+        envvar=REDIS_VARIABLE,
         help="Share leases, limits and breakers through it: redis://host:6379/0?prefix=shop.",
     ),
 ]
@@ -136,7 +140,7 @@ def serve(
     inherited_socket = inherited()
     if inherited_socket is not None:
         run_until_stopped(
-            work(app, home, inherited_socket, host=host, leave_s=leave_s, worker=worker, observers=observers)
+            serve_worker(app, home, inherited_socket, host=host, leave_s=leave_s, worker=worker, observers=observers)
         )
         return
 
@@ -191,7 +195,7 @@ def _say(text: str) -> None:
 
 def _tell(app: App, home: str, say: Callable[[str], None], where: Listening) -> None:
     machines = ", ".join(machine.name for machine in app.machines)
-    say(f"Serving {machines} of {redacted(home)} at {where.url} (documentation: {where.url}/docs)")
+    say(f"Serving {machines} of {redact_url(home)} at {where.url} (documentation: {where.url}/docs)")
     say(f"Dashboard: {where.url}/ (stop with Ctrl-C)")
 
 
@@ -213,8 +217,8 @@ def settle_redis(environment: MutableMapping[str, str], redis: str | None) -> No
     """Put the URL of a Redis where every engine of this process reads it. Raises BadUsage for an invalid URL."""
     if redis is not None:
         if redis:
-            parsed(redis)
-        environment[VARIABLE] = redis
+            parse_redis_url(redis)
+        environment[REDIS_VARIABLE] = redis
 
 
 def app_of(target: str) -> App:
@@ -223,3 +227,87 @@ def app_of(target: str) -> App:
     if isinstance(value, App):
         return value
     return App(machines=cast("list[AnyMachine]", load_machines(target)))
+
+
+# --- `interlock worker`: runs the steps of workflows without HTTP, until Ctrl-C or SIGTERM ---------------------------
+# On a folder or a bucket it is the owner of the home, as a server would be; on PostgreSQL it is one of any number of
+# workers. The first signal stops it in order: no new step starts, running steps get `drain_s`, and the home is
+# released. A second signal cancels the steps immediately, and the next worker retries them.
+
+LOOK_S = 1.0
+"""The interval at which it checks whether the engine is alive."""
+
+
+def worker(
+    target: Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="A machine, a list of machines, or an App.")],
+    *,
+    home: StoreHome,
+    redis: RedisGiven = None,
+    log_format: LogFormatGiven = LogFormat.TEXT,
+    log_level: LogLevelGiven = LogLevel.INFO,
+) -> None:
+    """Run the steps, timers, undos and effects of machines, without HTTP, until Ctrl-C.
+
+    Exits with 0 when it was stopped and everything is given up, and with 5 when another process owns the home, or when
+    it cannot be reached.
+    """
+    refuse_memory(home)
+    app = app_of(target)
+    settle_redis(os.environ, redis)
+    say = sayer(log_format)
+    # A process that listens nowhere cannot be scraped: its metrics go to OpenTelemetry and the log.
+    observers = [each for each in observers_for(log_format, log_level) if each != "prometheus"]
+    run_until_stopped(work(app, home, observers=observers, say=say))
+    say("Stopped in order: nothing is lost, and the home is free.")
+
+
+async def work(
+    app: App, home: str, *, observers: Sequence[Observer | str] = (), say: Callable[[str], None] | None = None
+) -> None:
+    """Run the steps of an app until a signal comes; return when the home is released."""
+    say = say or sayer(LogFormat.TEXT)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    engine = await Engine.open(
+        home,
+        machines=app.machines,
+        dependencies=app.dependencies,
+        observers=observers,
+        alerts=receivers_in(os.environ),
+    )
+
+    def stop_on_signal() -> None:
+        if stop.is_set():
+            closing.cancel()
+        stop.set()
+
+    async def close() -> None:
+        try:
+            while not await _happened(stop, LOOK_S):
+                # A dead engine raises only when it is called, and in this process no other caller exists.
+                with contextlib.suppress(MovedElsewhere):  # It goes on trying to follow: a restart would do the same.
+                    engine._inside.refuse_if_closed()  # noqa: SLF001 -- as the server asks it.
+            say("Stopping; running steps are given their time. Once more ends them now.")
+        finally:
+            await engine.close()
+
+    closing = loop.create_task(close())
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop_on_signal)
+    try:
+        machines = ", ".join(machine.name for machine in app.machines)
+        say(f"Running the steps of {machines} at {redact_url(home)}. Stop with Ctrl-C.")
+        await asyncio.wait([closing])
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    if not closing.cancelled():
+        closing.result()
+
+
+async def _happened(event: asyncio.Event, within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(within_s):
+            return await event.wait()
+    except TimeoutError:
+        return False

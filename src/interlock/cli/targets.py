@@ -14,11 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
 
-from interlock.core.description import MachineDescription
+import msgspec
+
+from interlock.core.describe import MachineDescription, description_from_json
 from interlock.core.machine import Machine
 from interlock.core.table import Table
 from interlock.core.values import Finding
-from interlock.errors import BadUsage, TargetNotFound
+from interlock.errors import BadUsage, TargetNotFound, UnusableFile
 from interlock.server.app import App
 
 NAMES_SHOWN_MAX = 12
@@ -219,3 +221,47 @@ def _kind_of(value: object) -> str:
         return f"a {type(cast('object', value)).__name__} with something else than machines in it"
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+# --- A machine's description, from code (`MODULE:ATTR`) or from a file that `interlock describe` wrote ---------------
+
+
+def load_description(target: str) -> MachineDescription:
+    """Load the description of `target`: a file if it exists or ends in .json, else MODULE:ATTR."""
+    path = Path(target)
+    if _is_file(path):
+        return _read(path)
+    return load_machine(target).describe()
+
+
+def sound_description(target: str) -> MachineDescription:
+    """Load a description; raise the first error of a machine in code that is not usable."""
+    description = load_description(target)
+    if not _is_file(Path(target)):
+        _ = load_machine(target).compiled
+    return description
+
+
+def _is_file(path: Path) -> bool:
+    return path.suffix == ".json" or (path.suffix != ".py" and path.exists() and not path.is_dir())
+
+
+def _read(path: Path) -> MachineDescription:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise TargetNotFound(
+            f"There is no file {path}.",
+            why="A name that ends in .json is read as a file written by `interlock describe`.",
+            fix="Check the path, or name the machine in code: MODULE:ATTR.",
+        ) from None
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
+    try:
+        return description_from_json(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnusableFile(
+            f"{path} is not the description of a machine: {error}.",
+            why="A description is the JSON document that `interlock describe` writes.",
+            fix="Write one: interlock describe MODULE:ATTR --output machine.json",
+        ) from error

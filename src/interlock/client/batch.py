@@ -14,18 +14,14 @@ from typing import cast
 
 import msgspec
 
-from interlock.client.calling import Refusing
-from interlock.client.messages import Garbage, Lost, NotSent
-from interlock.client.pool import Attempt
-from interlock.client.problems import error_of
-from interlock.client.reading import WireMoved
-from interlock.client.remote import Remote
-from interlock.client.verdicts import Call, Failure
-from interlock.client.writing import WireEvent, encode, event_of
+from interlock.client.connection import Attempt, Garbage, Lost, NotSent
+from interlock.client.requests import Remote
+from interlock.client.retries import Call, Failure, Refusing, error_of
+from interlock.client.wire import WireEvent, WireMoved, encode, event_of
 from interlock.core.events import Event
+from interlock.engine.path.commands import check_id
+from interlock.engine.views import Moved, Refused
 from interlock.errors import InterlockError, OutcomeUnknown
-from interlock.runtime.envelopes import check_id
-from interlock.runtime.views import Moved, Refused
 
 NDJSON = "application/x-ndjson"
 

@@ -13,18 +13,17 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Generic, NoReturn, Self, TypeVar, overload
 
-from interlock.client.client import ATTEMPT_S, CONNECTIONS_MAX, RETRY, TIMEOUT_S, Client
+from interlock.client.client import ATTEMPT_S, CONNECTIONS_MAX, RETRY, TIMEOUT_S, Client, ClientWorkflows
 from interlock.client.streaming import Stream, Streamed
-from interlock.client.typed import ClientWorkflows
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import ContextT, StateT
+from interlock.engine.blocking import BlockingProxy, Portal, blocking, plain
+from interlock.engine.bound_machine import AnyMachine
+from interlock.engine.leases import LEASE_S, WAIT_S
+from interlock.engine.views import PlainState
 from interlock.errors import BadUsage, UnavailableError
-from interlock.runtime.bound import AnyMachine
-from interlock.runtime.leases import LEASE_S, WAIT_S
-from interlock.runtime.portal import BlockingProxy, Portal, blocking, plain
-from interlock.runtime.views import PlainState
 
 EventT = TypeVar("EventT", bound=Event)
 

@@ -10,36 +10,401 @@ without its machine a workflow has plain values. A client has one pool of connec
 that is safe (see `calling`). Nothing is read from the environment.
 """
 
+import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from types import TracebackType
-from typing import Self, TypeVar, overload
+from types import EllipsisType, TracebackType
+from typing import Generic, Literal, NoReturn, Self, TypeVar, cast, overload
 
-from interlock.client.addresses import parse_address, query_of
+import msgspec
+
 from interlock.client.batch import Batch, Item
-from interlock.client.calling import Calling
-from interlock.client.connection import connect
-from interlock.client.elsewhere import Elsewhere
-from interlock.client.following import Following
-from interlock.client.operating import Operating
-from interlock.client.pool import Connect
-from interlock.client.readers import Readers
-from interlock.client.remote import Remote
+from interlock.client.connection import Connect, connect
+from interlock.client.requests import CONTENT, Remote
+from interlock.client.retries import Call, Calling
 from interlock.client.streaming import Stream
-from interlock.client.typed import ClientWorkflows
+from interlock.client.wire import Listing, Reader, Readers, WireHot, encode, plain_json
+from interlock.clock import Chance, SystemChance
 from interlock.core.events import Event
 from interlock.core.machine import Machine
-from interlock.core.policies import Retry
-from interlock.core.ranges import demand, number, whole
+from interlock.core.policies import Dependency, Retry, TokenRate, demand, number, whole
 from interlock.core.values import Allowed, ContextT, StateT
-from interlock.errors import BadUsage
-from interlock.runtime.bound import AnyMachine
-from interlock.runtime.views import Counts, HistoryRow, Moved, Page, PlainState, Refused, View
-from interlock.seams import Chance, SystemChance
-from interlock.signals import Observer
+from interlock.engine.bound_machine import AnyMachine
+from interlock.engine.dependencies.breakers import Breakers, BreakerView
+from interlock.engine.leases import LEASE_S, WAIT_S
+from interlock.engine.path.commands import check_kind
+from interlock.engine.pruning import BATCH, Pruned
+from interlock.engine.settings import Admission
+from interlock.engine.views import Compensation, Counts, DeadLetter, HistoryRow, Moved, Page, PlainState, Refused, View
+from interlock.errors import BadUsage, DefinitionError, InterlockError, TargetNotFound, UnavailableError
+from interlock.lanes.contention import HotRow
+from interlock.redaction import logger_of
+from interlock.signals import Observer, Subscribers
+from interlock.urls import escaped, parse_server_url, query_of
+
+# --- elsewhere -------------------------------------------------------------------------------------------------------
+# The calls of an engine that cannot be made over HTTP: each raises an error with the reason and the alternative.
+#
+# A program that changes from an engine to a client thus gets a helpful error instead of an AttributeError.
+
+
+class Elsewhere:
+    """Calls that only a process with the open store can make."""
+
+    def transaction(self, connection: object) -> NoReturn:
+        """Raise BadUsage: a transaction of your own PostgreSQL connection never passes through a server (B11)."""
+        del connection
+        raise BadUsage(
+            "a client cannot send events inside a transaction of your own.",
+            why="The transaction is on your own connection to PostgreSQL, which the server does not use.",
+            fix="Open an engine on the same database beside the server, Engine.open(url, machines=[…], worker=False), "
+            "and use engine.transaction(connection); or send the event with a key after your commit.",
+        )
+
+    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> NoReturn:
+        """Raise BadUsage: a lease protects only a holder that notices its loss in time (C10)."""
+        del wait_s, lease_s
+        raise BadUsage(
+            f"a client cannot hold the lease {name!r:.200}.",
+            why="Its holder renews it while the block runs and is stopped when it is lost. Over HTTP neither would "
+            "happen in time, and two processes could believe that they hold it.",
+            fix="Open an engine on the same store, Engine.open(url, machines=[…], worker=False), and use engine.lease.",
+        )
+
+
+# --- The operator's calls of a client: undos, dead letters, breakers, limits, admission, pruning and contention ------
+# The server logs the identity of the caller. Rulings on dead letters and pruning have no key and are not repeated:
+# when an answer is lost, the outcome is unknown, and the listing shows it. Limits and admission are those of the
+# process that answers, as with an engine.
+
+ItemT = TypeVar("ItemT")
+
+LETTERS_MAX = 10_000
+
+
+class WirePruned(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of workflows and events that one request removed."""
+
+    workflows: int
+    events: int
+    more: bool = False
+
+
+class Operating:
+    """The calls of a client for operators."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    async def compensations(self) -> list[Compensation]:
+        """Return the undos that are pending or being tried, of all workflows that unwind."""
+        return await self._list("/v1/compensations", Listing[Compensation])
+
+    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
+        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        check_kind(kind)
+        query = query_of(kind=kind, limit=max(1, min(limit, LETTERS_MAX)))
+        return await self._list(f"/v1/dead-letters{query}", Listing[DeadLetter])
+
+    async def retry_dead_letter(self, letter_id: str) -> None:
+        """Retry a dead letter, with the same idempotency key and all its attempts."""
+        await self._rule(letter_id, "retry", None)
+
+    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
+        """Mark a dead letter as resolved by a person. An unwinding continues; a step's workflow waits for an event."""
+        await self._rule(letter_id, "resolve", encode({"note": note}))
+
+    async def breakers(self) -> Breakers:
+        """Return the breakers of all dependencies, as the process that answers has them."""
+        return Breakers(await self._list("/v1/breakers", Listing[BreakerView]))
+
+    async def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
+        """Hold a breaker open or closed; "auto" returns it to automatic."""
+        if state not in {"open", "closed", "auto"}:
+            raise BadUsage(
+                f"a breaker cannot be forced to be {state!r}.",
+                why="It is forced open, forced closed, or decides by itself.",
+                fix='Use "open", "closed" or "auto".',
+            )
+        try:
+            await self._put(f"/v1/breakers/{escaped(dependency)}", {"state": state})
+        except TargetNotFound as error:
+            raise BadUsage(error.what, why=error.why, fix=error.fix) from error
+
+    async def set_limit(
+        self,
+        dependency: str,
+        *,
+        concurrency_max: int | None = None,
+        rate_per_s: float | EllipsisType | None = ...,
+    ) -> None:
+        """Change the limits of a dependency of a running server; a limit that is not passed keeps its value (C8).
+
+        `rate_per_s=None` removes the limit. Only the process that answers is changed, and only until it ends.
+        """
+        body: dict[str, object] = {} if concurrency_max is None else {"concurrency_max": concurrency_max}
+        if not isinstance(rate_per_s, EllipsisType):
+            body["rate_per_s"] = rate_per_s
+        # Invalid values are refused here, with the engine's own errors.
+        rate = None if isinstance(rate_per_s, EllipsisType) else rate_per_s
+        Dependency(dependency, 1 if concurrency_max is None else concurrency_max, rate_per_s=rate)
+        await self._put(f"/v1/limits/{escaped(dependency)}", body)
+
+    async def set_admission(self, admission: Admission) -> None:
+        """Change the admission limits of the process that answers, until it ends (C7)."""
+        value: object = admission  # Callers without a type checker may pass anything.
+        if not isinstance(value, Admission):
+            raise DefinitionError(
+                f"{value!r} is not an Admission.",
+                why="An engine admits calls by a rate, a burst and a bound on work in flight.",
+                fix="Pass Admission(rate_per_s=100, in_flight_max=10_000).",
+                rule="policy-out-of-range",
+            )
+        if admission.rate_per_s is not None:
+            burst = max(1.0, admission.rate_per_s) if admission.burst is None else admission.burst
+            TokenRate(rate_per_s=admission.rate_per_s, burst=burst)
+        await self._put("/v1/admission", msgspec.to_builtins(admission))
+
+    async def prune(
+        self,
+        *,
+        older_than_s: float,
+        history_only: bool = False,
+        with_owed: bool = False,
+        dry_run: bool = False,
+        batch: int = BATCH,
+        pause_s: float = 0.0,
+    ) -> Pruned:
+        """Remove workflows of the server's machines that ended `older_than_s` ago, as `Engine.prune` does.
+
+        It makes several requests, each with a bounded piece of work. When an answer is lost, OutcomeUnknown is raised;
+        a
+        repeated call continues with the rest.
+        """
+        body: dict[str, object] = {
+            "older_than_s": older_than_s,
+            "history_only": history_only,
+            "with_owed": with_owed,
+            "dry_run": dry_run,
+            "batch": batch,
+        }
+        if pause_s > 0:
+            body["limit"] = batch  # One request per batch, with the pause in between.
+        done = Pruned()
+        while True:
+            call = Call("POST", "/v1/prune", encode(body), (CONTENT,), repeatable=False, moves=not dry_run)
+            pruned = self._remote.read(call, await self._remote.calling.ask(call), WirePruned)
+            done = Pruned(workflows=done.workflows + pruned.workflows, events=done.events + pruned.events)
+            if not pruned.more:
+                return done
+            if dry_run:
+                raise UnavailableError(
+                    f"the server counted {done.workflows:,} workflows, and had no time for the rest.",
+                    why="A request works for a bounded time, and a dry run cannot be continued by another request.",
+                    fix="Pass a larger older_than_s, or count at the store itself: `interlock prune --dry-run`.",
+                )
+            await asyncio.sleep(pause_s)
+
+    async def contention(self) -> list[HotRow]:
+        """Return the rows and workflows that writers contend for, worst first, as the server has measured them."""
+        return [*await self._list("/v1/contention", Listing[WireHot])]
+
+    async def _list(self, target: str, kind: type[Listing[ItemT]]) -> list[ItemT]:
+        call = Call("GET", target)
+        return [*self._remote.read(call, await self._remote.calling.ask(call), kind).items]
+
+    async def _put(self, target: str, body: dict[str, object]) -> None:
+        await self._remote.calling.ask(Call("PUT", target, encode(body), (CONTENT,), moves=True))
+
+    async def _rule(self, letter_id: str, ruling: str, body: bytes | None) -> None:
+        target = f"/v1/dead-letters/{escaped(letter_id)}/{ruling}"
+        call = Call("POST", target, body or b"", (CONTENT,), repeatable=False, moves=True)
+        await self._remote.calling.ask(call)
+
+
+# --- `client.subscribe(observer)`: call observers with the signals of a server, as an engine does with its own -------
+# All observers of a client share one stream. It carries all kinds of signals (TransitionApplied, TransitionRejected,
+# StepAttempted, ResultLate, BreakerChanged, RedisChanged, AlertRaised) of the answering process that the key may
+# see. A broken stream resumes after the last signal. If the server no longer has the signals in between, that is
+# only logged, because an observer cannot receive it. Use `client.stream` to notice it in code.
+
+log = logger_of("interlock.client")
+
+
+class Following:
+    """The observers of one client, and the stream that they share while there are any."""
+
+    def __init__(self, calling: Calling, target: str) -> None:
+        self._calling = calling
+        self._target = target
+        self._subscribers = Subscribers()
+        self._task: asyncio.Task[None] | None = None
+        self._begun: asyncio.Future[None] | None = None
+
+    async def subscribe(self, observer: Observer) -> None:
+        """Call the observer with every signal from now on. Raises the error that prevents the stream."""
+        self._subscribers.subscribe(observer)
+        if self._task is None or self._task.done():
+            loop = asyncio.get_running_loop()
+            self._begun = loop.create_future()
+            self._task = loop.create_task(self._follow(self._begun))
+        assert self._begun is not None
+        try:
+            await asyncio.shield(self._begun)
+        except BaseException:
+            self.unsubscribe(observer)
+            raise
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """Stop calling the observer; the stream ends with the last one."""
+        self._subscribers.unsubscribe(observer)
+        if not self._subscribers:
+            self._cancel()
+
+    async def close(self) -> None:
+        """End the stream."""
+        task = self._task
+        self._cancel()
+        if task is not None and task is not asyncio.current_task() and task.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({task})
+
+    def _cancel(self) -> None:
+        if self._task is not None and not self._task.get_loop().is_closed():
+            self._task.cancel()
+        self._task = None
+
+    async def _follow(self, begun: "asyncio.Future[None]") -> None:
+        last: str | None = None
+
+        def opened() -> None:
+            if not begun.done():
+                begun.set_result(None)
+
+        try:
+            while True:
+                stream = Stream(self._calling, self._target, last, opened)
+                try:
+                    await self._emit_all(stream)
+                except UnavailableError as error:
+                    if not begun.done() or self._calling.verdicts.closed:
+                        raise
+                    log.warning("the stream of %s reconnects: %s", self._calling.address, error.what)
+                last = stream.last_event_id
+                await asyncio.sleep(self._calling.retry.max_s)
+        except InterlockError as error:
+            if begun.done():
+                log.error("the stream of %s has ended: %s", self._calling.address, error.what)  # noqa: TRY400 -- a known error.
+            else:
+                begun.set_exception(error)
+        finally:
+            begun.cancel()  # Does nothing when it is done.
+
+    async def _emit_all(self, stream: Stream) -> None:
+        async with stream:
+            async for event in stream:
+                if event.signal is None:
+                    log.warning("signals of %s were missed: the server no longer has them.", self._calling.address)
+                else:
+                    self._subscribers.emit(event.signal)
+
+
+# --- `client.of(machine)`: the calls of a client, typed by one machine, or by its name alone with plain values -------
+# The machine is checked: a workflow of another machine is not found. The client requests a workflow's machine at
+# most once.
 
 EventT = TypeVar("EventT", bound=Event)
+
+
+class ClientWorkflows(Generic[StateT, ContextT, EventT]):
+    """The workflows of one machine at a server. Made by `client.of(machine)`."""
+
+    def __init__(self, remote: Remote, machine: Machine[StateT, ContextT, EventT] | str, reader: Reader) -> None:
+        self._remote = remote
+        self._machine = machine
+        self._name = machine if isinstance(machine, str) else machine.name
+        self._reader = reader
+
+    async def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
+        """Start a workflow. Repeated with the same id and input, returns the existing one (B4)."""
+        machine = self._machine
+        data = plain_json(context, machine) if isinstance(machine, str) else machine.codec.checked_context(context)
+        return self._view(await self._remote.start(self._reader, self._name, workflow, data))
+
+    async def send(
+        self,
+        workflow: str,
+        event: EventT | str,
+        *,
+        data: Mapping[str, object] | None = None,
+        key: str | None = None,
+        if_allowed: bool = False,
+        expect_version: int | None = None,
+    ) -> Moved[StateT]:
+        """Send an event of this machine, or its wire name with `data`. See `Client.send`."""
+        await self._remote.check_machine(workflow, self._name)
+        moved = await self._remote.send(
+            self._reader,
+            workflow,
+            event,
+            data=data,
+            key=key,
+            if_allowed=if_allowed,
+            expect_version=expect_version,
+        )
+        return cast("Moved[StateT]", moved)
+
+    async def get(self, workflow: str) -> View[StateT, ContextT]:
+        """Return the workflow's durable state."""
+        return self._view(await self._remote.get(self._reader, workflow, machine=self._name))
+
+    async def wait(
+        self, workflow: str, *states: StateT | str, timeout_s: float | None = None
+    ) -> View[StateT, ContextT]:
+        """Wait until the workflow is in one of the states; without states, until it is final or resting."""
+        found = await self._remote.wait(self._reader, workflow, states, timeout_s=timeout_s, machine=self._name)
+        return self._view(found)
+
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[StateT, ContextT]]:
+        """Return the history after a version, in the order of versions; all of it unless limited."""
+        await self._remote.check_machine(workflow, self._name)
+        rows = await self._remote.history(self._reader, workflow, after=after, limit=limit)
+        return cast("list[HistoryRow[StateT, ContextT]]", rows)
+
+    async def find(
+        self, *, state: StateT | str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[StateT, ContextT]:
+        """Return one page of workflows; pass the `cursor` of the previous page, None after the last."""
+        page = await self._remote.find(self._reader, self._name, state=state, limit=limit, cursor=cursor)
+        return cast("Page[StateT, ContextT]", page)
+
+    async def stalled(
+        self, *, older_than_s: float | None = None, states: Iterable[StateT | str] | None = None, limit: int = 1_000
+    ) -> list[View[StateT, ContextT]]:
+        """Return active workflows that have been in their state for too long; without a time, longer than declared."""
+        wanted: list[Enum | str] | None = None if states is None else [*states]
+        found = await self._remote.stalled(
+            self._reader, self._name, older_than_s=older_than_s, states=wanted, limit=limit
+        )
+        return cast("list[View[StateT, ContextT]]", found)
+
+    async def allowed(
+        self, workflow: str, event: EventT | str | None = None, *, data: Mapping[str, object] | None = None
+    ) -> list[Allowed[StateT]]:
+        """Return the events that have a transition from the current state; with an event, also its guard's verdict.
+
+        The event is one of this machine, or its wire name with `data`.
+        """
+        await self._remote.check_machine(workflow, self._name)
+        return cast("list[Allowed[StateT]]", await self._remote.allowed(self._reader, workflow, event, data))
+
+    def _view(self, view: View[Enum, object]) -> View[StateT, ContextT]:
+        return cast("View[StateT, ContextT]", view)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 TIMEOUT_S = 30.0
 ATTEMPT_S = 10.0
@@ -70,7 +435,7 @@ class Client(Operating, Elsewhere):
         `tls` replaces the context that verifies https, for a certificate authority of your own or a client
         certificate.
         """
-        address = parse_address(url)
+        address = parse_server_url(url)
         demand(number(timeout_s) and timeout_s > 0, "timeout_s", timeout_s, "more than 0")
         demand(number(attempt_s) and attempt_s > 0, "attempt_s", attempt_s, "more than 0")
         demand(whole(connections_max), "connections_max", connections_max, "a whole number from 1 up")

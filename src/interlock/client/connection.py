@@ -5,11 +5,127 @@ timeout, a cancellation) is aborted immediately and never used again.
 """
 
 import asyncio
+import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-from interlock.client.addresses import Address
-from interlock.client.messages import HEAD_BYTES_MAX, Garbage, Head, Lost, NotSent, parse_head
+from interlock.urls import ServerAddress
+
+# --- Requests and answers of HTTP/1.1 as bytes: written and parsed strictly, with a bound on everything --------------
+# An ambiguous answer (two lengths, a length and chunks, an invalid header line) is garbage. Its connection is not
+# used again, because the bytes that follow cannot be assigned to a request.
+
+HEAD_BYTES_MAX = 64 * 1024
+"""G6: size of an answer's status line and headers."""
+
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_LENGTH = re.compile(rb"\d{1,15}")
+
+NO_CONTENT = frozenset({204, 304})
+
+
+class NotSent(Exception):
+    """The server was not reached: nothing was sent."""
+
+
+class Lost(Exception):
+    """The connection ended after part of the request may have been sent, and before the whole answer arrived."""
+
+
+class Garbage(Exception):
+    """The answer is not one that this client understands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, without the headers that all requests of a client share."""
+
+    method: str
+    target: str
+    """Path and query, below the address."""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+
+    def written(self, root: str, shared: bytes) -> bytes:
+        """Return the request as bytes. `shared` are the headers that every request of this client has."""
+        lines = [f"{self.method} {root}{self.target} HTTP/1.1\r\n".encode("ascii"), shared]
+        lines += [f"{name}: {value}\r\n".encode() for name, value in self.headers]
+        if self.body is not None:
+            lines.append(b"Content-Length: %d\r\n" % len(self.body))
+        lines += [b"\r\n", self.body or b""]
+        return b"".join(lines)
+
+
+@dataclass(slots=True)
+class Head:
+    """The status and the headers of an answer; names in lower case."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    old: bool = False
+    """Whether it is HTTP/1.0."""
+
+    @property
+    def kind(self) -> str:
+        """The media type, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return "transfer-encoding" in self.headers
+
+    @property
+    def length(self) -> int | None:
+        """The length of the body, if it is known."""
+        if self.status in NO_CONTENT:
+            return 0
+        length = self.headers.get("content-length")
+        return None if length is None or self.chunked else int(length)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the connection may be used again once the body is read."""
+        option = self.headers.get("connection", "").lower()
+        kept = "keep-alive" in option if self.old else "close" not in option
+        return kept and (self.chunked or self.length is not None)
+
+
+def parse_head(data: bytes) -> Head:
+    """Parse the head of an answer, up to its empty line. Raises Garbage."""
+    first, *lines = data.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    status = _STATUS_LINE.fullmatch(first)
+    if status is None:
+        raise Garbage("it does not begin like an HTTP/1.1 answer")
+    head = Head(int(status[2]), old=status[1] == b"0")
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not _NAME.fullmatch(name):
+            raise Garbage("a line of its head is not a header")
+        key, text = name.decode("ascii").lower(), value.strip(b" \t").decode("utf-8", "replace")
+        if key in head.headers:
+            if key in {"content-length", "transfer-encoding"}:
+                raise Garbage(f"it has {key} twice")
+            text = f"{head.headers[key]}, {text}"
+        head.headers[key] = text
+    _check_framing(head)
+    return head
+
+
+def _check_framing(head: Head) -> None:
+    length, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding")
+    if length is not None and not _LENGTH.fullmatch(length.encode()):
+        raise Garbage("its length is not a number")
+    if coding is not None and (coding.lower() != "chunked" or length is not None or head.old):
+        raise Garbage("its length is ambiguous")
+    if head.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Garbage("it is compressed, which was not requested")
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 PIECE_BYTES = 64 * 1024
 
@@ -156,7 +272,7 @@ class Incoming:
         return int(digits, 16)
 
 
-async def connect(address: Address, tls: ssl.SSLContext | None) -> Connection:
+async def connect(address: ServerAddress, tls: ssl.SSLContext | None) -> Connection:
     """Open a connection. Raises NotSent when that fails."""
     try:
         reader, writer = await asyncio.open_connection(
@@ -170,3 +286,133 @@ async def connect(address: Address, tls: ssl.SSLContext | None) -> Connection:
 def _error_text(error: Exception) -> str:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return text or type(error).__name__
+
+
+# --- The connections of one client: a bounded number, kept open and reused, the latest first -------------------------
+# A server closes idle connections, and its FIN may be under way while a request is sent. A request that may not be
+# repeated therefore uses a connection that has just been used, or a new one; any other uses any idle connection.
+
+IDLE_S_MAX = 30.0
+"""A connection that was idle for longer is closed instead of used."""
+
+FRESH_S = 1.0
+"""A connection that was idle for less may be used for requests that cannot be repeated."""
+
+Connect = Callable[[ServerAddress, ssl.SSLContext | None], Awaitable[Connection]]
+
+
+class Attempt:
+    """The progress of one attempt."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self) -> None:
+        self.sent = False
+        """Whether part of the request may have been sent."""
+
+
+class Pool:
+    """Connections to one address, of one event loop."""
+
+    def __init__(
+        self, address: ServerAddress, *, connections_max: int, tls: ssl.SSLContext | None, connect: Connect
+    ) -> None:
+        self._address = address
+        self._tls = tls
+        self._connect = connect
+        self._loop = asyncio.get_running_loop()
+        self._connections_max = connections_max
+        self._places = asyncio.Semaphore(connections_max)
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        self.closed = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop to which all connections belong."""
+        return self._loop
+
+    @property
+    def open_count(self) -> int:
+        """Number of open connections, in use or idle."""
+        return len(self._open)
+
+    @asynccontextmanager
+    async def exchange(self, request: bytes, attempt: Attempt, *, repeatable: bool) -> AsyncGenerator[Incoming, None]:
+        """Send a request; its answer is read in the block. Leaving the block early drops the connection only."""
+        async with self._places:
+            connection = self._take_idle(IDLE_S_MAX if repeatable else FRESH_S)
+            if connection is None:
+                # G6: idle connections count too.
+                while self._idle and self.open_count >= self._connections_max:
+                    self._drop(self._idle.pop(0))
+                connection = await self._new()
+            try:
+                attempt.sent = True
+                yield await connection.ask(request)
+            finally:
+                self._give_back(connection)
+
+    @asynccontextmanager
+    async def apart(self, request: bytes, attempt: Attempt) -> AsyncGenerator[Incoming, None]:
+        """Exchange on a connection of its own, for an endless answer: it takes no slot from other requests."""
+        connection = await self._new()
+        try:
+            attempt.sent = True
+            yield await connection.ask(request)
+        finally:
+            self._drop(connection)
+
+    async def close(self) -> None:
+        """Close idle connections and abort those in use: their callers get Lost."""
+        self.closed = True
+        idle = set(self._idle)
+        self._idle.clear()
+        for connection in self._open - idle:
+            connection.cut()
+        for connection in idle:
+            self._open.discard(connection)
+            await connection.close()
+
+    def abandon(self) -> None:
+        """Forget connections whose event loop has ended; nothing can be awaited there any more."""
+        self.closed = True
+        self._idle.clear()
+        self._open.clear()
+
+    async def _new(self) -> Connection:
+        if self.closed:
+            raise NotSent("the client was closed")
+        connection = await self._connect(self._address, self._tls)
+        if self.closed:
+            connection.cut()  # The client was closed meanwhile, and must not send anything.
+            raise NotSent("the client was closed")
+        self._open.add(connection)
+        return connection
+
+    def _take_idle(self, idle_s_max: float) -> Connection | None:
+        now_s = self._loop.time()
+        while self._idle:
+            connection = self._idle[-1]
+            if not connection.dead and now_s - connection.idle_since_s > idle_s_max:
+                if idle_s_max < IDLE_S_MAX:
+                    return None  # Kept for repeatable requests; the others have been idle for longer still.
+                self._idle.pop()
+                self._drop(connection)
+                continue
+            self._idle.pop()
+            if not connection.dead:
+                return connection
+            self._drop(connection)
+        return None
+
+    def _give_back(self, connection: Connection) -> None:
+        if self.closed or connection.dead:
+            self._drop(connection)
+            return
+        connection.idle_since_s = self._loop.time()
+        self._idle.append(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        connection.cut()

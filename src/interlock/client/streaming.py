@@ -13,10 +13,8 @@ from typing import Self
 
 import msgspec
 
-from interlock.client.calling import Calling, Refusing
-from interlock.client.messages import Garbage, Lost, NotSent
-from interlock.client.pool import Attempt
-from interlock.client.verdicts import Call, Failure
+from interlock.client.connection import Attempt, Garbage, Lost, NotSent
+from interlock.client.retries import Call, Calling, Failure, Refusing
 from interlock.signals import (
     AlertRaised,
     BreakerChanged,

@@ -7,24 +7,153 @@ The odd choice: the encoded bytes are searched for `null` and the escaped NUL fi
 hundredth of walking the value. The value is walked only after a match.
 """
 
+import collections.abc
 import dataclasses
+import datetime
+import decimal
 import math
-from collections.abc import Mapping
-from typing import Generic, TypeVar, cast
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, Union, cast
 
 import msgspec
+import msgspec.inspect
 
-from interlock.core.completing import TYPES_MAX, completed
+from interlock.core.decide import bounded_repr, suggestion
 from interlock.core.events import Event, wire_name
-from interlock.core.refusals import shown, suggestion
 from interlock.core.schemas import schema_of
-from interlock.core.storable import not_storable
-from interlock.core.table import class_of, is_exact, name_of
+from interlock.core.table import Table, Transition, class_of, is_exact, name_of
 from interlock.core.values import ContextT, StoredJson
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
-EventT = TypeVar("EventT", bound=Event)
+# --- Fill in the defaults of fields that a decoded value from outside left out, in nested values too -----------------
+# The decoder does not set such a field on the instance: reading it finds the default of the class, and encoding the
+# value again leaves it out. Without this, two equal requests, one with the default and one without, would differ in
+# their bytes. The second would be refused as another input (B4) or another payload (B5).
+
 ValueT = TypeVar("ValueT")
+
+TYPES_MAX = 4_096
+
+_FIELDS: dict[type, tuple[str, ...]] = {}
+"""The field names of each dataclass; empty for other classes."""
+
+
+def completed(value: ValueT, *, flat: bool = False) -> ValueT:
+    """Set every field on the value and return it. `flat` says that it contains no decoded values to complete."""
+    if flat and _is_whole(value, _FIELDS.get(type(value))):
+        return value
+    waiting: list[object] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += cast("dict[object, object]", each).values()
+        elif isinstance(each, list | tuple | set | frozenset):
+            waiting += cast("list[object]", each)
+        else:
+            names = _FIELDS.get(type(each))
+            if names is None:
+                names = _names(each)
+            if names:
+                waiting += _complete(each, names)
+    return value
+
+
+def _is_whole(value: object, names: tuple[str, ...] | None) -> bool:
+    """Return whether the instance itself has all these fields; False for an unknown class (None)."""
+    return names is not None and (not names or all(map(value.__dict__.__contains__, names)))
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if len(_FIELDS) >= TYPES_MAX:
+        _FIELDS.clear()
+    names: tuple[str, ...] = ()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "__dict__"):
+        names = tuple(field.name for field in dataclasses.fields(value))
+    _FIELDS[type(value)] = names
+    return names
+
+
+def _complete(value: object, names: tuple[str, ...]) -> list[object]:
+    attributes = cast("dict[str, object]", value.__dict__)
+    if not _is_whole(value, names):
+        # Field order first, because that is the order of encoding; then attributes that __post_init__ has set.
+        whole = {name: getattr(value, name) for name in names} | {
+            name: each for name, each in attributes.items() if name not in names
+        }
+        attributes.clear()
+        attributes.update(whole)
+    return [each for each in attributes.values() if not isinstance(each, str | int | float | None)]
+
+
+# --- Check whether a type can be stored, when a machine is built and before any value is written ---------------------
+# All types of msgspec can be stored, and pydantic models. One combination is refused although msgspec accepts it: a
+# union of a fixed-length tuple and a constrained type crashes the interpreter in msgspec 0.22 instead of raising.
+# Inspecting such a type with msgspec crashes too, so it is searched for first, with `typing` only.
+
+_CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
+
+
+def not_storable(context: object) -> str:
+    """Return why the type cannot be stored, or an empty text. Annotations that cannot be resolved yet are skipped."""
+    try:
+        if _crashes(context, set()):
+            return (
+                "a union of a fixed-length tuple and a constrained type cannot be decoded; wrap one of them in a class"
+            )
+        information = msgspec.inspect.type_info(context)
+    except (NameError, TypeError) as error:
+        return str(error) if isinstance(error, TypeError) else ""
+    return _problem_in(information, set())
+
+
+def _problem_in(information: object, visited: set[int]) -> str:
+    if id(information) in visited:
+        return ""
+    visited.add(id(information))
+    if isinstance(information, msgspec.inspect.CustomType):
+        cls = information.cls
+        return "" if hasattr(cls, "model_validate") else f"{name_of(cls)} is not a type that JSON can carry"
+    children: list[object] = []
+    if isinstance(information, msgspec.Struct):
+        children = [getattr(information, name) for name in information.__struct_fields__]
+    elif isinstance(information, tuple | list):
+        children = list(cast("tuple[object, ...]", information))
+    return next((problem for child in children if (problem := _problem_in(child, visited))), "")
+
+
+def _crashes(kind: object, visited: set[int]) -> bool:
+    if id(kind) in visited:
+        return False
+    visited.add(id(kind))
+    members = typing.get_args(kind)
+    if typing.get_origin(kind) in (Union, types.UnionType):
+        fixed = any(_is_fixed_tuple(member) for member in members)
+        if fixed and any(_is_constrained(member) for member in members):
+            return True
+    if isinstance(kind, type) and not members:
+        members = tuple(typing.get_type_hints(kind, include_extras=True).values())
+    return any(_crashes(member, visited) for member in members)
+
+
+def _is_fixed_tuple(kind: object) -> bool:
+    plain = typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
+    return typing.get_origin(plain) is tuple and Ellipsis not in typing.get_args(plain)
+
+
+def _is_constrained(kind: object) -> bool:
+    notes = typing.get_args(kind)[1:] if typing.get_origin(kind) is Annotated else ()
+    return any(
+        isinstance(note, msgspec.Meta) and any(getattr(note, name) is not None for name in _CONSTRAINTS)
+        for note in notes
+    )
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+EventT = TypeVar("EventT", bound=Event)
 
 CONTEXT_BYTES_MAX = 1_048_576
 """G6: the default of `context_bytes_max`; payloads of events have the same bound."""
@@ -88,7 +217,7 @@ class Codec(Generic[ContextT, EventT]):
         expected = class_of(self._context)
         if type(context) is not expected and (is_exact(self._context) or not isinstance(context, expected)):
             raise InvalidPayload(
-                f"{self.machine}: the context is {shown(context)} ({type(context).__name__}), "
+                f"{self.machine}: the context is {bounded_repr(context)} ({type(context).__name__}), "
                 f"not a {name_of(self._context)}.",
                 fix=f"Pass a {name_of(self._context)}.",
             )
@@ -99,7 +228,7 @@ class Codec(Generic[ContextT, EventT]):
             read = self.decode_context(data, strict=True)
         if type(context).__eq__ is not object.__eq__ and read != context:
             raise InvalidPayload(
-                f"{self.machine}: the context {shown(context)} comes back as {shown(read)}.",
+                f"{self.machine}: the context {bounded_repr(context)} comes back as {bounded_repr(read)}.",
                 why="The stored context must equal the decided one; a field typed Any comes back as plain JSON, and a "
                 "__post_init__ runs again.",
                 fix="Give the field its real type; make __post_init__ leave a good value alone.",
@@ -145,7 +274,7 @@ class Codec(Generic[ContextT, EventT]):
         decoder = self._event_decoders.get(name)
         if decoder is None:
             raise InvalidPayload(
-                f"{self.machine} has no event {shown(name)}; its events are {', '.join(self._events)}."
+                f"{self.machine} has no event {bounded_repr(name)}; its events are {', '.join(self._events)}."
                 f"{suggestion(name, self._events)}",
                 why="A machine takes only the events of its own alphabet.",
                 fix="Send one of its events.",
@@ -258,7 +387,7 @@ def _refuse_unstorable(unchecked: object, what: str) -> None:
             )
         if isinstance(value, str) and "\x00" in value:
             raise InvalidPayload(
-                f"{what} contains a NUL character in {shown(value)}.",
+                f"{what} contains a NUL character in {bounded_repr(value)}.",
                 why="PostgreSQL cannot store it, and every store takes the same values.",
                 fix="Remove the NUL, or encode the bytes as base64.",
             )
@@ -379,3 +508,177 @@ def _too_deep(what: str) -> InvalidPayload:
         why="A value nested without end could not be read back.",
         fix=f"Flatten it; {DEPTH_MAX} levels are allowed.",
     )
+
+
+# --- Find contexts and events that can be changed in place, and pass copies of them to user code (A10) ---------------
+# A change in place is visible wherever the value is referenced: in the snapshot that a refusal must leave unchanged,
+# in an engine's cache, in a caller's history. So user code receives a copy of every value whose class is mutable.
+# Classes are examined once, when the machine is compiled: immutable values are passed as they are, without a check
+# per call.
+#
+# Two judgements differ where an annotation is vague. Every value that may be mutable is *copied*, also a field of
+# type `Any` or `Sequence`, which decodes as a list. Only what is certainly mutable is *reported*
+# (`mutable-context`).
+
+_VALUES: tuple[type[object], ...] = (
+    bool, int, float, str, bytes, types.NoneType, Enum, decimal.Decimal,
+    datetime.date, datetime.time, datetime.timedelta,
+)  # fmt: skip
+"""Classes whose instances never change. A datetime is a date."""
+
+_CONTAINERS: tuple[type[object], ...] = (
+    list, dict, set, bytearray,
+    collections.abc.MutableSequence, collections.abc.MutableMapping, collections.abc.MutableSet,
+)  # fmt: skip
+
+_TRANSPARENT = (Union, types.UnionType, Annotated, typing.Final, typing.Required, typing.NotRequired)
+
+
+class Part(NamedTuple):
+    """One place in a type that can be changed in place. `certain` is False where the annotation is vague."""
+
+    what: str
+    certain: bool = True
+
+
+class Copies(Protocol):
+    """The methods of a codec that are used here."""
+
+    def copy_context(self, context: Any) -> Any:  # noqa: ANN401 -- a context of the machine.
+        """Return a deep copy of the context."""
+        ...
+
+    def copy_event(self, event: Any) -> Any:  # noqa: ANN401 -- an event of the machine's own alphabet.
+        """Return a deep copy of the event."""
+        ...
+
+
+def changeable_parts(kind: object) -> list[Part]:
+    """Return every place in the type that can be changed in place, the outermost first."""
+    return list(_parts(kind, name_of(kind) if isinstance(kind, type) else str(kind), set()))
+
+
+def lend_copies(table: Table, codec: Callable[[], Copies]) -> None:
+    """Make guards and actions receive copies, where the context or the event can be changed in place.
+
+    Raises DefinitionError when a value cannot be copied; such a value cannot be stored either.
+    """
+    context = bool(changeable_parts(table.declared.context))
+    events = {event for event in table.events.values() if changeable_parts(event)}
+    if not context and not events:
+        return
+    copies = codec()
+    table.copy_context = copies.copy_context if context else None
+    for node in table.nodes.values():
+        for event, moves in node.moves.items():
+            if context or event in events:
+                for move in moves:
+                    _lend(
+                        move, copies.copy_context if context else _same, copies.copy_event if event in events else _same
+                    )
+
+
+def _lend(move: Transition, context: Callable[[Any], Any], event: Callable[[Any], Any]) -> None:
+    move.guard = _with_copies(move.guard, context, event)
+    move.action = _with_copies(move.action, context, event)
+
+
+def _with_copies(
+    function: Callable[[object, Event], Any] | None,
+    copy_context: Callable[[object], object],
+    copy_event: Callable[[Event], Event],
+) -> Callable[[object, Event], Any] | None:
+    if function is None:
+        return None
+
+    def call(context: object, event: Event) -> object:
+        return function(copy_context(context), copy_event(event))
+
+    return call
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401 -- whatever it is.
+    return value
+
+
+def _parts(kind: object, path: str, visited: set[object]) -> Iterator[Part]:
+    while (aliased := getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)) is not None:
+        kind = aliased  # A NewType, or a `type` statement.
+    origin, members = typing.get_origin(kind), typing.get_args(kind)
+    if origin in _TRANSPARENT or origin in (tuple, frozenset):
+        inner = members[:1] if origin is Annotated else members
+        for member in inner:
+            if member is not Ellipsis:
+                yield from _parts(member, path, visited)
+    elif origin not in (Literal, typing.ClassVar):
+        cls = kind if origin is None else origin
+        yield from _parts_of_class(cls, path, visited) if isinstance(cls, type) else [_unknown(path, kind)]
+        for member in members:
+            yield from _parts(member, path, visited)
+
+
+def _parts_of_class(cls: type[object], path: str, visited: set[object]) -> Iterator[Part]:
+    if cls in visited or _is_value(cls):
+        return
+    if _is_typed_dict(cls) or _is_a(cls, _CONTAINERS):
+        yield Part(f"{path} is a {class_of(cls).__name__}")
+    fields = _fields(cls)
+    if fields is None:
+        if not _is_a(cls, _CONTAINERS):
+            yield _unknown(path, cls)
+        return
+    visited.add(cls)
+    if not _is_typed_dict(cls) and not _is_frozen(cls):
+        yield Part(
+            f"{path} is not frozen"
+            if path == name_of(cls)
+            else f"{path} is of class {name_of(cls)}, which is not frozen"
+        )
+    for name, kind in fields.items():
+        yield from _parts(kind, f"{name_of(cls)}.{name}", visited)
+
+
+def _is_a(cls: type[object], kinds: tuple[type[object], ...]) -> bool:
+    """Return `issubclass`, without narrowing the class to one with unknown parameters for a type checker."""
+    return issubclass(cls, kinds)
+
+
+def _is_value(cls: type[object]) -> bool:
+    # UUID is compared by name: the core must not import a module that draws random numbers.
+    return _is_a(cls, _VALUES) or (cls.__module__, cls.__qualname__) == ("uuid", "UUID")
+
+
+def _unknown(path: str, kind: object) -> Part:
+    return Part(f"{path} may be anything that {kind} allows", certain=False)
+
+
+def _fields(cls: type[object]) -> dict[str, object] | None:
+    """Return the types of the fields by name, or None for a class without declared fields."""
+    model: dict[str, object] | None = getattr(cls, "model_fields", None)
+    if model is not None:
+        found: dict[str, object] = {name: getattr(field, "annotation", Any) for name, field in model.items()}
+        return found | {"model_extra": Any} if _config(cls).get("extra") == "allow" else found
+    named = _is_a(cls, (tuple,)) and hasattr(cls, "_fields")
+    if not (named or dataclasses.is_dataclass(cls) or _is_a(cls, (msgspec.Struct,)) or _is_typed_dict(cls)):
+        return None
+    try:
+        return dict(typing.get_type_hints(cls, include_extras=True))
+    except (NameError, TypeError):
+        return {"": Any}  # The annotations cannot be resolved here, so the value is copied.
+
+
+def _config(model: type[object]) -> dict[str, object]:
+    return getattr(model, "model_config", {})
+
+
+def _is_typed_dict(cls: type[object]) -> bool:
+    return hasattr(cls, "__required_keys__")
+
+
+def _is_frozen(cls: type[object]) -> bool:
+    if _is_a(cls, (tuple,)):
+        return True
+    if hasattr(cls, "model_fields"):
+        return _config(cls).get("frozen") is True
+    parameters = getattr(cls, "__dataclass_params__", None) or getattr(cls, "__struct_config__", None)
+    return parameters is not None and bool(parameters.frozen)

@@ -5,15 +5,14 @@ from then on it is frozen. Deciding, checking, drawing and encoding are other mo
 gives them their exact types.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Generic, Literal, TypeVar, cast, overload
 
-from interlock.core import checks, decide, diagrams, mistakes
-from interlock.core.allowed import allowed
-from interlock.core.arguments import as_mapping, as_states
-from interlock.core.codec import Codec
+from interlock.core import checks, decide, definition_errors, diagrams
+from interlock.core.codec import Codec, lend_copies
+from interlock.core.decide import allowed, bounded_repr, foreign_state
 from interlock.core.declarations import (
     Action,
     AnyState,
@@ -22,29 +21,172 @@ from interlock.core.declarations import (
     DwellDeclaration,
     EffectDeclaration,
     EffectFunction,
+    FailedAction,
     Guard,
     StepDeclaration,
     StepFunction,
     TimerDeclaration,
     TransitionDeclaration,
+    UndoDeclaration,
+    UndoFunction,
+    declared_at,
+    declaring_frame,
+    line_of,
 )
-from interlock.core.describe import describe
-from interlock.core.description import MachineDescription
+from interlock.core.describe import MachineDescription, describe
 from interlock.core.events import Event, EventOf
-from interlock.core.locations import declared_at, declaring_frame, line_of
-from interlock.core.mutability import lend_copies
 from interlock.core.policies import Retry
-from interlock.core.refusals import foreign_state
-from interlock.core.signatures import Names, check_async, check_pure, returned_events
-from interlock.core.step import Step
+from interlock.core.signatures import Names, check_async, check_pure, check_undo, returned_events
 from interlock.core.table import Table, compile_table, name_of
-from interlock.core.values import Allowed, ContextT, Decision, Finding, Snapshot, StateT, StepContext, TimerPolicy
+from interlock.core.values import (
+    Allowed,
+    ContextT,
+    Decision,
+    Finding,
+    Snapshot,
+    StateT,
+    StepContext,
+    StepFailure,
+    TimerPolicy,
+)
 from interlock.errors import DefinitionError
+
+# --- `Step`: the handle of a declared step, on which its undo and its failure action are declared --------------------
+# `@machine.step(...)` turns the function into a `Step`. It stays callable, so a test can await it directly. It is
+# the key under which an Engine takes another function: `Engine.open(..., steps={charge: fake})` (C1).
+
+ResultT = TypeVar("ResultT")
+DoneT = TypeVar("DoneT")
+FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
+
+
+class Step(Generic[ContextT, ResultT]):
+    """A declared step. Call it to run the function itself, without engine, timeout or retries."""
+
+    def __init__(self, machine: Declarations, declared: StepDeclaration) -> None:
+        self._machine = machine
+        self._declared = declared
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name!r} of {self._machine.name!r} in state {self._declared.state.value!r}>"
+
+    @property
+    def name(self) -> str:
+        """The step's name: the prefix of its idempotency keys."""
+        return self._declared.name
+
+    @property
+    def machine(self) -> str:
+        """The name of the machine it belongs to."""
+        return self._machine.name
+
+    async def __call__(self, context: ContextT, ctx: StepContext) -> ResultT:
+        """Call the function directly; a blocking function runs in the caller's thread."""
+        called = self._declared.function(context, ctx)
+        return cast("ResultT", called if self._declared.blocking else await called)
+
+    @overload
+    def undo(
+        self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: Literal[False] = False
+    ) -> Callable[
+        [Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]]],
+        Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]],
+    ]: ...
+    @overload
+    def undo(
+        self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: Literal[True]
+    ) -> Callable[
+        [Callable[[ContextT, DoneT | None, StepContext], None]],
+        Callable[[ContextT, DoneT | None, StepContext], None],
+    ]: ...
+    def undo(
+        self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: bool = False
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Declare how to undo this outcome, or an unknown one (`done` is then None), when the workflow unwinds.
+
+        Without `retry` the undo has `Retry(attempts=undo_attempts)`, a setting of the engine.
+        With `blocking=True` it is a plain function, which runs in a thread.
+        """
+        frame = declaring_frame()
+        location = line_of(frame)
+        cls = cast("type[Event]", event)
+
+        def add_undo(function: FunctionT) -> FunctionT:
+            definition_errors.after_first_use(self._machine, location)
+            definition_errors.in_undo(self._machine, self._declared, cls, location)
+            definition_errors.in_undo_retry(retry, location)
+            check_undo(cls, step=self.name, returns=self._declared.returns, location=location)
+            arguments = (self._machine.context, cls, StepContext)
+            shape, local = "(context, done, ctx)", frame.f_locals
+            check_async(
+                function,
+                kind="undo",
+                arguments=arguments,
+                shape=shape,
+                local=local,
+                location=location,
+                blocking=blocking,
+            )
+            declaration = UndoDeclaration(cls, cast("UndoFunction", function), location, retry, blocking)
+            self._declared.undos.append(declaration)
+            return function
+
+        return add_undo
+
+    def failed(
+        self, action: Callable[[ContextT, StepFailure], ContextT]
+    ) -> Callable[[ContextT, StepFailure], ContextT]:
+        """Declare a pure action for the move to `failed=`: `(context, failure) -> context`."""
+        frame = declaring_frame()
+        location = line_of(frame)
+        definition_errors.after_first_use(self._machine, location)
+        definition_errors.in_failed_action(self._declared, location)
+        context = self._machine.context
+        arguments = (context, StepFailure)
+        check_pure(action, kind="action", arguments=arguments, returns=context, local=frame.f_locals, location=location)
+        self._declared.failed_action = cast("FailedAction", action)
+        return action
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+# Convert the arguments of `Machine`: sets of states and mappings of states. Anything else raises DefinitionError.
+
+KeyT = TypeVar("KeyT")
+
+
+def as_states(name: str, argument: object) -> frozenset[Enum]:
+    """Return the argument as a set of states. Raises DefinitionError for a single state or anything else."""
+    text = bounded_repr(argument)
+    several = isinstance(argument, AbstractSet | list | tuple)
+    members = tuple(cast("Iterable[object]", argument)) if several else ()
+    if not several or not all(isinstance(member, Enum) for member in members):
+        raise DefinitionError(
+            f"{name}={text} is not a set of states.",
+            why="A machine may have several such states.",
+            fix=f"Write braces around it: {name}={{State.X}}.",
+            rule="bad-states",
+            location=declared_at(),
+        )
+    return frozenset(cast("Iterable[Enum]", members))
+
+
+def as_mapping(name: str, argument: object) -> dict[KeyT, Enum]:
+    """Return the argument as a dict, empty for None. Raises DefinitionError for anything else."""
+    if argument is None or isinstance(argument, Mapping):
+        return dict(cast("Mapping[KeyT, Enum]", argument or {}))
+    raise DefinitionError(
+        f"{name}={bounded_repr(argument)} is not a mapping.",
+        why="It says for each state where it leads.",
+        fix=f"Write {name}={{from: to}}.",
+        rule="bad-states",
+        location=declared_at(),
+    )
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 EventT = TypeVar("EventT", bound=Event)
 ExactT = TypeVar("ExactT")
-ResultT = TypeVar("ResultT")
-FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 EFFECT_TIMEOUT_S = 30.0
 
@@ -85,7 +227,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
         self._table: Table | None = None
         self._codec: Codec[ContextT, EventT] | None = None
         self._opening: EventT | None = None
-        mistakes.in_machine(self._declared)
+        definition_errors.in_machine(self._declared)
 
     def __repr__(self) -> str:
         return f"<Machine {self.name!r} version {self.version}: {len(self._declared.states)} states>"
@@ -118,10 +260,10 @@ class Machine(Generic[StateT, ContextT, EventT]):
         """
         frame = declaring_frame()
         location = line_of(frame)
-        mistakes.after_first_use(self._declared, location)
+        definition_errors.after_first_use(self._declared, location)
         cls = cast("type[Event]", event)
-        mistakes.in_transition(self._declared, cls, sources, to, location)
-        mistakes.in_settle(self._declared, settle, sources, to, location)
+        definition_errors.in_transition(self._declared, cls, sources, to, location)
+        definition_errors.in_settle(self._declared, settle, sources, to, location)
         if when is not None:
             self._check_pure(when, "guard", cls, bool, frame.f_locals, location)
         declaration = TransitionDeclaration(
@@ -135,8 +277,8 @@ class Machine(Generic[StateT, ContextT, EventT]):
         self._declared.transitions.append(declaration)
 
         def add_action(action: Callable[[ContextT, ExactT], ContextT]) -> Callable[[ContextT, ExactT], ContextT]:
-            mistakes.after_first_use(self._declared, location)
-            mistakes.second_action(declaration)
+            definition_errors.after_first_use(self._declared, location)
+            definition_errors.second_action(declaration)
             try:
                 self._check_pure(action, "action", cls, self._declared.context, frame.f_locals, location)
             except DefinitionError:
@@ -212,7 +354,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
         location = line_of(frame)
 
         def add_step(function: Callable[[ContextT, StepContext], object]) -> Step[ContextT, object]:
-            mistakes.after_first_use(self._declared, location)
+            definition_errors.after_first_use(self._declared, location)
             self._check(function, "step", frame.f_locals, location, blocking=blocking)
             declaration = StepDeclaration(
                 name=name or name_of(function),
@@ -233,7 +375,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
                 ),
                 location=location,
             )
-            mistakes.in_step(self._declared, declaration)
+            definition_errors.in_step(self._declared, declaration)
             self._declared.steps[state] = declaration
             return Step(self._declared, declaration)
 
@@ -278,7 +420,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
         location = line_of(frame)
 
         def add_effect(function: FunctionT) -> FunctionT:
-            mistakes.after_first_use(self._declared, location)
+            definition_errors.after_first_use(self._declared, location)
             self._check(function, "effect", frame.f_locals, location, blocking=blocking)
             declaration = EffectDeclaration(
                 name=name or name_of(function),
@@ -290,7 +432,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
                 location=location,
                 blocking=blocking,
             )
-            mistakes.in_effect(self._declared, declaration)
+            definition_errors.in_effect(self._declared, declaration)
             self._declared.effects.append(declaration)
             return function
 
@@ -305,17 +447,17 @@ class Machine(Generic[StateT, ContextT, EventT]):
     def after(self, state: StateT, *, after_s: float, send: EventT, policy: TimerPolicy = "deadline") -> None:
         """Declare a durable timer: after `after_s` seconds in the state, `send` is sent (B9)."""
         location = declared_at()
-        mistakes.after_first_use(self._declared, location)
+        definition_errors.after_first_use(self._declared, location)
         declaration = TimerDeclaration(state=state, after_s=after_s, send=send, policy=policy, location=location)
-        mistakes.in_timer(self._declared, declaration)
+        definition_errors.in_timer(self._declared, declaration)
         self._declared.timers.append(declaration)
 
     def dwell(self, state: StateT, *, max_s: float) -> None:
         """Declare the longest time a workflow should stay in the state; longer is stalled (B7)."""
         location = declared_at()
-        mistakes.after_first_use(self._declared, location)
+        definition_errors.after_first_use(self._declared, location)
         declaration = DwellDeclaration(state=state, max_s=max_s, location=location)
-        mistakes.in_dwell(self._declared, declaration)
+        definition_errors.in_dwell(self._declared, declaration)
         self._declared.dwells[state] = declaration
 
     # --- deciding, by hand and in microseconds -------------------------------------------------------------------
@@ -336,7 +478,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
     ) -> Snapshot[StateT, ContextT]:
         """Return a snapshot in any state, for tests. `attempted` says that the state's step may have been started."""
         self.codec.checked_context(context)
-        mistakes.in_snapshot(version)
+        definition_errors.in_snapshot(version)
         decide.known(self.compiled, state)
         return Snapshot(state, context, version, version, attempted=attempted)
 

@@ -14,7 +14,7 @@ from enum import Enum, EnumMeta
 from types import FrameType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, overload
 
-from interlock.core import mistakes
+from interlock.core import definition_errors
 from interlock.core.declarations import (
     Action,
     Classify,
@@ -24,16 +24,57 @@ from interlock.core.declarations import (
     TransitionDeclaration,
     UndoDeclaration,
     UndoFunction,
+    declared_at,
+    declaring_frame,
+    line_of,
 )
 from interlock.core.events import Event
-from interlock.core.gerunds import gerund
-from interlock.core.locations import declared_at, declaring_frame, line_of
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.signatures import Names, check_async, check_pure, is_async
 from interlock.core.table import name_of
 from interlock.core.values import StepContext, StepFailure
 from interlock.errors import DefinitionError
+
+# --- gerunds ---------------------------------------------------------------------------------------------------------
+# English gerunds for pipeline states: the step `charge` gets the state CHARGING. `state=` overrides a wrong one.
+
+_VOWELS = "aeiou"
+
+_DOUBLING = frozenset(
+    {"admit", "begin", "commit", "defer", "forget", "fulfil", "occur", "permit", "refer", "submit", "transfer"}
+)
+"""Verbs of two syllables that double their last letter, because the stress is on the second syllable."""
+
+
+def gerund(name: str) -> str:
+    """`charge` -> `charging`, `ship_goods` -> `shipping_goods`, `notify` -> `notifying`."""
+    verb, separator, rest = name.strip("_").partition("_")
+    return _ing(verb.lower()) + separator + rest
+
+
+def _ing(verb: str) -> str:
+    if verb.endswith("ie"):
+        return verb[:-2] + "ying"
+    if verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")) and len(verb) > 2:  # noqa: PLR2004 -- "be".
+        return verb[:-1] + "ing"
+    if verb.endswith("ic"):
+        return verb + "king"
+    if verb in _DOUBLING or _is_short(verb):
+        return verb + verb[-1] + "ing"
+    return verb + "ing"
+
+
+def _is_short(verb: str) -> bool:
+    """One syllable that ends consonant, vowel, consonant: ship, get, plan; but not fix, show, pay."""
+    padded = f"   {verb}"
+    head, before, vowel, last = padded[:-3], padded[-3], padded[-2], padded[-1]
+    one_syllable = not any(letter in _VOWELS for letter in head)
+    closed = before not in _VOWELS + " " and vowel in _VOWELS and last.isalpha() and last not in _VOWELS + "wxy"
+    return one_syllable and closed
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 ContextT = TypeVar("ContextT")
 
@@ -121,7 +162,7 @@ class PipelineStep(Generic[ContextT]):
         `@charge.undo`, or `@charge.undo(retry=Retry(attempts=8))` to override the retry of the undo.
         """
         frame = declaring_frame()
-        mistakes.in_undo_retry(retry, line_of(frame))
+        definition_errors.in_undo_retry(retry, line_of(frame))
 
         def add_undo(function: FunctionT) -> FunctionT:
             self._add_undo(cast("UndoOf[ContextT]", function), frame, retry)
@@ -243,8 +284,10 @@ def step(
             function, kind="step", arguments=arguments, shape=shape, local=local, location=location, blocking=blocking
         )
         own_name = name or name_of(function)
-        mistakes.in_step_settings(own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify)
-        mistakes.in_heartbeat(heartbeat_s, timeout_s, location)
+        definition_errors.in_step_settings(
+            own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify
+        )
+        definition_errors.in_heartbeat(heartbeat_s, timeout_s, location)
         return PipelineStep(
             name=own_name,
             function=cast("Callable[[ContextT, StepContext], Awaitable[ContextT] | ContextT]", function),
@@ -324,7 +367,7 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
             _judge(each, self._declared.context)
             each.frozen = True
             declaration = _declaration(each, here, states.UNDOING, done)
-            mistakes.in_step(self._declared, declaration)
+            definition_errors.in_step(self._declared, declaration)
             self._declared.steps[here] = declaration
             self.dwell(here, max_s=each.dwell_max_s)
         self.on(self.Cancel, self.any, to=states.UNDOING)

@@ -7,11 +7,242 @@ a simulation and production.
 
 import math
 from enum import Enum
+from typing import Literal
 
 import msgspec
 
-from interlock.core.breakers import Breaker
-from interlock.core.ranges import demand, number, whole
+from interlock.errors import DefinitionError
+
+# --- Range checks for the fields of policies, which raise DefinitionError when the policy is created -----------------
+
+
+def demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 -- it is an assertion.
+    """Raise DefinitionError unless the condition holds."""
+    if not holds:
+        raise DefinitionError(
+            f"{name} is {value!r}; it must be {allowed}.",
+            why="A policy outside its range would retry for ever, or never.",
+            fix=f"Give {name} a value that is {allowed}.",
+            rule="policy-out-of-range",
+        )
+
+
+def number(value: object) -> bool:
+    """Return whether the value is an int or a float; a bool is neither."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def whole(value: object) -> bool:
+    """Return whether the value is a whole number from 1 up."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+# --- Circuit breakers: when to stop calling a dependency, when to try again, and how fast to come back (C4) ----------
+# A `Breaker` is the policy, a `Circuit` is where one breaker stands; both are values, and each outcome of a call
+# gives the next circuit. Times are seconds of the caller's own monotonic clock (G8), so that a breaker does the same
+# in a test, a simulation and production.
+#
+# Only failures of the infrastructure count. A decline counts as a success: a dependency that declines is alive. An
+# open circuit admits a few probes after `reset_s`. A probe that succeeds closes it. Then calls return in waves: two
+# concurrent calls, and one more for each success, so that waiting calls do not overload a dependency that has just
+# recovered.
+#
+# The odd choice: an undo may call through an open circuit, a few at a time and until one fails. An undo is owed, and
+# the breaker only estimates that the dependency is down.
+
+Phase = Literal["closed", "open", "half_open"]
+
+Verdict = Literal["call", "probe", "undo", "wait"]
+"""How a call is admitted: as any call, as a probe, as an undo through an open circuit; or not now."""
+
+FIRST_WAVE = 2
+"""Concurrent calls that are admitted after a probe has succeeded."""
+
+
+SAME_S = 1e-6
+"""Times closer than this count as equal, because sums and differences of seconds are rounded."""
+
+
+class Circuit(msgspec.Struct, frozen=True):
+    """The state of one breaker."""
+
+    failures: int = 0
+    """Failures in a row."""
+    business: int = 0
+    """Business errors in a row."""
+    outcomes: int = 0
+    """The last calls as bits, the newest lowest: 1 for a failure. Kept in the failure-rate mode only."""
+    calls: int = 0
+    """The number of calls in `outcomes`."""
+    opened: bool = False
+    retry_at_s: float = 0.0
+    """When probes are admitted."""
+    probes: int = 0
+    """Probes under way, including those of an earlier opening, until they end."""
+    probed_at_s: float = 0.0
+    """When the last probe began."""
+    undos: int = 0
+    """Undos under way through the open circuit."""
+    undos_failed: bool = False
+    """True after one of these undos failed: further undos wait like any call."""
+    wave: int = 0
+    """The bound on concurrent calls while the dependency recovers; 0: no bound."""
+    closed_at_s: float = -math.inf
+    """When a probe closed it. A failure of a call that began earlier is ignored."""
+
+    @property
+    def eventful(self) -> bool:
+        """Return whether a success would change the circuit."""
+        return self.opened or bool(self.failures or self.business or self.wave)
+
+    def phase(self, now_s: float) -> Phase:
+        """Return "closed", "open" or "half_open"."""
+        if not self.opened:
+            return "closed"
+        return "open" if now_s < self.retry_at_s else "half_open"
+
+
+CLOSED = Circuit()
+
+replace = msgspec.structs.replace
+
+
+class Breaker(msgspec.Struct, frozen=True, kw_only=True):
+    """When to stop calling a dependency and when to try again (C4)."""
+
+    failures: int = 5
+    """Failures in a row that open it; ignored with a `failure_rate`."""
+    reset_s: float = 30.0
+    """How long it stays open before probes are admitted."""
+    probes: int = 1
+    """Concurrent probes. Each `reset_s` without an answer admits one more, so that a hanging probe blocks no other."""
+    failure_rate: float | None = None
+    """The share of the last `window_calls` calls that opens it, instead of failures in a row."""
+    window_calls: int = 50
+    calls_min: int = 10
+    """The fewest calls in the window for which `failure_rate` is evaluated."""
+    slow_s: float | None = None
+    """A successful call that takes this long or longer counts as a failure."""
+    business_failures: int | None = None
+    """Business errors in a row that open it; None: they never do."""
+
+    def __post_init__(self) -> None:
+        demand(whole(self.failures), "Breaker.failures", self.failures, "a whole number from 1 up")
+        demand(
+            number(self.reset_s) and 0 < self.reset_s < math.inf,
+            "Breaker.reset_s",
+            self.reset_s,
+            "more than 0 and finite",
+        )
+        demand(whole(self.probes), "Breaker.probes", self.probes, "a whole number from 1 up")
+        rate, slow_s, business = self.failure_rate, self.slow_s, self.business_failures
+        share = rate is None or (number(rate) and 0 < rate <= 1)
+        demand(share, "Breaker.failure_rate", rate, "more than 0 and at most 1, or None")
+        demand(whole(self.calls_min), "Breaker.calls_min", self.calls_min, "a whole number from 1 up")
+        holds = whole(self.window_calls) and self.window_calls >= self.calls_min
+        demand(holds, "Breaker.window_calls", self.window_calls, "a whole number, and at least calls_min")
+        slow = slow_s is None or (number(slow_s) and 0 < slow_s < math.inf)
+        demand(slow, "Breaker.slow_s", slow_s, "more than 0 and finite, or None")
+        allowed = "a whole number from 1 up, or None"
+        demand(business is None or whole(business), "Breaker.business_failures", business, allowed)
+
+    def admit(
+        self, circuit: Circuit, now_s: float, *, under_way: int = 0, undo: bool = False
+    ) -> tuple[Circuit, Verdict]:
+        """Admit a call or not, while `under_way` others run. Return the next circuit and the verdict."""
+        if not circuit.opened:
+            return (circuit, "wait") if 0 < circuit.wave <= under_way else (circuit, "call")
+        if now_s >= circuit.retry_at_s:
+            # Do not wait longer than `reset_s` for a probe that hangs: a timeout of an hour must not block others.
+            if circuit.probes < self.probes or now_s >= self.probes_again_s(circuit):
+                return replace(circuit, probes=circuit.probes + 1, probed_at_s=now_s), "probe"
+        elif undo and not circuit.undos_failed and circuit.undos < self.probes:
+            return replace(circuit, undos=circuit.undos + 1), "undo"
+        return circuit, "wait"
+
+    def probes_again_s(self, circuit: Circuit) -> float:
+        """Return when a half-open circuit admits another probe although earlier ones have not ended."""
+        return circuit.probed_at_s + self.reset_s
+
+    def succeeded(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
+        """Return the circuit after a success. A probe closes it; a call from before the opening changes nothing."""
+        if self.slow_s is not None and took_s >= self.slow_s:
+            return self.failed(circuit, now_s, took_s=took_s, admitted=admitted)
+        if self.failure_rate is None and admitted == "call" and not circuit.eventful:
+            return circuit  # The path of nearly every call.
+        circuit = self.abandoned(circuit, admitted=admitted)
+        if circuit.opened:
+            return self._answered(circuit, now_s, admitted)
+        circuit = replace(circuit, wave=circuit.wave + 1 if circuit.wave else 0, failures=0, business=0)
+        return circuit if self.failure_rate is None else self._counted(circuit, failed=False)
+
+    def failed(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
+        """Return the circuit after an infrastructure failure: counted while closed, reopened by a failed probe."""
+        circuit = self.abandoned(circuit, admitted=admitted)
+        if circuit.opened:
+            if admitted == "call":
+                return circuit
+            if circuit.phase(now_s) == "half_open":
+                return self._open(circuit, now_s)
+            return replace(circuit, undos_failed=True)
+        if now_s - took_s < circuit.closed_at_s - SAME_S:
+            return circuit
+        wave = max(FIRST_WAVE, circuit.wave - 1) if circuit.wave else 0
+        counted = replace(circuit, failures=circuit.failures + 1, business=0, wave=wave)
+        if self.failure_rate is None:
+            return self._open(counted, now_s) if counted.failures >= self.failures else counted
+        counted = self._counted(counted, failed=True)
+        # A quotient is rounded as the declared share was: a product would miss 7 of 100 at 0.07.
+        too_many = counted.outcomes.bit_count() / counted.calls >= self.failure_rate
+        return self._open(counted, now_s) if counted.calls >= self.calls_min and too_many else counted
+
+    def refused(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
+        """Return the circuit after a business error, which counts as a success unless `business_failures` is set."""
+        if self.business_failures is None:
+            return self.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
+        if circuit.opened and circuit.business >= self.business_failures:
+            return self.failed(circuit, now_s, took_s=took_s, admitted=admitted)  # These opened it: here is another.
+        business = circuit.business + 1
+        after = self.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
+        if circuit.opened or after.opened:
+            return after
+        after = replace(after, business=business)
+        return self._open(after, now_s) if business >= self.business_failures else after
+
+    def abandoned(self, circuit: Circuit, *, admitted: Verdict = "call") -> Circuit:
+        """Return the circuit after a call without evidence about the dependency: cancelled, or a bug in the program.
+
+        A probe releases its slot; otherwise a half-open circuit would never admit a call again.
+        """
+        if admitted == "probe":
+            return replace(circuit, probes=max(0, circuit.probes - 1))
+        if admitted == "undo":
+            return replace(circuit, undos=max(0, circuit.undos - 1))
+        return circuit
+
+    def _answered(self, circuit: Circuit, now_s: float, admitted: Verdict) -> Circuit:
+        """Return the circuit after a success while it was open: a probe closes it, or an undo once it is half open."""
+        if admitted == "call" or circuit.phase(now_s) == "open":
+            return circuit
+        return Circuit(wave=FIRST_WAVE, closed_at_s=now_s, probes=circuit.probes, undos=circuit.undos)
+
+    def _open(self, circuit: Circuit, now_s: float) -> Circuit:
+        return Circuit(
+            failures=circuit.failures,
+            business=circuit.business,
+            opened=True,
+            retry_at_s=now_s + self.reset_s,
+            probes=circuit.probes,
+            probed_at_s=circuit.probed_at_s,
+            undos=circuit.undos,
+        )
+
+    def _counted(self, circuit: Circuit, *, failed: bool) -> Circuit:
+        outcomes = ((circuit.outcomes << 1) | failed) & ((1 << self.window_calls) - 1)
+        return replace(circuit, outcomes=outcomes, calls=min(circuit.calls + 1, self.window_calls))
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 NAME_CHARACTERS_MAX = 200
 """The longest name of a dependency."""

@@ -11,55 +11,272 @@ databases (D17).
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from urllib.parse import unquote
 from weakref import WeakSet
 
 import msgspec
 
-from interlock.catalog.addresses import refuse_no_address, stream_name
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.configuration import configured, lane_settings
-from interlock.catalog.fenced import is_free_again
-from interlock.catalog.opening import closing_thread, opened_lane
-from interlock.catalog.places import Place, place_of
-from interlock.catalog.secrets import shown
-from interlock.database.asked import name_of, refuse_no_tool
-from interlock.database.below import SHARD, STREAM, Below, Beside, DatabasesBelow, Within, url_below
-from interlock.database.engines import DatabaseEngine, FollowedEngine
-from interlock.database.following import Followed, Hop, Reopening, followed, look_whether_left
-from interlock.database.on_lanes import OnLane, opened_here
+from interlock.catalog.open_lane import Place, closing_thread, is_free_again, opened_lane, place_of
+from interlock.clock import Clock, SystemClock
+from interlock.database.lane_engine import OnLane, opened_here
+from interlock.database.protocol import DatabaseEngine, Follow, FollowedEngine
+from interlock.database.streams import SHARD, STREAM, Below, Beside, DatabasesBelow, Within, url_below
 from interlock.database.transactions import refuse_inside
-from interlock.errors import Fenced, InterlockError, LaneOwned, MovedElsewhere, UnavailableError
+from interlock.errors import (
+    BadUsage,
+    CorruptionError,
+    DialectError,
+    Fenced,
+    InterlockError,
+    LaneOwned,
+    MovedElsewhere,
+    TransactionError,
+    UnavailableError,
+)
 from interlock.hotrow.balances import Balance
-from interlock.hotrow.counters.choice import Kind
-from interlock.hotrow.counters.counter import Counter
-from interlock.hotrow.counters.counters import Counters
-from interlock.hotrow.counters.signal import Groups
+from interlock.hotrow.counters.choice import Groups, Kind
+from interlock.hotrow.counters.counter import Counter, Counters
 from interlock.hotrow.parents import Parent
 from interlock.hotrow.quotas import Quota
 from interlock.hotrow.stock import Stock
 from interlock.hotrow.tools import Tool, tool_settings
-from interlock.lanes.arriving import Arrived
-from interlock.lanes.beyond import HandOff
+from interlock.lanes.connection import again, opening
 from interlock.lanes.contention import HotRow
-from interlock.lanes.failures import opening
+from interlock.lanes.durable_log import HandOff
+from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import Lane
-from interlock.lanes.objects.addresses import redacted
 from interlock.lanes.settings import KINDS, LaneSettings
-from interlock.lanes.stats import LaneStats
-from interlock.seams import Clock, SystemClock
-from interlock.sql.executor import EngineName
-from interlock.sql.postgres.address import is_postgres
-from interlock.sql.rows import Row
+from interlock.lanes.transaction import LaneStats
+from interlock.settings import configured, lane_settings
+from interlock.sql.values import EngineName, Row
+from interlock.urls import check_address, is_postgres_url, redact_secrets, redact_url, stream_name, with_secrets
+
+# --- Checks of the arguments of `Database.open`, before anything is opened -------------------------------------------
+
+
+def refuse_no_tool(tool: object) -> None:
+    """Raise BadUsage unless the argument is a Tool or None."""
+    if tool is not None and not isinstance(tool, Tool):
+        raise BadUsage(
+            f"{tool!r} is not a Tool: it is {type(tool).__name__}.",
+            why="A tool says how fast its writes must be, and how many there are.",
+            fix='Pass Tool("stock", write_latency_budget=0.05, aggregate_write_rate=200), or leave it out.',
+        )
+
+
+def name_of(url: str) -> str:
+    """Return the name for the settings of a database without a home: the last part of its address."""
+    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
+
+
+# --- Switch of an open database to its current place after a move ----------------------------------------------------
+# The chain of tombstones decides: each place that was left names the next one, with the epoch of the move. Each hop
+# must have a higher epoch, so that following ends; any other chain is refused.
+#
+# A call that got MovedElsewhere has not happened, so it is repeated at the new place, with the same key if it has
+# one. The first call that finds the move opens the new place, in its event loop; all other calls wait for it.
+
+HOPS_MAX: Final = 32
+"""Maximum number of places that one opening visits. A move back removes the tombstone there, so chains stay short."""
+
+LOOK_S: Final = 0.02
+"""Interval of the check whether a mover has released the new place."""
+
+_LOOKS: dict[EngineName, str] = {"lane": "SELECT 1", "postgres": "SELECT 1 FROM interlock_gate LIMIT 1"}
+"""A statement per engine that detects a move. A move takes the gate away; a lane checks its tombstone at every read."""
+
+ResultT = TypeVar("ResultT")
+_Flight = Future[Exception | None]
+"""The exception is the result: asyncio would log an exception that no task retrieves."""
+
+
+class Hop(NamedTuple):
+    """One place of the chain."""
+
+    url: str
+    epoch: int = 0
+    """Epoch of the move that leads here; 0 if there was none."""
+    sent: bool = False
+    """Whether a tombstone names this place: then the move has happened, and a draft here counts as arrived."""
+
+
+async def followed(
+    start: Hop, opens: Callable[[Hop], Awaitable[ResultT]], moved: MovedElsewhere | None = None, *, wait_s: float = 0.0
+) -> ResultT:
+    """Open a place, or the place to which its tombstones lead. Raises CorruptionError for a chain that does not end.
+
+    The mover may still own a lane at the new place for its last steps: this waits for the mover's release.
+    """
+    chain = [start] if moved is None else [start, _next([start], moved)]
+    while True:
+        try:
+            return await _opened(chain[-1], opens, wait_s)
+        except MovedElsewhere as error:
+            chain.append(_next(chain, error))
+
+
+async def _opened(hop: Hop, opens: Callable[[Hop], Awaitable[ResultT]], wait_s: float) -> ResultT:
+    looks = int(wait_s / LOOK_S) if hop.sent else 0
+    for _ in range(looks):
+        with contextlib.suppress(LaneOwned):
+            return await opens(hop)
+        await asyncio.sleep(LOOK_S)
+    return await opens(hop)
+
+
+def _next(chain: list[Hop], moved: MovedElsewhere) -> Hop:
+    if not moved.url:
+        raise moved
+    hop = Hop(with_secrets(moved.url, *(each.url for each in reversed(chain))), moved.epoch, sent=True)
+    named = " → ".join(f"{redact_secrets(each.url)} (epoch {each.epoch})" for each in (*chain, hop))
+    if hop.epoch <= chain[-1].epoch:
+        raise CorruptionError(
+            f"a database that was moved cannot be found, because a move leads back in time: {named}.",
+            why="Each move of a database has a higher epoch than the one before; a file or a table was put back from "
+            "a copy that was made before a move.",
+            fix="Put away the copy that is too old, and open the database again.",
+        ) from moved
+    if len(chain) >= HOPS_MAX:
+        raise CorruptionError(
+            f"a database was moved more than {HOPS_MAX} times, and is still not found: {named}.",
+            why="None of the places that the moves lead to has the database.",
+            fix="Open it at the last of these addresses.",
+        ) from moved
+    return hop
+
+
+async def look_whether_left(engine: DatabaseEngine) -> None:
+    """Make the smallest call that detects a move; the engine then follows the database."""
+    # A user without the right to make tables has no gate, and a lane at the new place has no such table.
+    with contextlib.suppress(TransactionError, DialectError):
+        _ = await engine.query(_LOOKS[engine.name], (), None)
+
+
+class Reopening:
+    """One reopening at a time, shared by all waiting calls of any event loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flight: _Flight | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def once(self, reopen: Callable[[], Awaitable[None]]) -> None:
+        """Begin a reopening, or wait for the running one. It continues for others when this call is cancelled."""
+        with self._lock:
+            flight, mine = self._flight, self._flight is None
+            if flight is None:
+                flight = self._flight = Future()
+                _ = flight.set_running_or_notify_cancel()
+        if mine:
+            task = asyncio.ensure_future(self._run_reopening(flight, reopen))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        failed = await asyncio.shield(asyncio.wrap_future(flight))
+        if failed is not None:
+            raise again(failed) if isinstance(failed, InterlockError) else failed
+
+    async def over(self) -> None:
+        """Wait until no reopening is running."""
+        flight = self._flight
+        if flight is not None:
+            _ = await asyncio.shield(asyncio.wrap_future(flight))
+
+    async def _run_reopening(self, flight: _Flight, reopen: Callable[[], Awaitable[None]]) -> None:
+        # If this event loop ends, the calls of other loops must get an error, or they would wait forever.
+        failed: Exception | None = UnavailableError(
+            "a database that was moved was about to be opened, and the event loop that did so has ended.",
+            fix="Repeat the call: it did not happen.",
+        )
+        try:
+            await reopen()
+            failed = None
+        except Exception as error:  # noqa: BLE001 -- any error is passed to the waiting calls.
+            failed = error
+        finally:
+            with self._lock:
+                self._flight = None
+            flight.set_result(failed)
+
+
+class Followed:
+    """An engine that repeats calls at the current place of its database.
+
+    For PostgreSQL, where a round trip costs a thousand times more than this wrapper. A lane does it by itself.
+    """
+
+    def __init__(self, engine: DatabaseEngine) -> None:
+        self.follow: Follow | None = None
+        self.inside: object = engine
+        self._inner = engine
+
+    @property
+    def name(self) -> EngineName:
+        """Kind of the engine."""
+        return self._inner.name
+
+    @property
+    def url(self) -> str:
+        """The address, without its secrets."""
+        return self._inner.url
+
+    @property
+    def settings(self) -> LaneSettings:
+        """The settings that it was opened with."""
+        return self._inner.settings
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the database."""
+        return self._inner.clock
+
+    async def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
+        """Run one statement as one durable transaction."""
+        try:
+            return await self._inner.execute(sql, args, key)
+        except UnavailableError as error:
+            return await (await self._after(error)).execute(sql, args, key)
+
+    async def query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
+        """Run one statement; return its rows."""
+        try:
+            return await self._inner.query(sql, args, key)
+        except UnavailableError as error:
+            return await (await self._after(error)).query(sql, args, key)
+
+    async def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
+        """Run a function as one serialized durable transaction."""
+        try:
+            return await self._inner.transact(function, args, key)
+        except UnavailableError as error:
+            return await (await self._after(error)).transact(function, args, key)
+
+    async def contention(self) -> list[HotRow]:
+        """Return the rows with the most contention between writers, worst first."""
+        return await self._inner.contention()
+
+    def stats(self) -> LaneStats:
+        """Return the statistics since it was opened."""
+        return self._inner.stats()
+
+    async def _after(self, error: UnavailableError) -> DatabaseEngine:
+        if self.follow is None:
+            raise error
+        return await self.follow(self, error)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
-    from interlock.database.on_postgres import OnPostgres
+    from interlock.database.postgres_engine import OnPostgres
 
 log = logging.getLogger("interlock.operators")
 
-ResultT = TypeVar("ResultT")
 
 _LEFT = (MovedElsewhere, Fenced)
 """Errors of an engine that is unusable for good. The call has not happened."""
@@ -96,7 +313,7 @@ class Database:
         `LaneSettings`; those set neither here nor by the `tool` come from the environment, then from `interlock.toml`.
         `cache` is the folder for the local file of a database in a bucket.
         """
-        refuse_no_address(url, home)
+        check_address(url, home)
         refuse_no_tool(tool)
         name = None if home is None else url
         with opening(home or url):
@@ -142,7 +359,7 @@ class Database:
         """Run `async def function(tx, *args)` as one serialized durable transaction; return its result.
 
         It may run more than once, awaits only `tx`, and rolls back on any exception. With a key it happens once; the
-        same key for another function or other arguments is KeyReused (`interlock.database.identity` has the rule).
+        same key for another function or other arguments is KeyReused (`interlock.database.call_digest` has the rule).
         """
         return cast("Coroutine[object, object, ResultT]", self._engine.transact(function, args, key))
 
@@ -311,7 +528,7 @@ class Opening:
         self._settings = settings
         self._database: Database | None = None
         # Errors in the address are raised here, before anything is opened.
-        _ = self._on_postgres(Hop(url)) if is_postgres(url) else self._place_of(url)
+        _ = self._on_postgres(Hop(url)) if is_postgres_url(url) else self._place_of(url)
 
     def __await__(self) -> Generator[object, None, Database]:
         return self.opened().__await__()
@@ -328,7 +545,7 @@ class Opening:
 
     async def opened(self) -> Database:
         """Open it where it lives."""
-        refuse_inside(shown(self.url))
+        refuse_inside(redact_secrets(self.url))
         start = Hop(self.url)
         if self._catalog is not None:
             entry = await self._catalog.noted(self._name)
@@ -342,7 +559,9 @@ class Opening:
         wait_s = self._settings.seal_wait_s
         if not isinstance(left.engine, OnLane) or not await is_free_again(left.hop.url, self.clock, wait_s=wait_s):
             raise error
-        log.warning("%s is opened again: another process has taken it over, and left it since.", shown(left.hop.url))
+        log.warning(
+            "%s is opened again: another process has taken it over, and left it since.", redact_secrets(left.hop.url)
+        )
         await asyncio.wrap_future(closing_thread(left.engine.lane.close))  # The next one needs its local file.
         try:
             found = await self._followed(left.hop)
@@ -361,7 +580,7 @@ class Opening:
         return found
 
     async def _open(self, hop: Hop) -> Found:
-        if is_postgres(hop.url):
+        if is_postgres_url(hop.url):
             remote = await self._on_postgres(hop)()
             return Found(Followed(remote), Beside(remote, _beside), hop, self)
         place = self._place_of(hop.url)
@@ -377,7 +596,7 @@ class Opening:
         return Found(made[-1], below, hop, self)
 
     def _on_postgres(self, hop: Hop) -> "Callable[[], Awaitable[OnPostgres]]":
-        from interlock.database.on_postgres import opener  # noqa: PLC0415 -- an extra, which may not be installed.
+        from interlock.database.postgres_engine import opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
         # The hand-off is for a lane only: a database that moved to PostgreSQL does not get it.
         hand_off = None if hop.sent else self._hand_off
@@ -390,7 +609,7 @@ class Opening:
         return place_of(url, settings=self._settings, clock=self.clock, hand_off=self._hand_off, cache=self._cache)
 
     def _lane(self, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
-        return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock, permission=permission)
+        return opened_here(place, url=redact_url(url), settings=self._settings, clock=self.clock, permission=permission)
 
     def _opened_below(self, url: str, path: str, below: Below[Database]) -> tuple[Lane, Database]:
         """Open one stream or shard, at any depth, in this thread, which blocks on the disk."""

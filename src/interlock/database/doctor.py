@@ -3,22 +3,30 @@
 The packages for buckets are an extra, and are imported only for an address in a bucket.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 
 import apsw
+import msgspec
 
-from interlock.catalog.addresses import lane_path
+from interlock.catalog.backends import FILE
+from interlock.catalog.catalog import Catalog
+from interlock.catalog.entries import Entry
+from interlock.catalog.open_lane import opening_thread
+from interlock.clock import RandomIds, SystemChance, SystemClock
+from interlock.core.values import Finding
+from interlock.database.inventory import Resident, residents_of
 from interlock.database.translation import register
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, CorruptionError
 from interlock.lanes.doctor import LaneReport, examine
-from interlock.lanes.objects.addresses import is_bucket, parse
-from interlock.lanes.objects.report import BucketReport
-from interlock.seams import RandomIds, SystemChance, SystemClock
+from interlock.lanes.objectlog.bucket import answering
+from interlock.lanes.objectlog.report import BucketReport
+from interlock.urls import is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, redact_secrets
 
 
 def examine_database(url: str) -> LaneReport:
     """Examine the lane at this address without changes. Raises TargetNotFound, LaneOwned and BadUsage."""
-    if is_bucket(url):
+    if is_bucket_url(url):
         raise BadUsage(
             "a database in a bucket has no file of its own to be looked at.",
             why="Its local file is only a cache; what counts is in the bucket.",
@@ -43,18 +51,127 @@ def examine_in_bucket(
     `watch` receives the current activity, the amount done, and the total. Raises TargetNotFound, UnavailableError and
     BadUsage.
     """
-    address = parse(url)
-    from interlock.lanes.objects import doctor, door  # noqa: PLC0415 -- an extra, which may not be installed.
+    address = parse_bucket_url(url)
+    # An extra, which may not be installed.
+    from interlock.lanes.objectlog import doctor  # noqa: PLC0415
+    from interlock.lanes.objectlog import open as objectlog_open  # noqa: PLC0415
 
     return doctor.examine(
-        door.bucket_of(address),
+        objectlog_open.bucket_of(address),
         name=str(address),
         clock=SystemClock(),
         prepare=_prepare,
-        folder=door.folder_of(address) if probe else None,
+        folder=objectlog_open.folder_of(address) if probe else None,
         watch=watch,
     )
 
 
 def _prepare(connection: apsw.Connection, now_us: Callable[[], int]) -> None:
     register(connection, now_us, chance=SystemChance(), ids=RandomIds())
+
+
+# --- Doctor for a home: compares its catalog with the places that it names -------------------------------------------
+# Each place itself decides. An outdated catalog does no harm: a client that opens a name follows the tombstone and
+# updates the catalog. It is reported all the same, because a mover that was killed in its last step leaves no other
+# trace.
+
+
+class HomeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings of the doctor at a home."""
+
+    home: str
+    healthy: bool
+    """No finding is worse than info."""
+    databases: int
+    workflows: int
+    """Machines that have an entry of their own."""
+    moved: int
+    """Number of names that were moved."""
+    findings: list[Finding]
+
+
+async def is_home(url: str) -> bool:
+    """Return whether the address has a catalog and not a lane."""
+    if is_postgres_url(url):
+        return bool(await _load_entries(url))
+    if is_bucket_url(url):
+        # A database at this address is examined itself; a home has databases below it.
+        # The packages for buckets are an extra, which may not be installed.
+        from interlock.lanes.objectlog import manifest  # noqa: PLC0415
+        from interlock.lanes.objectlog import open as objectlog_open  # noqa: PLC0415
+
+        def has_manifest() -> bool:
+            with answering("look for a database"):
+                try:
+                    return manifest.read_manifest(objectlog_open.bucket_of(parse_bucket_url(url))) is not None
+                except CorruptionError:
+                    return True  # A damaged one, which the doctor of databases reports.
+
+        return not await asyncio.wrap_future(opening_thread(has_manifest)) and bool(await _load_entries(url))
+    path = None if url == "memory:" else lane_path(url)
+    return path is not None and not path.exists() and path.with_suffix("").joinpath(FILE).exists()
+
+
+async def _load_entries(home: str) -> dict[str, Entry]:
+    catalog = Catalog(home)
+    return {**await catalog.names("workflows"), **await catalog.names()}
+
+
+async def examine_home(home: str) -> HomeReport:
+    """Examine a home's catalog and every place that it names, without changes."""
+    known = await residents_of(home)
+    findings = [finding for resident in known for finding in _findings(resident)]
+    ranks = ("error", "warning", "info")
+    return HomeReport(
+        home=redact_secrets(home),
+        healthy=all(finding.severity == "info" for finding in findings),
+        databases=sum(each.kind == "databases" for each in known),
+        workflows=sum(each.kind == "workflows" for each in known),
+        moved=sum(each.epoch > 0 for each in known),
+        findings=sorted(findings, key=lambda finding: ranks.index(finding.severity)),
+    )
+
+
+def _findings(resident: Resident) -> Iterator[Finding]:
+    name, place = resident.name, resident.url
+    if resident.note:
+        yield Finding(
+            code="place-unseen",
+            severity="warning",
+            what=f"{name!r} could not be looked at: {resident.note}",
+            why=f"The catalog says that it lives at {place}.",
+            fix="Look at that place: what keeps it from being read keeps it from being opened.",
+        )
+    if resident.state == "left":
+        yield Finding(
+            code="stale-catalog",
+            severity="info",
+            what=f"{name!r} lives at {resident.other} since move {resident.other_epoch}, and the catalog still says "
+            f"{place}.",
+            why="A mover has ended before it could update the catalog. Clients that open the name still find it.",
+            fix="Open it once by its name, or run the same `interlock route` again: either tells the catalog.",
+        )
+    if resident.state == "arriving":
+        yield Finding(
+            code="place-arriving",
+            severity="warning",
+            what=f"{name!r} is only arriving at {place}, from {resident.other} as move {resident.other_epoch}.",
+            why="Its place holds the draft of a move that is not over; everything lives where it comes from.",
+            fix="Run the same `interlock route` again: it goes on where it ended.",
+        )
+    if resident.state == "absent" and resident.epoch:
+        yield Finding(
+            code="place-empty",
+            severity="error",
+            what=f"{name!r} was moved to {place} (move {resident.epoch}), and nothing is there.",
+            why="A move leaves a whole database at its new place: it was deleted, or the address leads elsewhere now.",
+            fix="Put it back from a backup, or make the address lead there again, before the name is opened.",
+        )
+    if resident.state == "moving":
+        yield Finding(
+            code="leaving",
+            severity="info",
+            what=f"{name!r} notes what is written to it, for a move that goes on or was not ended.",
+            why="Each write costs a little more until then.",
+            fix="Wait for it; or run the same `interlock route` again, or end it with --abandon.",
+        )

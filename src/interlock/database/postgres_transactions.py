@@ -11,18 +11,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from interlock.database.remembering import Remembered
+from interlock.database.postgres_keys import Remembered
 from interlock.database.transactions import Transaction
 from interlock.errors import DialectError, TransactionError
-from interlock.lanes.coroutines import Requests, conversation
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.watchdog import watched
-from interlock.sql.postgres.client import DENIED, Client
-from interlock.sql.postgres.failures import state_of
-from interlock.sql.postgres.leaving import SHARE_GATE
-from interlock.sql.postgres.plans import Plan, plan_of
-from interlock.sql.postgres.turns import GATE
-from interlock.sql.rows import Row
+from interlock.lanes.transact import Requests, conversation, watched
+from interlock.postgres.errors import state_of
+from interlock.postgres.handover import SHARE_GATE
+from interlock.postgres.isolation import GATE, Plan, plan_of
+from interlock.postgres.statements import DENIED, Client
+from interlock.sql.values import Row
 
 ResultT = TypeVar("ResultT")
 

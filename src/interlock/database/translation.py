@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import apsw
 
+from interlock.clock import Chance, Ids
 from interlock.errors import DialectError
-from interlock.seams import Chance, Ids
 from interlock.sql.dialect import Dialect
-from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.registry import Sources, aggregate_functions, collations, scalar_functions, window_functions
 from interlock.sql.schema import (
     COLUMNS_QUERY,
     INDEXES_QUERY,
@@ -28,7 +28,7 @@ from interlock.sql.schema import (
     Schema,
     schema_from_rows,
 )
-from interlock.sql.statement import Statement
+from interlock.sql.values import Statement
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

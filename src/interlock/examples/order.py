@@ -11,11 +11,11 @@ before any money moves, and whatever crashes in between, there is exactly one in
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from interlock.clock import RandomIds
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.values import StepContext
 from interlock.examples.world import world
-from interlock.seams import RandomIds
 
 ATTEMPTS_MAX = 3
 HOUR_S = 3_600.0

@@ -17,11 +17,10 @@ import contextlib
 from datetime import datetime
 from typing import NamedTuple
 
+from interlock.clock import Chance, SystemChance
 from interlock.errors import InterlockError
-from interlock.hotrow.asked import checked_amount, checked_name, key_of
-from interlock.hotrow.tables import ready
-from interlock.seams import Chance, SystemChance
-from interlock.sql.executor import Executor, Statements
+from interlock.hotrow.tables import checked_amount, checked_name, key_of, ready
+from interlock.sql.values import Executor, Statements
 
 ROLLED_UP_MAX = 1_000
 """G6: events that one roll-up folds."""

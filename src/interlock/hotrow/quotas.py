@@ -15,11 +15,10 @@ whose window ended long ago. Such a row means the same as a missing one.
 import contextlib
 from datetime import UTC, datetime, timedelta
 
+from interlock.clock import Chance, SystemChance
 from interlock.errors import InterlockError
-from interlock.hotrow.asked import checked_amount, checked_name, checked_seconds, key_of
-from interlock.hotrow.tables import ready
-from interlock.seams import Chance, SystemChance
-from interlock.sql.executor import Executor, Statements
+from interlock.hotrow.tables import checked_amount, checked_name, checked_seconds, key_of, ready
+from interlock.sql.values import Executor, Statements
 
 WINDOW_S_MAX = 366 * 24 * 3600.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

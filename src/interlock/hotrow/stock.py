@@ -18,9 +18,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from interlock.errors import ConstraintViolation, InvalidPayload
-from interlock.hotrow.asked import checked_amount, checked_name, checked_seconds, key_of
-from interlock.hotrow.tables import ready
-from interlock.sql.executor import Executor, Statements
+from interlock.hotrow.tables import checked_amount, checked_name, checked_seconds, key_of, ready
+from interlock.sql.values import Executor, Statements
 
 EXPIRED_MAX = 100
 """G6: expired reservations that one transaction returns."""

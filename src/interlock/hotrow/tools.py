@@ -14,10 +14,10 @@ from typing import cast
 
 import msgspec
 
-from interlock.catalog.configuration import FILE, KNOBS, configured_tool, lane_settings
-from interlock.core.ranges import number, whole
+from interlock.core.policies import number, whole
 from interlock.errors import BadUsage, DefinitionError
 from interlock.lanes.settings import COUNTER_SHARDS_MAX, KINDS
+from interlock.settings import FILE, KNOBS, configured_tool, lane_settings
 
 NAME_CHARACTERS_MAX = 100
 BUDGET_S_MAX = 3_600.0

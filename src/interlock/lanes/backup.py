@@ -17,14 +17,13 @@ from typing import NamedTuple
 
 import apsw
 
+from interlock.clock import Clock, Ids
 from interlock.errors import CorruptionError, LaneOwned, TargetNotFound, UnusableFile
-from interlock.lanes import notes
-from interlock.lanes.arriving import admit
+from interlock.lanes import handover
 from interlock.lanes.connection import Prepare
 from interlock.lanes.doctor import LOOKS_MAX, Facts, look_at, opened_to_look, traces
-from interlock.lanes.placing import check_target, held, put_in_place
-from interlock.lanes.tombstone import moved, tombstone_of
-from interlock.seams import Clock, Ids
+from interlock.lanes.file import check_target, own_target, put_in_place
+from interlock.lanes.handover import admit, moved, tombstone_of
 
 PAGES_AT_ONCE = 5_000
 
@@ -60,7 +59,7 @@ def back_up(source: Path, path: Path, *, force: bool, clock: Clock, ids: Ids, pr
         watch("checking the pages", 0, 1)
         facts = _checked(temporary, clock, prepare)
         watch("checking the pages", 1, 1)
-        with held(path, clock):
+        with own_target(path, clock):
             check_target(path, force=force)
             put_in_place(temporary, path, force=force)
     except OSError as error:
@@ -115,9 +114,9 @@ def _copied(source: Path, temporary: Path, watch: Watch) -> bool:
                 while not backup.done:
                     backup.step(PAGES_AT_ONCE)
                     watch("copying pages", backup.page_count - backup.remaining, backup.page_count)
-            if notes.watched(copy):
+            if handover.watched(copy):
                 with copy:  # No mover reads notes of the copy.
-                    notes.unwatch(copy)
+                    handover.unwatch(copy)
         finally:
             copy.close()
     return locked

@@ -10,32 +10,118 @@ lock. G9: a commit or hand-off that fails kills the lane: its group gets Outcome
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import apsw
 
+from interlock import faultpoints
+from interlock.clock import Clock, RandomIds
 from interlock.errors import CorruptionError, MovedElsewhere, OutcomeUnknown, Overloaded, UnavailableError
-from interlock.lanes import forks, points
-from interlock.lanes.arriving import Permission
-from interlock.lanes.beyond import DurableLog, OpenLog, stored_us
-from interlock.lanes.connection import Prepare, make_folder
-from interlock.lanes.contention import Contention
-from interlock.lanes.failures import again, closed, not_executed, opening, stopped
+from interlock.lanes import ownership
+from interlock.lanes.connection import Prepare, again, closed, make_folder, not_executed, opening, stopped
+from interlock.lanes.contention import Contention, Publishing
+from interlock.lanes.durable_log import DurableLog, OpenLog, stored_us
 from interlock.lanes.file import LaneFile
-from interlock.lanes.lanetime import LaneTime
+from interlock.lanes.handover import Permission
+from interlock.lanes.keys import MakeRow
 from interlock.lanes.ownership import Ownership
-from interlock.lanes.published import Publishing
-from interlock.lanes.reads import Read, Readers
-from interlock.lanes.results import MakeRow
+from interlock.lanes.readers import Read, Readers
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.stats import Counts, LaneStats
-from interlock.lanes.telling import settle, tell
-from interlock.lanes.waiting import Waiting
-from interlock.lanes.work import Work
+from interlock.lanes.transaction import Counts, LaneStats, LaneTime, Work
 from interlock.lanes.writer import Writer
-from interlock.seams import Clock, RandomIds
+
+# --- The queue of a lane: the waiting works, in the order in which they came -----------------------------------------
+# Any event loop adds to it without a lock, because that happens a hundred thousand times a second; everything else
+# is done with the lane's lock held. A cancelled work stays in the queue: it is skipped when its turn comes, and
+# removed when the queue is full. The calls that find the queue full pay for that scan: the next one comes only after
+# a quarter as many calls as the last one took steps. So each call costs a few steps, however long the queue is (G6).
+
+STEPS_PER_CALL = 4
+
+
+class Waiting:
+    """The queue of a lane."""
+
+    def __init__(self) -> None:
+        self._works: deque[Work] = deque()
+        self._calls_until_look = 0
+        self.add = self._works.append
+        """Add a work. From any thread, without the lock."""
+
+    def __len__(self) -> int:
+        """Return the number of works in the queue, cancelled ones included."""
+        return len(self._works)
+
+    def alive(self) -> int:
+        """Return the number of works that are not cancelled."""
+        return sum(not work.cancelled() for work in list(self._works))
+
+    def full(self, most: int) -> bool:
+        """Whether at least `most` works wait; removes the cancelled ones now and then."""
+        if len(self._works) < most:
+            return False
+        self._calls_until_look -= 1
+        if self._calls_until_look < 0:
+            self._throw_out()
+            self._calls_until_look = len(self._works) // STEPS_PER_CALL
+        return len(self._works) >= most
+
+    def take(self, most: int) -> list[Work]:
+        """Take at most `most` of the first works."""
+        taken: list[Work] = []
+        while self._works and len(taken) < most:
+            work = self._works.popleft()
+            if not work.cancelled():
+                taken.append(work)
+        return taken
+
+    def _throw_out(self) -> None:
+        alive: list[Work] = []
+        for _ in range(len(self._works)):
+            work = self._works.popleft()
+            if not work.cancelled():
+                alive.append(work)
+        # What another thread has added meanwhile came later.
+        self._works.extendleft(reversed(alive))
+
+
+# --- Notification of waiters, each in its own event loop: from any thread, also when the loop is closed --------------
+
+
+def tell(works: Sequence[Work]) -> None:
+    """Complete the futures of all works; one call into each event loop."""
+    waiters: dict[asyncio.AbstractEventLoop, list[Work]] = {}
+    for work in works:
+        if work.future is not None:
+            waiters.setdefault(work.future.get_loop(), []).append(work)
+    for loop, theirs in waiters.items():
+        # A closed loop has no waiter left.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_finish, theirs)
+
+
+def settle(future: asyncio.Future[None], error: Exception | None) -> None:
+    """Complete one waiter's future, or fail it, unless it is done. Runs in the waiter's event loop."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _finish(works: Sequence[Work]) -> None:
+    for work in works:
+        try:
+            work.finish()
+        except Exception:  # noqa: BLE001, S112 -- an error of one must not keep the others waiting.
+            continue
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 
 class Lane:
@@ -91,12 +177,12 @@ class Lane:
             if self._ownership is not None:
                 self._ownership.release()
             raise
-        forks.watch(self)
+        ownership.watch(self)
 
     def _take(self, open_log: OpenLog | None) -> None:
         path = self.path
         if path is not None:
-            forks.refuse_inherited(path)
+            ownership.refuse_inherited(path)
             make_folder(path.parent)
             self._ownership = self._file.own(self._clock)
             self._readers = Readers(
@@ -217,7 +303,7 @@ class Lane:
             except Exception as error:  # noqa: BLE001 -- any error: without a driver every work waits for ever.
                 self._die(OutcomeUnknown(f"a group could not be made durable: {error!r}."), group)
             self._acknowledge(group)
-            points.reach("group.acknowledged")
+            faultpoints.reach("group.acknowledged")
             self._let_go()
             self._look_after()
             self.publishing.ended(group)
@@ -259,7 +345,7 @@ class Lane:
         if not group:
             return
         self._file.refuse_if_lost(None if self._writer is None else self._writer.connection)
-        points.reach("group.begun")
+        faultpoints.reach("group.begun")
         try:
             writer = self._executed(group)
         except MovedElsewhere:
@@ -267,18 +353,18 @@ class Lane:
         except (apsw.Error, OSError, UnavailableError, CorruptionError) as error:
             self._give_up(error, group)
             return
-        points.reach("group.executed")
+        faultpoints.reach("group.executed")
         # From here on a reader may see the group; it is held back until `durable` has caught up (G7).
         self.committed += 1
         writer.commit()
-        points.reach("group.committed")
+        faultpoints.reach("group.committed")
         if self._log is not None:
             self._log.append(writer.frames, stored_us(self._time.shown_us, self._clock))
         self.durable += 1
-        points.reach("group.durable")
+        faultpoints.reach("group.durable")
         self._counts.count(group)
         if writer.fold_log(self.settings.wal_bytes_max):
-            points.reach("log.folded")
+            faultpoints.reach("log.folded")
         if self._readers is not None:
             self._readers.make_way(writer.log_bytes)
 
@@ -390,10 +476,10 @@ class Lane:
 
     def forked(self) -> None:
         """Disable the lane in the child of a fork: nothing of it may be used, or even closed. It is the parent's."""
-        forks.leak(self._writer, self._readers, self._prepare)
+        ownership.leak(self._writer, self._readers, self._prepare)
         if self.path is not None and not self._closing:
-            forks.inherit(self.path)
-        self._dead = forks.forked(self.path)
+            ownership.inherit(self.path)
+        self._dead = ownership.forked(self.path)
         self._lock = self._ending = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._closing, self._driving, self._waiting = True, False, Waiting()

@@ -14,18 +14,134 @@ holds on it for the whole process, and SQLite's exclusive mode would keep reader
 """
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import json
 import os
+import resource
 import socket
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Protocol, TypeVar, cast
+from weakref import WeakSet
 
+import apsw
+
+from interlock.clock import Clock
 from interlock.errors import LaneOwned, UnavailableError
-from interlock.lanes import forks
-from interlock.lanes.descriptors import with_room
-from interlock.seams import Clock
+
+# --- Fork safety: nothing that belongs to a lane may be used in the child of a fork ----------------------------------
+# A child inherits the open files of its parent. All processes that have a lane's lock file open share its lock: a
+# child that kept it would own the lane for as long as it lives. A SQLite connection that is used, or even closed, in
+# a child damages the parent's database. So the child closes the lock without unlocking it, and never touches the
+# rest: it is leaked on purpose. A lane that came through a fork refuses all work.
+
+
+class Inherited(Protocol):
+    """Something that a child must not use."""
+
+    def forked(self) -> None:
+        """Disable it. Called in the child, in its only thread; locks may be held by threads that no longer exist."""
+        ...
+
+
+no_fork = threading.Lock()
+"""Held between opening something that a child must close, and `watch`: no fork happens meanwhile."""
+
+_watched: WeakSet[Inherited] = WeakSet()
+_inherited: set[str] = set()
+
+
+def watch(thing: Inherited) -> None:
+    """Call its `forked` in every child from now on."""
+    _watched.add(thing)
+
+
+def leak(*things: object) -> None:
+    """Never destroy these, not even at the end of the process: destroying a connection would close it."""
+    for thing in things:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def inherit(path: Path) -> None:
+    """Record in a child that its parent had this lane open."""
+    _inherited.add(os.path.realpath(path))
+
+
+def refuse_inherited(path: Path) -> None:
+    """Raise UnavailableError for a lane that was open when this process was forked."""
+    # SQLite keeps locks and shared memory per process and file; in the child they are the parent's, and wrong.
+    if os.path.realpath(path) in _inherited:
+        raise forked(path)
+
+
+def forked(path: Path | None) -> UnavailableError:
+    """The error for using, in a child, a lane that its parent has opened."""
+    return UnavailableError(
+        f"lane {path or 'in memory'} was open when this process was forked, and belongs to its parent.",
+        why="A lane has one writer, whose thread and locks do not come through a fork.",
+        fix="Open databases after the fork, or start processes afresh (multiprocessing's spawn).",
+    )
+
+
+def _in_child() -> None:
+    no_fork.release()
+    for thing in list(_watched):
+        with contextlib.suppress(Exception):  # The others come first.
+            thing.forked()
+
+
+os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=_in_child)
+
+
+# --- Room for thousands of lanes: the process's soft limit of open files is raised when it is met --------------------
+# An idle lane holds one open file, its lock, and most systems let a process have 1,024 of them until it asks for
+# more. It asks here, once it has to, up to the hard limit that the system allows.
+
+OpenedT = TypeVar("OpenedT")
+
+
+def with_room(opens: Callable[[], OpenedT]) -> OpenedT:
+    """Open something; when the process has too many open files already, raise its limit and try once more."""
+    try:
+        return opens()
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        refused: Exception = error
+    except apsw.CantOpenError as error:
+        # SQLite does not say why it could not open one of its files.
+        refused = error
+    if not _raised():
+        raise UnavailableError(
+            f"a file of the lane could not be opened: {refused}.",
+            why=f"The file cannot be opened, or the process has its {_limits()[0]:,} open files already.",
+            fix="Check the folder and its permissions, close databases, or raise the hard limit (ulimit -Hn).",
+        ) from refused
+    return opens()
+
+
+def _limits() -> tuple[int, int]:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def _raised() -> bool:
+    soft, hard = _limits()
+    if soft in {hard, resource.RLIM_INFINITY}:
+        return False
+    # Without a hard limit the system still has one, which it does not report: so double the soft one, each time.
+    most = 2 * soft if hard == resource.RLIM_INFINITY else hard
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 TAKES_MAX = 100
 """How often the lock file may vanish while it is being taken."""
@@ -50,10 +166,10 @@ class Ownership:
 
     @classmethod
     def _locked(cls, path: Path, database: Path) -> "Ownership":
-        with forks.no_fork:
+        with no_fork:
             descriptor = with_room(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
             ownership = cls(path, descriptor)
-            forks.watch(ownership)
+            watch(ownership)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

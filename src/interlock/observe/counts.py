@@ -4,16 +4,181 @@ Frequent events arrive as sums per group (`signals.Counting`); rare ones (refusa
 Counts of the store's rows are sampled (`sampling`). Nothing here depends on an exporter's format.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+import contextlib
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from threading import Lock
 from typing import ClassVar
 
+from interlock.engine.dependencies.breakers import Breakers
+from interlock.engine.gauges import Depth, Gauges
+from interlock.errors import UnavailableError
 from interlock.observe import names
-from interlock.observe.cells import SECONDS, SIZES, Cells
 from interlock.observe.names import BREAKER_STATES, Metric
-from interlock.observe.sampling import Sampled
-from interlock.runtime.figures import Figures
+from interlock.redaction import logger_of
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked, ResultLate, Signal, TransitionRejected
+
+# --- Histograms that are cheap to add to: a list of counts and a sum for each set of labels --------------------------
+# A group adds all its transitions of one kind in one call, because they became durable together. The libraries of
+# exporters look up a child, take a lock and walk the buckets for each value, which takes eight times as long.
+
+LABELS_MAX = 10_000
+"""Sets of labels of one histogram (G6). Names come from definitions and stay below; further sets become one set."""
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0)
+
+
+class Cell:
+    """One histogram: `counts` has one more entry than there are bounds, for values beyond the last."""
+
+    __slots__ = ("counts", "max", "min", "sum")
+
+    def __init__(self, bounds: int) -> None:
+        self.counts = [0] * (bounds + 1)
+        self.sum = 0.0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Reset the minimum and the maximum."""
+        self.min, self.max = inf, -inf
+
+
+class Cells:
+    """A histogram for each set of labels."""
+
+    def __init__(self, bounds: Sequence[float], labels: int) -> None:
+        self.bounds = tuple(bounds)
+        self._other = ("other",) * labels
+        self._cells: dict[tuple[str, ...], Cell] = {}
+
+    def add(self, labels: tuple[str, ...], value: float, count: int = 1) -> None:
+        """Add a value `count` times."""
+        cell = self._cells.get(labels) or self._new(labels)
+        cell.counts[bisect_left(self.bounds, value)] += count
+        cell.sum += value * count
+        # A call of min() takes three times as long, and this is the hot path.
+        if value < cell.min:  # noqa: PLR1730
+            cell.min = value
+        if value > cell.max:  # noqa: PLR1730
+            cell.max = value
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, ...], Cell]]:
+        """Iterate over the sets of labels with their histograms. From any thread."""
+        return iter(list(self._cells.items()))
+
+    def _new(self, labels: tuple[str, ...]) -> Cell:
+        if len(self._cells) >= LABELS_MAX:
+            labels = self._other
+        return self._cells.setdefault(labels, Cell(len(self.bounds)))
+
+
+# --- Sampling of the store's counts, for exporters that may ask at any time ------------------------------------------
+# A count reads all workflows, so its result is kept: for KEPT_S, and for twenty times as long as it took, which
+# bounds its share of the store's time to a twentieth. One count runs at a time. A caller waits for it for a bounded
+# time, and otherwise gets the last one. A closed engine is dropped.
+
+KEPT_S = 0.05
+"""Minimum lifetime of a sample: several concurrent scrapes cost one count."""
+
+SHARE = 20
+"""Lifetime of a sample, as a multiple of the time it took."""
+
+COUNTED_S_MAX = 30.0
+"""A count that takes longer is aborted."""
+
+WAIT_S = 2.0
+"""How long an exporter waits for a count."""
+
+log = logger_of("interlock.observe")
+
+
+class Sampled:
+    """The samples of one engine. Created in its event loop."""
+
+    def __init__(self, figures: Gauges) -> None:
+        self.figures = figures
+        self.depth: Depth | None = None
+        """The last sample."""
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._counting: asyncio.Task[None] | None = None
+        self._failing = False
+        self._taken_s = self._loop.time()
+        self._good_until_s = 0.0
+
+    def breakers(self) -> Breakers | None:
+        """Return the breakers; None when the engine is closed."""
+        try:
+            return self.figures.breakers()
+        except UnavailableError:
+            self.closed = True
+            return None
+
+    @property
+    def age_s(self) -> float:
+        """The age of the sample, in seconds."""
+        return max(0.0, self._loop.time() - self._taken_s)
+
+    def begin(self) -> None:
+        """Count once, for a reader in the engine's own thread, which cannot wait. The next call counts again."""
+        self._counting = self._loop.create_task(self._count(kept=False))
+
+    def refresh(self) -> None:
+        """Start a count if it is due. From any thread."""
+        with contextlib.suppress(RuntimeError):  # The engine's loop is closed, and the engine with it.
+            self._loop.call_soon_threadsafe(self._begin)
+
+    async def fresh(self) -> None:
+        """Wait for a bounded time until the sample is fresh."""
+        counting = self._begin()
+        if counting is not None:
+            await asyncio.wait([counting], timeout=WAIT_S)
+
+    def fresh_from_outside(self) -> None:
+        """Wait in an exporter's thread until the sample is fresh. In the engine's thread, only start it."""
+        try:
+            inside = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            inside = False
+        if inside or not self._loop.is_running() or self.breakers() is None:
+            if inside and self.breakers() is not None:
+                self.depth = self.figures.depth_at_once() or self.depth
+            self.refresh()
+            return
+        with contextlib.suppress(TimeoutError, RuntimeError):
+            asyncio.run_coroutine_threadsafe(self.fresh(), self._loop).result(WAIT_S)
+
+    def _begin(self) -> "asyncio.Task[None] | None":
+        if self._counting is None and not self.closed and self._loop.time() >= self._good_until_s:
+            self._counting = self._loop.create_task(self._count())
+        return self._counting
+
+    async def _count(self, *, kept: bool = True) -> None:
+        begun_s = self._loop.time()
+        try:
+            async with asyncio.timeout(COUNTED_S_MAX):
+                self.depth = await self.figures.depth()
+            self._taken_s = self._loop.time()
+            self._failing = False
+        except TimeoutError:
+            log.warning("counting workflows took longer than %g s and was aborted.", COUNTED_S_MAX)
+        except Exception as error:  # noqa: BLE001 -- the next scrape counts again, whatever the store raised.
+            # One warning per outage, and none for a closed engine.
+            level = logging.WARNING if self.breakers() is not None and not self._failing else logging.DEBUG
+            log.log(level, "workflows could not be counted; the next scrape tries again: %s", error)
+            self._failing = True
+        finally:
+            ended_s = self._loop.time()
+            if kept:
+                self._good_until_s = ended_s + max(KEPT_S, SHARE * (ended_s - begun_s))
+            self._counting = None
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 COUNTERS_MAX = 10_000
 """Number of sets of labels that are counted (G6)."""
@@ -79,7 +244,7 @@ class Counts:
         elif isinstance(signal, AlertRaised) and not signal.resolved:
             self._count(names.ALERTS, (signal.kind,))
 
-    def opened(self, figures: Figures) -> None:
+    def opened(self, figures: Gauges) -> None:
         """Sample an engine that was opened."""
         sampled = Sampled(figures)
         with self._changing:

@@ -15,8 +15,8 @@ from typing import IO, Final
 
 import msgspec
 
+from interlock.engine.tracing import CURRENT
 from interlock.redaction import Redacting, logger_of, record_texts, redacted_text
-from interlock.runtime.current import CURRENT
 from interlock.signals import (
     AlertRaised,
     BreakerChanged,

@@ -4,6 +4,7 @@ The dotted name is OpenTelemetry's; with underscores it is Prometheus's, where a
 in seconds, and their names have no unit. Dashboards and alerts depend on exactly these names.
 """
 
+from importlib.util import find_spec
 from typing import Literal
 
 import msgspec
@@ -106,3 +107,21 @@ METRICS = (
 
 BREAKER_STATES = {"closed": 0, "open": 1, "half_open": 2}
 """The values of `circuit.breaker.state`."""
+
+
+# --- Names of the observers whose packages are installed. Loads none of them -----------------------------------------
+
+NEEDED = {"prometheus": "prometheus_client", "otel": "opentelemetry.sdk"}
+"""The package of each observer. Many packages depend on OpenTelemetry's API; only its SDK can export."""
+
+
+def installed() -> tuple[str, ...]:
+    """Return the names that `Engine.open(observers=…)` can load: the default of a server."""
+    return tuple(name for name, package in NEEDED.items() if _is_installed(package))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # The parent package is missing.
+        return False

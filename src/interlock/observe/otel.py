@@ -10,18 +10,17 @@ without a meter provider nothing is recorded: it then costs nothing.
 
 import os
 
+from interlock.engine.gauges import Gauges
+from interlock.engine.tracing import Tracing
 from interlock.errors import DefinitionError, MissingExtra
 from interlock.observe.counts import Counts
-from interlock.runtime.figures import Figures
-from interlock.runtime.tracing import Tracing
 from interlock.signals import Counting, Signal
 
 try:
     from opentelemetry import metrics, trace
 
-    from interlock.observe.exporting import SCOPE, Meters
-    from interlock.observe.metering import Recording, counted_by
-    from interlock.observe.providing import is_set, provide
+    from interlock.observe.otel_export import SCOPE, Meters, is_set, provide
+    from interlock.observe.otel_metrics import Recording, counted_by
     from interlock.observe.traces import Traces
 except ImportError as error:
     raise MissingExtra("OpenTelemetry needs opentelemetry-sdk, which is not installed.", extra="otel") from error
@@ -77,7 +76,7 @@ class OpenTelemetry:
         if self._counts is not None:
             self._counts(signal)
 
-    def opened(self, figures: Figures) -> None:
+    def opened(self, figures: Gauges) -> None:
         """Sample this engine too."""
         if self._counts is not None:
             self._counts.opened(figures)

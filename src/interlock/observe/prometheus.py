@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import cast
 
+from interlock.engine.gauges import Gauges
 from interlock.errors import MissingExtra
 from interlock.observe import names
 from interlock.observe.counts import Counts
 from interlock.observe.names import METRICS, Metric
-from interlock.runtime.figures import Figures
 from interlock.signals import Signal
 
 try:
@@ -51,7 +51,7 @@ class Prometheus:
         """Count a signal."""
         self.counting(signal)
 
-    def opened(self, figures: Figures) -> None:
+    def opened(self, figures: Gauges) -> None:
         """Sample this engine too."""
         self.counting.opened(figures)
 

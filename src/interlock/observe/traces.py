@@ -10,13 +10,14 @@ An attempt runs in the context of its span, so its calls are traced to it. Nothi
 passes, and everything here is bounded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from contextvars import Context as Variables
 from contextvars import copy_context
 from zlib import crc32
 
+from opentelemetry import context, trace
 from opentelemetry import context as contexts
-from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     Link,
@@ -30,11 +31,54 @@ from opentelemetry.trace import (
     Tracer,
 )
 
+from interlock.clock import Clock, RandomIds, SystemClock
+from interlock.engine.tracing import Begun
 from interlock.errors import InterlockError, Refusal
-from interlock.observe.carrying import read_traceparent, traceparent_of
-from interlock.runtime.tracing import Begun
-from interlock.seams import Clock, RandomIds, SystemClock
-from interlock.store.values import Happened
+from interlock.store.values import HistoryRecord
+
+# --- The W3C `traceparent`: a span's context as text, for the store, headers and messages ----------------------------
+# `carried(text)` makes it the current context of a block, so that events sent to an engine there belong to its
+# trace. A server does so with the header of a request.
+
+PARTS = 4
+TRACE_CHARACTERS, SPAN_CHARACTERS, FLAGS_CHARACTERS = 32, 16, 2
+
+
+def traceparent_of(span: SpanContext) -> str:
+    """Return the context as text."""
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+
+
+def read_traceparent(text: str) -> SpanContext | None:
+    """Parse a context; None for an invalid text."""
+    parts = text.strip().split("-")
+    if len(parts) < PARTS or parts[0] == "ff":
+        return None
+    if [len(part) for part in parts[1:PARTS]] != [TRACE_CHARACTERS, SPAN_CHARACTERS, FLAGS_CHARACTERS]:
+        return None
+    try:
+        trace_id, span_id, flags = (int(part, 16) for part in parts[1:PARTS])
+    except ValueError:
+        return None
+    found = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    return found if found.is_valid else None
+
+
+@contextmanager
+def carried(traceparent: str) -> Generator[None]:
+    """Make the trace current in the block, so that events sent there belong to it. An invalid text is ignored."""
+    found = read_traceparent(traceparent)
+    if found is None:
+        yield
+        return
+    token = context.attach(trace.set_span_in_context(NonRecordingSpan(found)))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 PASSES_MAX = 100_000
 """Number of passes under way that are kept; the oldest ends when there are more."""
@@ -86,7 +130,7 @@ class Pass:
         """The last step that was begun."""
         self.finished: list[tuple[Span, Attributes, int]] = []
         """Attempts that have ended, with attributes and time. The state that they lead to is set when it is durable."""
-        self._moves: list[tuple[Happened, int]] = []
+        self._moves: list[tuple[HistoryRecord, int]] = []
         self._led: list[tuple[Span, Attributes, int]] = []
         self._flushed_ns = 0
 
@@ -97,7 +141,7 @@ class Pass:
             self._context = trace.set_span_in_context(self.span, NO_PARENT)
         return self._context
 
-    def note(self, state: str, moves: Sequence[Happened], now_ns: int) -> None:
+    def note(self, state: str, moves: Sequence[HistoryRecord], now_ns: int) -> None:
         """Record durable transitions. They are passed to the provider later, in one batch, which costs less."""
         self.state = state
         for move in moves:
@@ -242,7 +286,7 @@ class Traces:
         self,
         workflow: str,
         state: str,
-        moves: Sequence[Happened],
+        moves: Sequence[HistoryRecord],
         ended: bool,  # noqa: FBT001 -- by position, as the protocol has it.
         goes_on: bool,  # noqa: FBT001 -- the same.
     ) -> None:

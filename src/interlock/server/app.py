@@ -8,10 +8,10 @@ An App opens nothing: the home of the workflows is passed when it is served.
 from collections.abc import Sequence
 
 from interlock.core.policies import Dependency
+from interlock.engine.bound_machine import AnyMachine
 from interlock.errors import DefinitionError
 from interlock.hotrow.tools import Tool
-from interlock.runtime.bound import AnyMachine
-from interlock.server.webhooks import Webhook, by_source
+from interlock.server.handlers.webhooks import Webhook, by_source
 
 
 class App:

@@ -9,24 +9,60 @@ Every error is answered as a problem document; no exception reaches the server t
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from interlock.clock import Clock
 from interlock.database.database import Database
+from interlock.engine.engine import Engine
 from interlock.errors import InterlockError, OutcomeUnknown, Overloaded
-from interlock.runtime.engine import Engine
-from interlock.seams import Clock
-from interlock.server.answers import ALWAYS, Answer, Streamed
-from interlock.server.dashboard import DASHBOARD
-from interlock.server.describing import PAGES
-from interlock.server.door import Door, permitted
+from interlock.server.handlers.services import Served
+from interlock.server.handlers.webhooks import Webhook
 from interlock.server.limits import Limits
-from interlock.server.problems import answer_to, unexpected
-from interlock.server.requests import CLOSE, AsgiScope, Disconnected, Receive, Request, Send, slow_body
+from interlock.server.openapi import PAGES
+from interlock.server.overload import Door, permitted
+from interlock.server.problems import HttpProblem, answer_to, unexpected
+from interlock.server.request import CLOSE, AsgiScope, Disconnected, Receive, Request, Send, slow_body
+from interlock.server.response import ALWAYS, Answer, Streamed
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route, Router
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
-from interlock.server.served import Served
 from interlock.server.service import Service
-from interlock.server.webhooks import Webhook
+from interlock.ui.assets import PAGE, PREFIX, answer, assets
+
+# --- The dashboard at `/`: the files of `interlock.ui`, one route each -----------------------------------------------
+# The files need no key: they request their data from `/v1` with the viewer's key. Only files of the package can be
+# requested; a path is never joined to a folder.
+
+
+async def asset(served: Served, request: Request) -> Answer:
+    """Return one file of the dashboard, or 304 when the browser has it."""
+    del served
+    path = PREFIX + "/".join(request.parts) if request.parts else PAGE
+    known = request.headers.get(b"if-none-match")
+    found = answer(path, None if known is None else known.decode("latin-1"))
+    if found is None:
+        raise HttpProblem(
+            404,
+            f"the dashboard has no file {path!r:.300}.",
+            code="not-found",
+            why="It has only the files that are installed with Interlock.",
+            fix="Load the page again: after an upgrade it names other files.",
+        )
+    headers = tuple((name.encode(), value.encode()) for name, value in found.headers)
+    return Answer(found.status, found.body, headers, secured=True)
+
+
+def _depths() -> list[str]:
+    depths = {path.removeprefix(PREFIX).count("/") + 1 for path in assets() if path != PAGE}
+    return [PREFIX + "/".join(["{folder}"] * (depth - 1) + ["{path}"]) for depth in sorted(depths)]
+
+
+DASHBOARD: tuple[Route[Served], ...] = tuple(
+    Route(method="GET", path=path, handler=asset, scope=None, summary="", tag="Pages", hidden=True)
+    for path in (PAGE, *_depths())
+)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 RETRY_S = 1.0
 

@@ -3,18 +3,300 @@
 It has examples of every problem, and requests for the served machines if the client may see them.
 """
 
+import contextlib
+import functools
+import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from interlock.runtime.bound import Bound
-from interlock.server.examples import Examples, codes_for, machine_examples
-from interlock.server.examples import components as problem_components
-from interlock.server.problems import Problem, phrase
-from interlock.server.routing import Route
+from interlock.engine.bound_machine import BoundMachine
+from interlock.errors import (
+    ConstraintViolation,
+    DialectError,
+    GuardRejected,
+    InterlockError,
+    InternalError,
+    InvalidPayload,
+    InvalidTransition,
+    KeyReused,
+    LimitReached,
+    MachineMismatch,
+    NotAuthenticated,
+    NotPermitted,
+    OutcomeUnknown,
+    Overloaded,
+    PayloadTooLarge,
+    TargetNotFound,
+    TransactionError,
+    UnavailableError,
+    UserCodeError,
+    VersionConflict,
+    WaitFailed,
+    WaitTimeout,
+    WorkflowExists,
+    WorkflowNotFound,
+)
+from interlock.server.handlers.services import Served
+from interlock.server.problems import TITLES, HttpProblem, Problem, phrase, problem_of
+from interlock.server.request import Request
+from interlock.server.response import PAGE, Answer, Headers, encode, json_answer
+from interlock.server.routes import ROUTES
+from interlock.server.routing import Route, mounted_at
+from interlock.server.security.scopes import Scope
+
+# --- Examples of the OpenAPI document: a problem for every code, and requests for the served machines ----------------
+# A problem example is built from an error, as for an answer. An example of a context or payload is built from its
+# JSON schema. It is used only if the machine can decode it, because a schema does not express every check of a
+# class.
+
+EXAMPLES_MAX = 50
+"""Examples of one request body: a server may have many machines with many events."""
+
+DEPTH_MAX = 4
+"""Levels below which optional members are left out: a type may contain itself."""
+
+TEXTS = ("text", "2026-01-01T12:00:00Z", "12:00:00")
+"""Values for a string without a format: the schema of a naive datetime or time does not name one."""
+
+Examples = dict[str, dict[str, object]]
+Schema = Mapping[str, object]
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def _sample_errors() -> Iterable[InterlockError]:
+    rich = ("affordable", "The amount is between 1 cent and 100 euros.")
+    yield InvalidTransition(machine="order", state="done", event="SUBMIT", allowed=())
+    yield GuardRejected(machine="order", state="draft", event="SUBMIT", guards=[rich], allowed=["SUBMIT", "CANCEL"])
+    yield InvalidPayload("there is no event 'SUMBIT'; the events are SUBMIT, CANCEL. Did you mean SUBMIT?")
+    yield PayloadTooLarge("the body of the request", size_bytes=3_000_000, limit_bytes=2_097_152)
+    yield LimitReached("100 databases are open already (databases_max).")
+    yield WorkflowNotFound("there is no workflow 'o-1'.")
+    yield WorkflowExists("workflow 'o-1' exists already, with other input.")
+    yield VersionConflict("workflow 'o-1' is at version 3, not 2.")
+    yield KeyReused("the key 'click-7' was used for another event of workflow 'o-1'.")
+    yield WaitFailed("workflow 'o-1' ended in state 'cancelled', not in 'done'.")
+    yield WaitTimeout("workflow 'o-1' did not reach the state 'done' within 10 s.")
+    yield TargetNotFound("there is no dead letter '7e57'.")
+    yield DialectError("PRAGMA is not a statement of this dialect.")
+    yield TransactionError("there is no table 'stokc'.")
+    yield ConstraintViolation("the CHECK constraint of table 'stock' refuses n = -1.")
+    yield NotAuthenticated("the request has no API key.")
+    yield NotPermitted("the key has no scope send; it has read.")
+    bug = UserCodeError(
+        "order: guard affordable for SUBMIT in state 'draft' raised ZeroDivisionError: division by zero",
+        machine="order",
+        event="SUBMIT",
+    )
+    bug.correlation_id = "0b5fd0a1-6f6e-4c1e-9d51-1f6a3c0e7a42"  # Without an id the example would be logged as a bug.
+    yield bug
+    yield UnavailableError("the store does not answer.")
+    yield MachineMismatch("workflow 'o-1' was stored by version 2 of machine 'order'; this process runs version 1.")
+    yield Overloaded(1.5)
+    yield OutcomeUnknown("the request took longer than 60 s.")
+    yield InternalError("Something unexpected happened; it is in the server's log as 0b5fd0a1.")
+
+
+_OF_HTTP: dict[str, tuple[int, str]] = {
+    "bad-signature": (401, "the delivery has no valid signature."),
+    "breaker-not-found": (404, "there is no breaker 'gatway'. Did you mean 'gateway'?"),
+    "database-not-found": (404, "there is no database 'stokc' here."),
+    "head-too-large": (431, "the head of the request is larger than 65,536 bytes (head_bytes_max)."),
+    "invalid-request": (400, "the request is not valid HTTP/1.1."),
+    "machine-not-found": (404, "there is no machine 'ordr'. Did you mean 'order'?"),
+    "method-not-allowed": (405, "PATCH is not allowed here; GET is."),
+    "no-metrics": (501, "this engine has no Prometheus exporter."),
+    "not-found": (404, "there is nothing at '/v1/nothing'."),
+    "request-timeout": (408, "no piece of the body arrived for 30 s (body_s)."),
+    "unsupported-media-type": (415, "the body has the type 'text/plain'."),
+    "webhook-not-found": (404, "there is no source of webhooks 'strpe'."),
+}
+
+
+@functools.cache
+def problem_examples() -> dict[str, Problem]:
+    """An example for each code that a client may receive."""
+    found = {error.code: problem_of(error) for error in _sample_errors()}
+    for code, (status, what) in _OF_HTTP.items():
+        error = HttpProblem(status, what, code=code, why="The answer says why.", fix="The answer says how to go on.")
+        found[code] = problem_of(error)
+    return found
+
+
+def problem_components() -> Examples:
+    """Return the examples by code, for the components of the document."""
+    return {code: {"summary": TITLES[code], "value": value} for code, value in problem_examples().items()}
+
+
+_CODES: dict[int, tuple[str, ...]] = {
+    400: ("invalid-payload",),
+    401: ("not-authenticated",),
+    403: ("not-permitted",),
+    404: ("machine-not-found",),
+    408: ("request-timeout",),
+    409: ("limit-reached",),
+    412: ("version-conflict",),
+    413: ("payload-too-large",),
+    415: ("unsupported-media-type",),
+    422: ("guard-rejected", "key-reused"),
+    429: ("overloaded",),
+    500: ("internal", "user-code-error"),
+    501: ("no-metrics",),
+    503: ("unavailable", "outcome-unknown"),
+}
+_CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
+    (400, "/v1/databases"): ("invalid-payload", "dialect"),
+    (401, "/v1/webhooks"): ("bad-signature",),
+    (404, "/v1/workflows/{"): ("workflow-not-found",),
+    (404, "/v1/dead-letters"): ("target-not-found",),
+    (404, "/v1/breakers"): ("breaker-not-found",),
+    (404, "/v1/limits"): ("breaker-not-found",),
+    (404, "/v1/databases"): ("database-not-found",),
+    (404, "/v1/webhooks"): ("webhook-not-found", "workflow-not-found"),
+    (408, "/v1/workflows/{id}/wait"): ("wait-timeout", "request-timeout"),
+    (409, "/v1/machines/{machine}/workflows"): ("workflow-exists",),
+    (409, "/v1/workflows/{id}/events"): ("invalid-transition",),
+    (409, "/v1/workflows/{id}/wait"): ("wait-failed",),
+    (409, "/v1/databases"): ("transaction", "limit-reached"),
+    (422, "/v1/databases"): ("constraint-violation", "transaction", "key-reused"),
+    (503, "/v1/workflows/{id}/events"): ("unavailable", "outcome-unknown", "machine-mismatch"),
+}
+
+
+def codes_for(path: str, status: int) -> tuple[str, ...]:
+    """Return the codes of a route's answers with a status, the usual one first."""
+    below = (codes for (each, begin), codes in _CODES_BELOW.items() if each == status and path.startswith(begin))
+    return next(below, _CODES[status])
+
+
+# --- machines --------------------------------------------------------------------------------------------------------
+
+
+def machine_examples(bounds: Sequence[BoundMachine]) -> dict[str, Examples]:
+    """Return an example of each start and each event of the machines, by the path of its route."""
+    starts: Examples = {}
+    events: Examples = {}
+    lines: Examples = {}
+    for bound in bounds:
+        described, workflow = bound.machine.describe(), f"{bound.name}-1"
+        context = _read_by(bound, None, described.context_schema)
+        if len(starts) < EXAMPLES_MAX and context is not None:
+            starts[bound.name] = {"summary": f"Start {bound.name}", "value": {"id": workflow, "context": context}}
+        for event in described.events:
+            data = _read_by(bound, event.name, event.schema)
+            if len(events) >= EXAMPLES_MAX or data is None:
+                continue
+            name, summary = f"{bound.name}.{event.name}", f"Send {event.name} to {bound.name}"
+            value = {"event": event.name, "data": data}
+            events[name] = {"summary": summary, "value": value}
+            lines[name] = {"summary": summary, "value": encode({"id": workflow, **value}).decode() + "\n"}
+    return {
+        "/v1/machines/{machine}/workflows": starts,
+        "/v1/workflows/{id}/events": events,
+        "/v1/events:batch": lines,
+    }
+
+
+def _read_by(bound: BoundMachine, event: str | None, schema: Schema) -> object:
+    """Return an example that the machine decodes as this event, or as its context; None if there is no such example."""
+    for text in TEXTS:
+        value = example_of(schema, text)
+        try:
+            data = encode(value)
+            if event is None:
+                bound.codec.decode_context(data, strict=True)
+            else:
+                bound.codec.decode_event(event, data, strict=True)
+        except (InterlockError, TypeError, msgspec.MsgspecError):
+            continue
+        return value
+    return None
+
+
+def example_of(schema: Schema, text: str = TEXTS[0]) -> object:
+    """Return a value that fits a JSON schema as msgspec writes it; `text` is the value of a string without a format."""
+    return _example(schema, _Known(cast("Mapping[str, Schema]", schema.get("$defs", {})), text), 0)
+
+
+class _Known(NamedTuple):
+    definitions: Mapping[str, Schema]
+    text: str
+
+
+def _example(schema: Schema, known: _Known, depth: int) -> object:
+    if "$ref" in schema:
+        return _example(known.definitions[str(schema["$ref"]).rpartition("/")[2]], known, depth)
+    if "anyOf" in schema:
+        choices = [each for each in cast("Sequence[Schema]", schema["anyOf"]) if each.get("type") != "null"]
+        optional = len(choices) < len(cast("Sequence[Schema]", schema["anyOf"]))
+        return None if not choices or (optional and depth >= DEPTH_MAX) else _example(choices[0], known, depth + 1)
+    values = [schema[name] for name in ("default", "const") if name in schema]
+    values += [cast("Sequence[object]", schema[name])[0] for name in ("examples", "enum") if schema.get(name)]
+    return values[0] if values else _plain(schema, known, depth)
+
+
+def _plain(schema: Schema, known: _Known, depth: int) -> object:
+    """Return an example for a schema that names one type, or no type: then any JSON fits."""
+    kind = schema.get("type")
+    if kind == "object":
+        members = cast("Mapping[str, Schema]", schema.get("properties", {}))
+        needed = cast("Sequence[str]", schema.get("required", ()))
+        wanted = [name for name in members if name in needed or depth < DEPTH_MAX]
+        return {name: _example(members[name], known, depth + 1) for name in wanted}
+    if kind == "array":
+        return _array(schema, known, depth)
+    if kind == "string":
+        return _text(schema, known.text)
+    if kind in {"integer", "number"}:
+        return _number(schema)
+    if kind is None:
+        return cast("dict[str, object]", {})
+    return True if kind == "boolean" else None
+
+
+def _array(schema: Schema, known: _Known, depth: int) -> list[object]:
+    first = cast("Sequence[Schema]", schema.get("prefixItems", ()))
+    if first:
+        return [_example(each, known, depth + 1) for each in first]
+    items, least = schema.get("items"), cast("int", schema.get("minItems", 0))
+    if not isinstance(items, dict) or depth >= DEPTH_MAX > least:
+        return []
+    return [_example(cast("Schema", items), known, depth + 1)] * max(1, least)
+
+
+_FORMATS = {
+    "date-time": "2026-01-01T12:00:00Z",
+    "date": "2026-01-01",
+    "time": "12:00:00",
+    "duration": "PT60S",
+    "uuid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    "decimal": "19.90",
+}
+
+
+def _text(schema: Schema, text: str) -> str:
+    known = _FORMATS.get(str(schema.get("format")))
+    if known is not None:
+        return known
+    text = "aGVsbG8=" if schema.get("contentEncoding") == "base64" else text
+    return text.ljust(cast("int", schema.get("minLength", 0)), "x")[: cast("int", schema.get("maxLength", len(text)))]
+
+
+def _number(schema: Schema) -> int | float:
+    least = cast("float", schema.get("minimum", cast("float", schema.get("exclusiveMinimum", 0)) + 1))
+    step = cast("float", schema.get("multipleOf", 1))
+    value = max(step, -(-least // step) * step)
+    most = cast("float", schema.get("maximum", cast("float", schema.get("exclusiveMaximum", value + 1)) - 1))
+    found = min(value, most)
+    return int(found) if schema.get("type") == "integer" else float(found)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 TEMPLATE = "#/components/schemas/{name}"
 EXAMPLE = "#/components/examples/"
@@ -32,7 +314,9 @@ DESCRIPTION = (
 )
 
 
-def document(routes: Sequence[Route[Any]], *, root: str = "", machines: Sequence[Bound] = ()) -> dict[str, object]:
+def document(
+    routes: Sequence[Route[Any]], *, root: str = "", machines: Sequence[BoundMachine] = ()
+) -> dict[str, object]:
     """Return the document of an app that is mounted at `root`, with examples for these machines."""
     bodies = machine_examples(machines)
     visible = [route for route in routes if not route.hidden]
@@ -145,3 +429,106 @@ def _responses(route: Route[Any], references: dict[type, dict[str, object]]) -> 
             },
         }
     return responses
+
+
+# --- The OpenAPI document at /openapi.json, and the HTML page about all routes at /docs ------------------------------
+# The page is generated from the table of routes. It loads nothing from other servers, and works without JavaScript.
+
+VARY: Headers = ((b"vary", b"accept"),)
+CSS: Headers = ((b"content-type", b"text/css; charset=utf-8"),)
+
+STYLE = """\
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; --strong: #0a6; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+article { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem; margin: 1rem 0; }
+article h3 { margin: 0; font: 600 1rem/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
+article h3 b { color: var(--strong); margin-right: .5rem; }
+p { margin: .5rem 0; }
+code, pre { font: .875rem/1.5 ui-monospace, monospace; }
+pre { background: var(--soft); padding: .5rem .75rem; border-radius: .25rem; overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+td { border-top: 1px solid var(--line); padding: .25rem .5rem; vertical-align: top; }
+"""
+
+
+async def openapi(served: Served, request: Request) -> Answer:
+    """The OpenAPI document."""
+    request.query()
+    return json_answer(await _document(served, request, "/openapi.json"))
+
+
+async def _document(served: Served, request: Request, path: str) -> dict[str, object]:
+    """Return the document, with examples for the machines that the client's key may read."""
+    service = served.service
+    bounds: list[BoundMachine] = []
+    with contextlib.suppress(NotAuthenticated, NotPermitted, UnavailableError):
+        await service.guard.fresh()
+        identity = service.guard.identify(request.headers)
+        identity.require(Scope.READ)
+        bounds = [bound for bound in service.chosen(None) if identity.allows(bound.name, None)]
+    return document(ROUTES, root=mounted_at(request.scope, path), machines=bounds)
+
+
+async def docs(served: Served, request: Request) -> Answer:
+    """Return the page about all routes, or the document for a client that accepts JSON but not HTML."""
+    request.query()
+    wanted = request.header(b"accept") or ""
+    if "json" in wanted and "html" not in wanted:
+        return json_answer(await _document(served, request, "/docs"), headers=VARY)
+    return Answer(200, page().encode(), PAGE + VARY, secured=True)
+
+
+async def style(served: Served, request: Request) -> Answer:
+    """Return the style sheet of the page."""
+    del served, request
+    return Answer(200, STYLE.encode(), CSS)
+
+
+def page() -> str:
+    """Render the page as HTML. Everything in it is escaped."""
+    tags = dict.fromkeys(route.tag for route in ROUTES)
+    parts = [f"<h2>{_text_html(tag)}</h2>" + "".join(_article(r) for r in ROUTES if r.tag == tag) for tag in tags]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Interlock: HTTP</title>'
+        '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="docs/style.css"></head><body>'
+        "<h1>Interlock over HTTP</h1>"
+        "<p>JSON in and out. Errors are problem documents (RFC 9457): <code>title</code> names the type of "
+        "the problem, <code>detail</code> says what happened and why, <code>fix</code> is how to go on, "
+        "<code>code</code> is stable. "
+        'The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>' + "".join(parts) + "</body></html>"
+    )
+
+
+def _article(route: Route[Served]) -> str:
+    path = re.sub(r"{(\w+)}", lambda found: f"{{{found[1]}}}", route.path)
+    parts = [f"<article><h3><b>{route.method}</b>{_text_html(path)}</h3><p>{_text_html(route.summary)}.</p>"]
+    if route.scope is not None:
+        parts.append(f"<p>Scope: <code>{route.scope}</code></p>")
+    if route.parameters:
+        rows = "".join(
+            f"<tr><td><code>{_text_html(each.name)}</code></td><td>{each.place}</td><td>{_text_html(each.description)}</td></tr>"
+            for each in route.parameters
+        )
+        parts.append(f"<table>{rows}</table>")
+    if route.body_example is not None:
+        parts.append(f"<p>Send <code>{route.body_media}</code>:</p><pre>{_example_html(route.body_example)}</pre>")
+    statuses = ", ".join(f"{status} {phrase(status)}" for status in (*route.answers, *route.problems))
+    parts.append(f"<p>Answers: {_text_html(statuses)}</p>")
+    if route.answer_example is not None:
+        parts.append(f"<pre>{_example_html(route.answer_example)}</pre>")
+    return "".join(parts) + "</article>"
+
+
+def _example_html(value: object) -> str:
+    return _text_html(value if isinstance(value, str) else encode(value).decode())
+
+
+def _text_html(text: str) -> str:
+    return html.escape(text)
+
+
+PAGES: tuple[Route[Served], ...] = tuple(
+    Route(method="GET", path=path, handler=handler, scope=None, summary="", tag="Pages", hidden=True)
+    for path, handler in (("/openapi.json", openapi), ("/docs", docs), ("/docs/style.css", style))
+)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from interlock.access import NotAuthenticated, NotPermitted
+from interlock.clock import RandomIds
 from interlock.errors import (
     GuardRejected,
     InterlockError,
@@ -19,6 +19,8 @@ from interlock.errors import (
     InvalidTransition,
     KeyReused,
     LimitReached,
+    NotAuthenticated,
+    NotPermitted,
     Overloaded,
     PayloadTooLarge,
     Refusal,
@@ -35,8 +37,7 @@ from interlock.errors import (
     WorkflowNotFound,
 )
 from interlock.redaction import bounded_text, logger_of
-from interlock.seams import RandomIds
-from interlock.server.answers import Answer, Headers, encode
+from interlock.server.response import Answer, Headers, encode
 from interlock.server.security.headers import challenge
 
 log = logger_of("interlock.server")

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from interlock.errors import Overloaded
-from interlock.server.answers import ALWAYS, Answer, Headers
-from interlock.server.door import Door
 from interlock.server.limits import Limits
+from interlock.server.overload import Door
 from interlock.server.problems import HttpProblem, answer_to, phrase
-from interlock.server.requests import CLOSE, headers_of, is_rest_large
+from interlock.server.request import CLOSE, headers_of, is_rest_large
+from interlock.server.response import ALWAYS, Answer, Headers
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-    from interlock.server.requests import AsgiScope
+    from interlock.server.request import AsgiScope
 
 BUSY_S = 5.0
 """Seconds after which to retry at a server whose connections are all in use."""

@@ -5,15 +5,16 @@ The document at /openapi.json and the page at /docs are generated from it.
 
 from collections.abc import Awaitable, Callable
 
-from interlock.runtime.resilience.views import BreakerView
-from interlock.runtime.views import Compensation, DeadLetter
-from interlock.server import batch, databases, health, looking, metrics, operating, shapes, stream, webhooks, workflows
-from interlock.server.administering import ADMINISTERING
-from interlock.server.answers import Answer, Streamed
-from interlock.server.requests import Request
+from interlock.engine.dependencies.breakers import BreakerView
+from interlock.engine.views import Compensation, DeadLetter
+from interlock.server import shapes
+from interlock.server.handlers import batch, databases, operations, stream, webhooks, workflows
+from interlock.server.handlers.operations import ADMINISTERING
+from interlock.server.handlers.services import Served
+from interlock.server.request import Request
+from interlock.server.response import Answer, Streamed
 from interlock.server.routing import Handler, Parameter, Route
 from interlock.server.security.scopes import Scope
-from interlock.server.served import Served
 from interlock.server.service import Service
 
 TEXT: dict[str, object] = {"type": "string"}
@@ -147,7 +148,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/workflows",
-        handler=_of_service(looking.find),
+        handler=_of_service(workflows.find),
         scope=Scope.READ,
         summary="Find workflows by machine and state, page by page",
         tag="Workflows",
@@ -159,7 +160,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/stalled",
-        handler=_of_service(looking.stalled),
+        handler=_of_service(workflows.stalled),
         scope=Scope.READ,
         summary="The active workflows that have been in their state for too long",
         tag="Workflows",
@@ -192,7 +193,7 @@ _MACHINES: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/machines",
-        handler=_of_service(looking.machines),
+        handler=_of_service(workflows.machines),
         scope=Scope.READ,
         summary="The machines, as plain data",
         tag="Machines",
@@ -203,7 +204,7 @@ _MACHINES: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/machines/{machine}",
-        handler=_of_service(looking.machine),
+        handler=_of_service(workflows.machine),
         scope=Scope.READ,
         about="machine",
         summary="One machine with its diagram, and with `counts` how many workflows are in each state",
@@ -218,7 +219,7 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/compensations",
-        handler=_of_service(operating.compensations),
+        handler=_of_service(operations.compensations),
         scope=Scope.READ,
         summary="The undos that are pending or being tried",
         tag="Operating",
@@ -229,7 +230,7 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/dead-letters",
-        handler=_of_service(operating.dead_letters),
+        handler=_of_service(operations.dead_letters),
         scope=Scope.READ,
         summary="Dead letters, which wait for a person, oldest first",
         tag="Operating",
@@ -246,7 +247,7 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="POST",
         path="/v1/dead-letters/{letter}/retry",
-        handler=_of_service(operating.retry),
+        handler=_of_service(operations.retry),
         scope=Scope.OPERATE,
         summary="Retry a dead letter, with the same idempotency key and all its attempts",
         tag="Operating",
@@ -257,7 +258,7 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="POST",
         path="/v1/dead-letters/{letter}/resolve",
-        handler=_of_service(operating.resolve),
+        handler=_of_service(operations.resolve),
         scope=Scope.OPERATE,
         summary="Mark a dead letter as resolved by a person",
         tag="Operating",
@@ -270,7 +271,7 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/breakers",
-        handler=_of_service(operating.breakers),
+        handler=_of_service(operations.breakers),
         scope=Scope.READ,
         about="home",
         summary="The breakers of all dependencies, as this process has them",
@@ -282,7 +283,7 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="PUT",
         path="/v1/breakers/{name}",
-        handler=_of_service(operating.hold_breaker),
+        handler=_of_service(operations.hold_breaker),
         scope=Scope.OPERATE,
         about="home",
         summary="Hold a breaker open or closed, return it to automatic, or change its dependency's limits",
@@ -360,7 +361,7 @@ _OTHERS: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/metrics",
-        handler=_of_service(metrics.metrics),
+        handler=_of_service(operations.metrics),
         scope=Scope.READ,
         about="home",
         summary="All metrics, for Prometheus",
@@ -371,7 +372,7 @@ _OTHERS: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/healthz",
-        handler=_of_service(health.health),
+        handler=_of_service(operations.health),
         scope=None,
         summary="Whether this process works, or needs a restart",
         tag="Health",
@@ -381,7 +382,7 @@ _OTHERS: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/readyz",
-        handler=_of_service(health.readiness),
+        handler=_of_service(operations.readiness),
         scope=None,
         summary="Whether requests should be sent to this process",
         tag="Health",

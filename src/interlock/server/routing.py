@@ -10,11 +10,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from interlock.engine.path.commands import DOT_SEGMENTS
 from interlock.errors import InvalidPayload
-from interlock.runtime.envelopes import DOT_SEGMENTS
-from interlock.server.answers import Answer, Streamed
 from interlock.server.problems import HttpProblem
-from interlock.server.requests import AsgiScope, Request
+from interlock.server.request import AsgiScope, Request
+from interlock.server.response import Answer, Streamed
 from interlock.server.security.scopes import Scope
 
 ServedT = TypeVar("ServedT")

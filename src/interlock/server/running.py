@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from interlock.clock import SystemClock
+from interlock.engine.alerts.receivers import receivers_in
+from interlock.engine.engine import Engine
+from interlock.engine.settings import Admission
 from interlock.errors import BadUsage, MissingExtra
-from interlock.observe.installed import installed
-from interlock.runtime.alerts.environment import receivers_in
-from interlock.runtime.engine import Engine
-from interlock.runtime.settings import Admission
-from interlock.seams import SystemClock
+from interlock.observe.names import installed
 from interlock.server.app import App
 from interlock.server.asgi import AsgiApp, asgi
 from interlock.server.limits import Limits
-from interlock.server.security.binding import check_address
 from interlock.server.security.guard import Guard
-from interlock.server.security.opening import security_at
-from interlock.server.siblings import Siblings
-from interlock.server.stop_signals import SIGNALS
+from interlock.server.security.headers import check_address
+from interlock.server.security.stores import security_at
+from interlock.server.service import SIGNALS
+from interlock.server.worker_metrics import Siblings
 from interlock.signals import Observer
 
 if TYPE_CHECKING:

@@ -7,34 +7,142 @@ engine's observers.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from enum import Enum
+from types import FrameType
 from typing import Any, Protocol, TypeGuard, cast
 
-from interlock.access import NotPermitted
+from interlock.clock import Clock, SystemClock
+from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.core.machine import Machine
-from interlock.core.refusals import suggestion
-from interlock.errors import InterlockError, InvalidPayload, MovedElsewhere, UnavailableError
-from interlock.runtime.bound import Bound
-from interlock.runtime.engine import Engine
-from interlock.runtime.envelopes import Start
-from interlock.runtime.inside import Inside
-from interlock.runtime.pipeline import Group
-from interlock.runtime.pruning import Pruned, Pruner
-from interlock.runtime.settings import Admission
-from interlock.runtime.views import View
-from interlock.seams import Clock, SystemClock
-from interlock.server.counting import Counts
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.engine import Engine
+from interlock.engine.internals import EngineParts
+from interlock.engine.path.commands import Start
+from interlock.engine.path.pipeline import Group
+from interlock.engine.pruning import Pruned, Pruner
+from interlock.engine.settings import Admission
+from interlock.engine.views import View
+from interlock.errors import InterlockError, InvalidPayload, MovedElsewhere, NotPermitted, UnavailableError
 from interlock.server.limits import Limits
 from interlock.server.problems import HttpProblem
-from interlock.server.requests import Request
+from interlock.server.request import Request
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
-from interlock.server.siblings import Siblings
-from interlock.server.stop_signals import STOP_SIGNALS
-from interlock.store.pruning import Batch
+from interlock.server.worker_metrics import Siblings
+from interlock.store.protocol import Batch
+
+# --- Cached counts of workflows per state, shared by concurrent callers ----------------------------------------------
+# A count reads every workflow. A small store counts for each call, so that a caller sees the event it has just sent.
+# A large store keeps a count: the longer it took, the longer it is kept. Counting therefore takes a bounded share of
+# the store's time, whatever the number of open dashboards.
+
+Counted = dict[tuple[str, int, str], int]
+
+SMALL = 10_000
+"""Number of workflows up to which a count is never kept: it takes a few milliseconds."""
+
+SHARE = 9
+"""A count of a large store is kept for SHARE times as long as it took: a tenth of the time is spent counting."""
+
+KEPT_S_MAX = 30.0
+
+
+class Counts:
+    """Counts of one store, cached."""
+
+    def __init__(self, count: Callable[[], Awaitable[Counted]], clock: Clock) -> None:
+        self._count = count
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._kept: Counted = {}
+        self._began_s = self._until_s = -1.0
+
+    async def now(self) -> Counted:
+        """Return the counts: current ones, or recent ones in a large store."""
+        called_s = self._clock.monotonic_s()
+        async with self._turn:
+            # Another count began after this call and finished while this one waited: its result is recent enough.
+            if self._clock.monotonic_s() < self._until_s or self._began_s >= called_s:
+                return self._kept
+            began_s = self._clock.monotonic_s()
+            self._kept = await self._count()
+            took_s = self._clock.monotonic_s() - began_s
+            self._began_s = began_s
+            large = sum(self._kept.values()) > SMALL
+            self._until_s = began_s + took_s + min(KEPT_S_MAX, SHARE * took_s) if large else began_s
+            return self._kept
+
+
+# --- Callbacks for the signals that ask this process to stop, beside the handlers of the server that runs the app ----
+# A mounted app does not learn that its server stops. uvicorn ends the lifespan after the last connection has closed,
+# and a stream keeps its connection open until it ends itself. So answers without an end listen for the signals too.
+#
+# The handlers of the server stay in charge: each is called after the callbacks, and is set again when the last
+# callback is removed. Only the main thread may set handlers; in another thread `listen` does nothing.
+
+Handler = Callable[[int, FrameType | None], object]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Callbacks of one process for its stop signals."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[], None]] = []
+        self._replaced: list[tuple[signal.Signals, Handler, Handler]] = []
+        """Each signal, with the handler that was set here and the previous one."""
+
+    @contextlib.contextmanager
+    def listen(self, callback: Callable[[], None]) -> Generator[None]:
+        """Call the callback on each stop signal in the block. It runs inside a signal handler."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._callbacks.append(callback)
+        if not self._replaced:
+            self._replace()
+        try:
+            yield
+        finally:
+            self._callbacks.remove(callback)
+            if not self._callbacks:
+                self._restore()
+
+    def _replace(self) -> None:
+        for number in SIGNALS:
+            before = signal.getsignal(number)
+            # Without a Python handler the process ends by itself, or ignores the signal: there is nothing to end.
+            if callable(before):
+                handler = self._handler(cast("Handler", before))
+                signal.signal(number, handler)
+                self._replaced.append((number, handler, cast("Handler", before)))
+
+    def _restore(self) -> None:
+        for number, handler, before in self._replaced:
+            # The server may have restored its own handlers already, or have set others.
+            if signal.getsignal(number) is handler:
+                signal.signal(number, before)
+        self._replaced.clear()
+
+    def _handler(self, before: Handler) -> Handler:
+        def handle(number: int, frame: FrameType | None) -> None:
+            for callback in tuple(self._callbacks):
+                callback()
+            before(number, frame)
+
+        return handle
+
+
+STOP_SIGNALS = StopSignals()
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 ENDING_S = 10.0
 """How long streams and waits end immediately after a signal to stop that the process outlives."""
@@ -109,21 +217,21 @@ class Service:
         self.siblings: Siblings | None = None
         """The other workers of this server; None for a single process."""
         self._counts = Counts(self._count_states, self.clock)
-        self.machines: Mapping[str, Bound] = self._inside.machines
+        self.machines: Mapping[str, BoundMachine] = self._inside.machines
         self.only = next(iter(self.machines.values())) if len(self.machines) == 1 else None
-        self._by_event: dict[str, Bound | None] = {}
+        self._by_event: dict[str, BoundMachine | None] = {}
         for bound in self.machines.values():
             for name in bound.table.events:
                 self._by_event[name] = None if name in self._by_event else bound
 
     @property
-    def _inside(self) -> Inside:
+    def _inside(self) -> EngineParts:
         """The engine's current internals: it replaces them when its workflows are moved."""
         return self.engine._inside  # noqa: SLF001 -- see above: only this module does.
 
     # --- machines ----------------------------------------------------------------------------------------------------
 
-    def machine(self, name: str) -> Bound:
+    def machine(self, name: str) -> BoundMachine:
         """Return the machine of that name. Raises 404."""
         bound = self.machines.get(name)
         if bound is None:
@@ -136,13 +244,13 @@ class Service:
             )
         return bound
 
-    def chosen(self, name: str | None) -> Sequence[Bound]:
+    def chosen(self, name: str | None) -> Sequence[BoundMachine]:
         """Return the machine of that name, or all machines in the order of their names."""
         if name is not None:
             return (self.machine(name),)
         return [self.machines[each] for each in sorted(self.machines)]
 
-    async def bound_of(self, workflow: str) -> Bound:
+    async def bound_of(self, workflow: str) -> BoundMachine:
         """Return the machine of a workflow. Raises WorkflowNotFound."""
         live = self._inside.pipeline.known(workflow) or self._inside.supposed(workflow)
         if live is not None:
@@ -201,7 +309,7 @@ class Service:
         """Return the error that `refuse_if_full` would raise after `ahead` other requests."""
         return self._inside.gate.refusal(ahead, starts=starts)
 
-    async def start(self, bound: Bound, workflow: str, context: object) -> tuple[View[Enum, object], bool]:
+    async def start(self, bound: BoundMachine, workflow: str, context: object) -> tuple[View[Enum, object], bool]:
         """Start a workflow; also return whether it existed before."""
         starting = Starting(bound, workflow, context)
         view = cast("View[Enum, object]", await self.engine._admit(starting))  # noqa: SLF001 -- see above.
@@ -383,7 +491,7 @@ class Service:
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
-    def machine_itself(self, bound: Bound) -> "Machine[Any, Any, Any]":
+    def machine_itself(self, bound: BoundMachine) -> "Machine[Any, Any, Any]":
         """Return the machine as it was declared."""
         return cast("Machine[Any, Any, Any]", bound.machine)
 
@@ -394,7 +502,7 @@ def _is_one_of_several(exporter: object) -> TypeGuard[OneOfSeveral]:
 
 def _carried() -> Callable[[str], AbstractContextManager[None]] | None:
     try:
-        from interlock.observe.carrying import carried  # noqa: PLC0415 -- an extra, which may be missing.
+        from interlock.observe.traces import carried  # noqa: PLC0415 -- an extra, which may be missing.
     except ImportError:
         return None  # The tracer is not OpenTelemetry's.
     return carried

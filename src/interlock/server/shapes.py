@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from interlock.core.values import Allowed
-from interlock.runtime.bound import Bound, state_text
-from interlock.runtime.views import HistoryRow, Moved, View
+from interlock.engine.bound_machine import BoundMachine, state_text
+from interlock.engine.views import HistoryRow, Moved, View
 
 JsonObject = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
 """A JSON object of a machine; `GET /v1/machines` has its schema."""
@@ -160,7 +160,7 @@ class ShownDelivery(msgspec.Struct, kw_only=True):
     version: int | None = None
 
 
-def shown_view(bound: Bound, view: View[Enum, object]) -> ShownWorkflow:
+def shown_view(bound: BoundMachine, view: View[Enum, object]) -> ShownWorkflow:
     """Convert a workflow to its JSON form."""
     return ShownWorkflow(
         id=view.id,
@@ -185,7 +185,7 @@ def shown_move(workflow: str, moved: Moved[Enum]) -> ShownMove:
     )
 
 
-def shown_row(bound: Bound, row: HistoryRow[Enum, object]) -> ShownRow:
+def shown_row(bound: BoundMachine, row: HistoryRow[Enum, object]) -> ShownRow:
     """Convert a row of history to its JSON form."""
     payload = bound.payload(row.payload)
     return ShownRow(

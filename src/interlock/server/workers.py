@@ -17,18 +17,17 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
+from interlock.clock import SystemClock
+from interlock.engine.settings import Admission
 from interlock.errors import BadUsage
-from interlock.lanes.objects.addresses import redacted
-from interlock.runtime.settings import Admission
-from interlock.seams import SystemClock
 from interlock.server.app import App
 from interlock.server.running import FINISH_S, Listening, admission_from, bound_socket, serve
-from interlock.server.security.binding import check_address
 from interlock.server.security.guard import Guard
-from interlock.server.security.opening import security_at
-from interlock.server.siblings import Siblings, meeting_place
+from interlock.server.security.headers import check_address
+from interlock.server.security.stores import security_at
+from interlock.server.worker_metrics import Siblings, meeting_place
 from interlock.signals import Observer
-from interlock.sql.postgres.address import is_postgres
+from interlock.urls import is_postgres_url, redact_url
 
 WORKERS_MAX = 64
 SERVES = b"."
@@ -47,9 +46,9 @@ INHERITED = "INTERLOCK_INHERITED"
 
 def check_home(home: str, count: int) -> None:
     """Raise BadUsage for a home that cannot be opened by `count` processes."""
-    if count > 1 and not is_postgres(home):
+    if count > 1 and not is_postgres_url(home):
         raise BadUsage(
-            f"{redacted(home)} cannot be served by {count} processes.",
+            f"{redact_url(home)} cannot be served by {count} processes.",
             why="A folder, a bucket and memory have one owner at a time; only PostgreSQL is shared.",
             fix="Leave --workers out, or move the home to PostgreSQL.",
         )
@@ -343,7 +342,7 @@ def inherited() -> tuple[int, int] | None:
     return socket_fd, line_fd
 
 
-async def work(
+async def serve_worker(
     app: App,
     home: str,
     descriptors: tuple[int, int],

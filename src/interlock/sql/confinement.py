@@ -18,10 +18,9 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from interlock.sql.names import folded
-from interlock.sql.refusal import refuse
-from interlock.sql.syntax import LanePostgres, Node, argument, children, flag, parse, refuse_elsewhere, unsupported
-from interlock.sql.words import CALLS, RESERVED
+from interlock.sql.grammar import CALLABLE_NAMES, RESERVED, folded
+from interlock.sql.parse import LanePostgres, Node, argument, children, flag, parse, refuse_elsewhere, unsupported
+from interlock.sql.types import refuse
 
 _QUERIES: Final = (exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.Values, exp.Table)
 _CHANGES: Final = (exp.Insert, exp.Update, exp.Delete)
@@ -105,7 +104,7 @@ def _refuse_node(node: Node) -> None:
         raise refuse_elsewhere(node)
     if isinstance(node, exp.Table) and node.name.lower().startswith(_SYSTEM):
         raise refuse(f"the table {node.name}, which is a system table.", fix="Read tables of this database.")
-    if isinstance(node, exp.Anonymous) and node.name.lower() not in CALLS:
+    if isinstance(node, exp.Anonymous) and node.name.lower() not in CALLABLE_NAMES:
         raise refuse(f"the function {node.name}().", fix="Use a function of the subset; compute the rest elsewhere.")
     if isinstance(node, exp.DataType) and node.this in _TYPES:
         raise unsupported(node)

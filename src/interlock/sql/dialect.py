@@ -9,9 +9,72 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from sqlglot import exp
+
+from interlock.sql import ddl, dml, select, windows
+from interlock.sql.dml import Change
+from interlock.sql.parse import Node, parse, unsupported
 from interlock.sql.schema import Schema
-from interlock.sql.statement import Statement
-from interlock.sql.translate import translate
+from interlock.sql.scope import Scope, Translation
+from interlock.sql.types import refuse
+from interlock.sql.values import ResultColumn, Statement
+
+# --- Translate one statement of PostgreSQL into one statement of SQLite, or refuse it --------------------------------
+# The rule that governs the whole package: no statement runs with another meaning than PostgreSQL's. So what is known
+# is listed, node by node and argument by argument, and everything else is refused.
+
+_QUERIES: Final = frozenset({exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.Values})
+_CHANGES: Final[dict[type[Node], Callable[[Node, Translation], Change]]] = {
+    exp.Insert: dml.insert,
+    exp.Update: dml.update,
+    exp.Delete: dml.delete,
+}
+_DEFINITIONS: Final[dict[type[Node], Callable[[Node, Translation], str]]] = {
+    exp.Create: ddl.create,
+    exp.Alter: ddl.alter_table,
+    exp.TruncateTable: ddl.truncate,
+    exp.Drop: ddl.drop,
+}
+
+
+def translate(sql: str, schema: Schema) -> Statement:
+    """Translate one statement; `DialectError` names what is outside the subset, and what to write instead.
+
+    What PostgreSQL itself would refuse (no such table, text compared with a number) is a `TransactionError`.
+    """
+    try:
+        return _translate(parse(sql), Translation(schema, select.subquery, windows.window))
+    except RecursionError as error:
+        raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
+
+
+def _translate(node: Node, translation: Translation) -> Statement:
+    if type(node) in _QUERIES:
+        text, columns = _query(node, translation)
+        return Statement(text, "lock" if translation.locking else "read", translation.parameter_types(), columns)
+    change = _CHANGES.get(type(node))
+    if change is not None:
+        text, columns = change(node, translation)
+        return Statement(text, "write", translation.parameter_types(), columns)
+    definition = _DEFINITIONS.get(type(node))
+    if definition is None:
+        raise unsupported(node)
+    text = definition(node, translation)
+    if translation.parameters:
+        raise refuse("a parameter in a definition.", fix="Write the value.")
+    return Statement(text, "schema")
+
+
+def _query(node: Node, translation: Translation) -> tuple[str, tuple[ResultColumn, ...]]:
+    draft = select.draft(node, Scope(translation, volatile=True, place="SELECT")).settle()
+    columns = tuple(
+        ResultColumn(name, term.type, checked=term.unchecked and not draft.checked)
+        for name, term in zip(draft.names, draft.terms, strict=True)
+    )
+    return draft.write(), columns
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 STATEMENTS_MAX: Final = 1024
 

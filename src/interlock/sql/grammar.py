@@ -4,14 +4,242 @@ sqlglot collects the clauses of a query in whatever order they come, takes LIMIT
 many a word or parenthesis. A statement that PostgreSQL cannot read must not run, so the tokens are checked first.
 """
 
+# ruff: noqa: SIM905 - words are easier to read, and to compare with the appendix, without quotes around each.
+
 from collections.abc import Sequence
 from typing import Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from interlock.sql.names import folded
-from interlock.sql.refusal import refuse, wrong
-from interlock.sql.words import BEGINNING_NOTHING, JSON_SYMBOLS, NEEDING_MORE, RESERVED
+from interlock.sql.types import refuse, wrong
+
+# --- PostgreSQL's words: those that are reserved, and the names that may be called -----------------------------------
+# A reserved word that is not quoted is never a name: `SELECT user` asks PostgreSQL for the session's user, whatever
+# columns there are. The lists are those of PostgreSQL 18, appendix C; RESERVED is what is reserved there, also
+# except as function or type.
+
+RESERVED: Final = frozenset(
+    """
+    all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation
+    column concurrently constraint create cross current_catalog current_date current_role current_schema current_time
+    current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze
+    from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit
+    localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references
+    returning right select session_user similar some symmetric system_user table tablesample then to trailing true union
+    unique user using variadic verbose when where window with
+    """.split()
+)
+
+# The rest of PostgreSQL's key words, which may be names. A word on neither list is a name and nothing else.
+KEYWORDS: Final = RESERVED | frozenset(
+    """
+    abort absent absolute access action add admin after aggregate also alter always asensitive assertion
+    assignment at atomic attach attribute backward before begin between bigint bit boolean breadth by cache call
+    called cascade cascaded catalog chain char character characteristics checkpoint class close cluster coalesce
+    columns comment comments commit committed compression conditional configuration conflict connection
+    constraints content continue conversion copy cost csv cube current cursor cycle data database day deallocate
+    dec decimal declare defaults deferred definer delete delimiter delimiters depends depth detach dictionary
+    disable discard document domain double drop each empty enable encoding encrypted enforced enum error escape
+    event exclude excluding exclusive execute exists explain expression extension external extract family filter
+    finalize first float following force format forward function functions generated global granted greatest
+    grouping groups handler header hold hour identity if immediate immutable implicit import include including
+    increment indent index indexes inherit inherits inline inout input insensitive insert instead int integer
+    interval invoker isolation json json_array json_arrayagg json_exists json_object json_objectagg json_query
+    json_scalar json_serialize json_table json_value keep key keys label language large last leakproof least
+    level listen load local location lock locked logged mapping match matched materialized maxvalue merge
+    merge_action method minute minvalue mode month move name names national nchar nested new next nfc nfd nfkc
+    nfkd no none normalize normalized nothing notify nowait nullif nulls numeric object objects of off oids old
+    omit operator option options ordinality others out over overlay overriding owned owner parallel parameter
+    parser partial partition passing password path period plan plans policy position preceding precision prepare
+    prepared preserve prior privileges procedural procedure procedures program publication quote quotes range
+    read real reassign recursive ref referencing refresh reindex relative release rename repeatable replace
+    replica reset restart restrict return returns revoke role rollback rollup routine routines row rows rule
+    savepoint scalar schema schemas scroll search second security sequence sequences serializable server session
+    set setof sets share show simple skip smallint snapshot source sql stable standalone start statement
+    statistics stdin stdout storage stored strict string strip subscription substring support sysid system
+    tables tablespace target temp template temporary text ties time timestamp transaction transform treat
+    trigger trim truncate trusted type types uescape unbounded uncommitted unconditional unencrypted unknown
+    unlisten unlogged until update vacuum valid validate validator value values varchar varying version view
+    views virtual volatile whitespace within without work wrapper write xml xmlattributes xmlconcat xmlelement
+    xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable year yes zone
+    """.split()
+)
+# Key words that PostgreSQL takes for an alias only after AS: SELECT n AS year.
+AFTER_AS: Final = frozenset(
+    "char character day filter hour minute month over precision second varying within without year".split()
+)
+# Types of PostgreSQL whose names are not key words, as far as they are accepted or refused with advice.
+TYPES: Final = frozenset(
+    """
+    bigserial bool bpchar bytea date float4 float8 int2 int4 int8 jsonb serial smallserial timestamptz timetz uuid
+    """.split()
+)
+
+# Scalar functions and aggregates of the subset.
+# Functions that sqlglot must leave as they are written: it would read many of them as something of its own.
+PLAIN_CALLS: Final = frozenset(
+    """
+    abs array_agg array_append array_length array_position array_remove bool_and bool_or btrim cardinality ceil ceiling
+    char_length character_length concat concat_ws date_trunc every floor gen_random_uuid greatest jsonb_agg
+    jsonb_array_length jsonb_build_array jsonb_build_object jsonb_object_agg jsonb_set jsonb_strip_nulls jsonb_typeof
+    least left length lower lpad ltrim md5 mod now octet_length power random repeat replace reverse right round rpad
+    rtrim sign split_part sqrt starts_with strpos substr to_jsonb to_timestamp trunc upper
+    """.split()
+)
+FUNCTIONS: Final = PLAIN_CALLS | frozenset(
+    """
+    avg coalesce count extract max min nullif position string_agg substring sum trim
+    """.split()
+)
+# PostgreSQL's operators on jsonb, beside those that numbers and texts have, too.
+JSON_SYMBOLS: Final = frozenset({"->", "->>", "#>", "#>>", "#-", "@>", "<@", "?", "?|", "?&"})
+# Functions that are called with OVER alone.
+WINDOW_FUNCTIONS: Final = frozenset(
+    """
+    cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
+    """.split()
+)
+# Words that may stand before a parenthesis: functions, types with a length, and the grammar's own.
+CALLABLE_NAMES: Final = FUNCTIONS | frozenset(
+    """
+    all and any as between by case cast check decimal distinct do else except exists filter from generate_series having
+    in intersect into is join key left like limit not numeric offset on or order over references returning select set
+    table then union unique unnest using values varchar varying when where with
+    """.split()
+)
+# Words and signs that something must follow, and those that nothing begins with: one after the other is an empty place.
+NEEDING_MORE: Final = frozenset(
+    """
+    , - and case collate distinct else except for from having ilike in intersect into is join like limit not offset on
+    or references returning select then to union using when where window with
+    """.split()
+)
+BEGINNING_NOTHING: Final = frozenset(
+    """
+    , ; ) ] and as asc collate desc else end except fetch for from having ilike in intersect into is join like limit
+    offset on or returning then union using when where window
+    """.split()
+)
+# Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.
+SYSTEM_COLUMNS: Final = frozenset("ctid cmax cmin oid rowid _rowid_ tableoid xmax xmin".split())
+# What RETURNING calls a row before and after the change.
+SPECIAL_RELATIONS: Final = frozenset({"old", "new"})
+INTERNAL_PREFIXES: Final = ("interlock_", "sqlite_", "pg_")
+
+
+# --- Find the names in a statement by PostgreSQL's key words, before sqlglot sees the tokens -------------------------
+# sqlglot's words are those of thirty dialects: it takes `log (a, b)` for a call, `list < 3` for a type, `xor` for an
+# operator and `blob` for bytea. In PostgreSQL a word that is not a key word is always a name, and so is any word
+# where only a table can stand. Such words become quoted identifiers here, folded as PostgreSQL folds them, so that
+# no other dialect can give them a meaning. A name before a parenthesis is left unchanged: it may be a call.
+
+_VALUES: Final = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER})
+# Key words of PostgreSQL's that other dialects take for types.
+_NO_TYPES: Final = frozenset({"double", "object", "range", "string"})
+_IF: Final = (["if", "not"], ["table", "if"])  # CREATE TABLE IF NOT EXISTS, DROP TABLE IF EXISTS
+# Of the key words that may be names, those of the subset's grammar that a name can follow.
+_BEFORE_NAME: Final = frozenset({"add", "between", "by", "exists", "index", "set", "update", "values"})
+_CONSTANTS: Final = frozenset({"current_timestamp", "end", "false", "null", "true"})
+_BOUNDS: Final = frozenset({"between", "current", "current row", "unbounded", "$"})
+_WORDS_BEFORE_TABLE: Final = frozenset({"into", "table", "references"})
+
+
+def folded(name: str) -> str:
+    """The name as PostgreSQL folds it: the 26 letters only."""
+    if name.isascii():
+        return name.lower()
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
+def is_word(token: Token) -> bool:
+    """Return whether the token is a key word or a name without quotes."""
+    if token.token_type in _VALUES:
+        return False
+    first = token.text[:1]
+    return first.isalpha() or first == "_" or ord(first or " ") > 127  # noqa: PLR2004 - the last ASCII character
+
+
+def settle_names(tokens: Sequence[Token]) -> None:
+    """Turn what can only be a name into an identifier, in place."""
+    tables = _tables(tokens)
+    for place, token in enumerate(tokens):
+        if not is_word(token):
+            continue
+        word = folded(token.text)
+        called = place + 1 < len(tokens) and tokens[place + 1].text == "("
+        # sqlglot makes one token of `order by` or `double precision`.
+        known = word in KEYWORDS or word in TYPES or len(word.split()) > 1
+        plain = (word in _NO_TYPES and not _begins_frame(tokens, place)) or not known
+        if (plain and not called) or (place in tables and word not in RESERVED):
+            token.text = word
+            token.token_type = TokenType.IDENTIFIER
+        elif word in AFTER_AS and place and is_operand(tokens[place - 1]) and not _begins_clause(tokens, place):
+            raise refuse(f"the alias {word.upper()} without AS.", fix=f"Write AS {word}.")
+
+
+def _begins_clause(tokens: Sequence[Token], place: int) -> bool:
+    """Return whether OVER or FILTER stands where it belongs: after a call, before a window or a condition."""
+    word, following = folded(tokens[place].text), tokens[place + 1] if place + 1 < len(tokens) else None
+    if tokens[place - 1].text != ")" or following is None:
+        return False
+    word_follows = is_word(following) and folded(following.text).split()[0] not in RESERVED
+    named = word_follows or following.token_type is TokenType.IDENTIFIER
+    return (following.text == "(" and word in {"over", "filter"}) or (word == "over" and named)
+
+
+def _begins_frame(tokens: Sequence[Token], place: int) -> bool:
+    """Return whether RANGE is the kind of a window's frame: after what the window sorts by, and before a bound."""
+    if place < 2 or place + 1 >= len(tokens) or folded(tokens[place].text) != "range":  # noqa: PLR2004 - OVER and (
+        return False
+    following, before = tokens[place + 1], folded(tokens[place - 1].text)
+    bounded = following.token_type is TokenType.NUMBER or folded(following.text) in _BOUNDS
+    opened = before == "(" and folded(tokens[place - 2].text) in {"over", "as"}
+    return bounded and (opened or before in {"asc", "desc"} or is_operand(tokens[place - 1]))
+
+
+def is_operand(token: Token) -> bool:
+    """Return whether a value may end with the token."""
+    if not is_word(token):
+        return token.token_type in _VALUES or token.text in {")", "]"}
+    last = folded(token.text).split()[-1]
+    return last in _CONSTANTS or (last not in RESERVED and last not in _BEFORE_NAME)
+
+
+def _tables(tokens: Sequence[Token]) -> set[int]:
+    """The places of words before a parenthesis that are tables by what stands around them, not calls."""
+    words = [folded(token.text) if is_word(token) else token.text for token in tokens]
+    indexed = words.index("on") if words[:1] == ["create"] and "index" in words[1:3] and "on" in words else None
+    found: set[int] = set()
+    for opening, end in _closing_bracket(words).items():
+        name = opening - 1
+        if name < 1 or not is_word(tokens[name]):
+            continue
+        is_table = words[name - 1] in _WORDS_BEFORE_TABLE or name - 1 == indexed
+        is_created = words[name - 1] == "exists" and words[max(name - 3, 0) : name - 1][-2:] in _IF
+        is_common = words[name - 1] in {"with", "recursive", ","} and _is_query(words[end + 1 : end + 5])
+        if is_table or is_created or is_common:
+            found.add(name)
+    return found
+
+
+def _is_query(words: Sequence[str]) -> bool:
+    """Return whether these words begin the query of a WITH."""
+    return words[:1] == ["as"] and "".join(words[1:]).startswith(("(", "materialized(", "notmaterialized("))
+
+
+def _closing_bracket(words: Sequence[str]) -> dict[int, int]:
+    """For each opening parenthesis its closing one."""
+    opened: list[int] = []
+    closing: dict[int, int] = {}
+    for place, word in enumerate(words):
+        if word == "(":
+            opened.append(place)
+        elif word == ")" and opened:
+            closing[opened.pop()] = place
+    return closing
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 # The order of the clauses of a SELECT; those of the last kind may come in any order.
 _ORDER: Final[dict[str, int]] = {

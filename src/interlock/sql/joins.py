@@ -7,18 +7,140 @@ are written out as conditions; what their columns mean without a relation is dec
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql.branches import coalesce
-from interlock.sql.expressions import predicate
+from interlock.errors import TransactionError
+from interlock.sql.casts import convert
+from interlock.sql.expressions import coalesce, expression, predicate
 from interlock.sql.operators import comparison
-from interlock.sql.refusal import refuse, wrong
-from interlock.sql.scope import Merged, MergedColumn, Output, Query, Relation, Scope
-from interlock.sql.series import SERIES, series
-from interlock.sql.syntax import COMMA, Node, argument, child, children, identifier, maybe, only, quoted, unsupported
-from interlock.sql.terms import Term
-from interlock.sql.unnesting import UNNEST, unnested
+from interlock.sql.parse import (
+    COMMA,
+    Node,
+    argument,
+    child,
+    children,
+    identifier,
+    maybe,
+    only,
+    quoted_name,
+    unsupported,
+)
+from interlock.sql.scope import Merged, MergedColumn, Output, Query, Relation, Scope, Term
+from interlock.sql.types import INT4, INT8, UNKNOWN, Type, refuse, wrong
+
+# --- generate_series over whole numbers, as a relation of FROM -------------------------------------------------------
+# SQLite counts by a recursive query. The bounds are computed once; a sum that leaves bigint becomes a float, and
+# counting ends there as it does in PostgreSQL. The arguments see nothing of FROM (no LATERAL).
+
+SERIES: Final = exp.ExplodingGenerateSeries
+_NAME: Final = "generate_series"
+
+
+def series(node: Node, scope: Scope, alias: str | None, columns: Sequence[str]) -> tuple[Relation, str]:
+    """The relation and its text; an alias names its one column, too."""
+    only(node, "start", "end", "step")
+    if len(columns) > 1:
+        raise wrong(f"{len(columns)} names for the one column of {_NAME}().")
+    name = alias or _NAME
+    column = columns[0] if columns else name
+    alone = Scope(scope.translation, parent=scope.parent, queries=dict(scope.queries), place=f"{_NAME}()")
+    step = maybe(node, "step")
+    try:
+        given = [
+            expression(part, alone) for part in (child(node, "start"), child(node, "end"), step) if part is not None
+        ]
+    except TransactionError as error:
+        if node.find(exp.Column) is None:
+            raise
+        raise refuse(
+            f"{_NAME}() of columns beside it: {error.what}", fix="Join a series that is long enough."
+        ) from error
+    kind = INT8 if any(term.type == INT8 for term in given) else INT4
+    if not all(term.type.is_integer or term.parameter is not None for term in given):
+        raise refuse(f"{_NAME}() over something else than whole numbers.", fix="Count by bigint and compute the rest.")
+    if all(not term.type.is_integer for term in given):
+        raise refuse(f"the types of what is given to {_NAME}() are unknown.", fix="Cast one: $1::bigint.")
+    bounds = [convert(term, kind, "implicit").checked.text for term in given]
+    text = _text(bounds if step is not None else [*bounds, "1"], column)
+    scope.translation.subqueries += 1
+    return Relation(
+        name, (Output(column, kind, nullable=False),), quoted_name(name)
+    ), f"({text}) AS {quoted_name(name)}"
+
+
+def _text(bounds: Sequence[str], column: str) -> str:
+    """Count by a recursive query. No table and no query of a lane has a name with pg_, and none is hidden by these.
+
+    A name with interlock_ would be denied by the lane's authorizer where no column of the series is read.
+    """
+    start, end, step = bounds
+    within = "CASE WHEN step > 0 THEN {0} <= stop ELSE {0} >= stop END"
+    return (
+        f"WITH RECURSIVE pg_bounds (start, stop, step) AS (SELECT {start}, {end}, interlock_step({step})), "  # noqa: S608 - made of quoted names, literals and ?n alone
+        f"pg_counted (n) AS (SELECT start FROM pg_bounds WHERE {within.format('start')} "
+        f"UNION ALL SELECT n + step FROM pg_counted, pg_bounds "
+        f"WHERE typeof(n + step) = 'integer' AND {within.format('n + step')}) "
+        f"SELECT n AS {quoted_name(column)} FROM pg_counted"
+    )
+
+
+# --- unnest: arrays as a relation of FROM, one row for each element --------------------------------------------------
+# Several arrays stand beside each other, and the shorter ones are filled up with NULL. The arguments see nothing of
+# FROM (no LATERAL). Floats are left out, because SQLite may round what it reads from text.
+
+UNNEST: Final = exp.Unnest
+_UNNEST_NAME: Final = "unnest"
+_BYTES: Final = frozenset({"bytea", "uuid"})
+
+
+def unnested(node: Node, scope: Scope, alias: str | None, columns: Sequence[str]) -> tuple[Relation, str]:
+    """The relation and its text; the alias of one array names its one column, too."""
+    only(node, "expressions", "alias")
+    arrays = _arrays(node, scope)
+    name = alias or _UNNEST_NAME
+    names = list(columns) if columns or len(arrays) > 1 else [name]
+    if len(names) > len(arrays):
+        raise wrong(f"{len(names)} names for the {len(arrays)} columns of {_UNNEST_NAME}().")
+    if len(names) < len(arrays) or len({known.lower() for known in names}) != len(names):
+        raise refuse(f"{_UNNEST_NAME}() of several arrays without a name for each.", fix="Write AS name (a, b).")
+    elements = [array.type.element for array in arrays]
+    listed = ", ".join(
+        f"{_value(element, place, len(arrays))} AS {quoted_name(column)}"
+        for place, (element, column) in enumerate(zip(elements, names, strict=True))
+    )
+    rows = arrays[0].text if len(arrays) == 1 else f"interlock_array_zip({', '.join(array.text for array in arrays)})"
+    text = f"(SELECT {listed} FROM json_each({rows})) AS {quoted_name(name)}"  # noqa: S608 - made of quoted names, literals and ?n alone
+    scope.translation.subqueries += 1
+    outputs = tuple(Output(column, element) for column, element in zip(names, elements, strict=True))
+    return Relation(name, outputs, quoted_name(name)), text
+
+
+def _arrays(node: Node, scope: Scope) -> list[Term]:
+    alone = Scope(scope.translation, parent=scope.parent, queries=dict(scope.queries), place=f"{_UNNEST_NAME}()")
+    try:
+        terms = [expression(part, alone) for part in children(node)]
+    except TransactionError as error:
+        if node.find(exp.Column) is None:
+            raise
+        raise refuse(f"{_UNNEST_NAME}() of columns beside it: {error.what}", fix="Use = ANY (array).") from error
+    for term in terms:
+        if term.type is UNKNOWN:
+            raise refuse(f"{_UNNEST_NAME}() of an array of unknown type.", fix="Cast it: unnest($1::bigint[]).")
+        if not term.type.is_array:
+            raise wrong(f"{_UNNEST_NAME}() of {term.type}.")
+        if term.type.element.name == "float8":
+            raise refuse(f"{_UNNEST_NAME}() of {term.type}.", fix="Use numeric[].")
+    return terms
+
+
+def _value(element: Type, place: int, count: int) -> str:
+    value = "value" if count == 1 else f"json_extract(value, '$[{place}]')"
+    return f"unhex({value})" if element.name in _BYTES else value
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 Derived = Callable[[Node, Scope, Sequence[str]], Query]
 
@@ -174,7 +296,7 @@ def _relation(node: Node, scope: Scope, derived: Derived) -> tuple[Relation, str
             only(node, "this", "alias")
             node = child(node)
         query = derived(node, scope, columns)
-        return Relation(alias, query.columns, quoted(alias)), f"({query.text}) AS {quoted(alias)}"
+        return Relation(alias, query.columns, quoted_name(alias)), f"({query.text}) AS {quoted_name(alias)}"
     if type(node) is UNNEST:
         return unnested(node, scope, alias, columns)
     if type(node) is not exp.Table:
@@ -187,10 +309,12 @@ def _relation(node: Node, scope: Scope, derived: Derived) -> tuple[Relation, str
     name = identifier(child(node), "table")
     common = scope.query_named(name)
     if common is not None:
-        written = quoted(alias or name)
-        text = f"{quoted(name)} AS {written}" if alias else quoted(name)
+        written = quoted_name(alias or name)
+        text = f"{quoted_name(name)} AS {written}" if alias else quoted_name(name)
         return Relation(alias or name, common.columns, written), text
-    return table_relation(name, alias, scope), f"{quoted(name)} AS {quoted(alias)}" if alias else quoted(name)
+    return table_relation(name, alias, scope), f"{quoted_name(name)} AS {quoted_name(alias)}" if alias else quoted_name(
+        name
+    )
 
 
 def _alias(node: Node | None) -> tuple[str | None, list[str]]:
@@ -204,4 +328,4 @@ def table_relation(name: str, alias: str | None, scope: Scope) -> Relation:
     """A table of the schema as a relation."""
     table = scope.translation.table(name)
     columns = tuple(Output(column.name, column.type, nullable=column.nullable) for column in table.columns)
-    return Relation(alias or name, columns, quoted(alias or name), primary_key=table.primary_key)
+    return Relation(alias or name, columns, quoted_name(alias or name), primary_key=table.primary_key)

@@ -8,9 +8,8 @@ SQLite answers NULL where PostgreSQL raises. Those call functions, unless the di
 from typing import Final
 
 from interlock.sql.casts import convert, settled, unified
-from interlock.sql.datatypes import BOOL, FLOAT8, INT8, INTERVAL, JSONB, NUMERIC, TEXT, UNKNOWN, Type
-from interlock.sql.refusal import refuse, wrong
-from interlock.sql.terms import Term, call, combined
+from interlock.sql.scope import Term, call, combined
+from interlock.sql.types import BOOL, FLOAT8, INT8, INTERVAL, JSONB, NUMERIC, TEXT, UNKNOWN, Type, refuse, wrong
 
 _EQUALITIES: Final = frozenset({"=", "<>", "IS", "IS NOT"})
 COLLATED: Final = "COLLATE interlock_numeric"
@@ -25,7 +24,7 @@ _NUMERIC_FUNCTIONS: Final = {
 }
 
 
-def arithmetic(operator: str, left: Term, right: Term) -> Term:
+def number_arithmetic(operator: str, left: Term, right: Term) -> Term:
     """One of + - * / % on two numbers of the same or of different types."""
     if left.type is UNKNOWN and right.type is UNKNOWN:
         raise wrong(f"the types of both sides of {operator} are unknown.", fix="Cast one side: $1::bigint.")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from interlock.sql.datatypes import SERIALS, Type, parse_declared
+from interlock.sql.types import SERIALS, Type, parse_declared
 
 COLUMNS_QUERY: Final = """
 SELECT catalog.name, info.name, info.type, info."notnull", info.dflt_value, info.pk

@@ -10,15 +10,17 @@ PostgreSQL has are refused because SQLite cannot keep them: NaN and infinity.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final, TypeGuard, cast
+from functools import lru_cache
+from operator import itemgetter
+from typing import ClassVar, Final, Literal, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
 
 from interlock.errors import TransactionError
-from interlock.sql.datatypes import INTEGER_RANGE, Name, Type
-from interlock.sql.refusal import refuse
+from interlock.sql.types import INTEGER_RANGE, Name, Type, refuse
 
 # What SQLite stores, and what a caller may pass and gets back.
 StoredValue = int | float | str | bytes | None
@@ -384,3 +386,164 @@ _DECODERS: Final[dict[Name, Decoder]] = {
     "uuid": _decode_uuid,
     "jsonb": _decode_json,
 }
+
+
+# --- Rows with names: tuples whose values can also be read as attributes ---------------------------------------------
+# Each statement makes its class once; a row is then as cheap as a tuple and equal to one. A class made at run time
+# cannot be pickled by name, so a row is rebuilt from its names and values. A name that is not an identifier, or that
+# occurs twice, is reachable by position alone.
+
+ROW_CLASSES_MAX: Final = 512
+
+
+class Row(tuple[object, ...]):
+    """One row of a result: a tuple, with the columns' names as attributes."""
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def _asdict(self) -> dict[str, object]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def __getattr__(self, name: str) -> object:
+        # Only reached when no column has the name; the columns themselves are properties of the subclass.
+        raise AttributeError(f"no column {name!r} in this row; it has {', '.join(self._fields) or 'none'}")
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self, strict=True))})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _revive, (self._fields, tuple(self))
+
+
+@lru_cache(maxsize=ROW_CLASSES_MAX)
+def row_class(names: tuple[str, ...]) -> type[Row]:
+    """The class of rows with these column names."""
+    attributes: dict[str, object] = {"__slots__": (), "_fields": names}
+    for place, name in enumerate(names):
+        if name.isidentifier() and not name.startswith("_") and names.count(name) == 1:
+            attributes[name] = property(itemgetter(place))
+    return type("Row", (Row,), attributes)
+
+
+def _revive(names: tuple[str, ...], values: Sequence[object]) -> Row:
+    return row_class(names)(values)
+
+
+# --- `Statement`: SQLite's text, with the encoders of its parameters and the decoders of its results -----------------
+# It is immutable and shared by everything that runs the same SQL at the same version of the schema. `encode` is the
+# only way in for values, so nothing a caller passes is ever part of the text. The odd choice: some results are
+# checked when they are decoded, because SQLite answers an overflow with a float where PostgreSQL answers with an
+# error.
+
+# A query that asks for locks is no "read": it must run in the writer, where it has them all.
+Kind = Literal["read", "lock", "write", "schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of the result: its name and type. `checked` asks decode() to verify the range, too."""
+
+    name: str
+    type: Type
+    checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of PostgreSQL as SQLite runs it."""
+
+    text: str
+    kind: Kind
+    parameters: tuple[Type, ...] = ()
+    columns: tuple[ResultColumn, ...] = ()
+    _encoders: tuple[tuple[int, Encoder], ...] = field(init=False, repr=False, compare=False)
+    _decoders: tuple[Decoder | None, ...] | None = field(init=False, repr=False, compare=False)
+    _row: type[Row] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        decoders = tuple(decoder(column.type, checked=column.checked) for column in self.columns)
+        object.__setattr__(self, "_encoders", tuple(enumerate(map(encoder, self.parameters))))
+        object.__setattr__(self, "_decoders", decoders if any(decoders) else None)
+        object.__setattr__(self, "_row", row_class(tuple(column.name for column in self.columns)))
+
+    @property
+    def returns_rows(self) -> bool:
+        """Return whether running it gives rows: a query, or a change with RETURNING."""
+        return bool(self.columns)
+
+    def encode(self, args: Sequence[object]) -> tuple[StoredValue, ...]:
+        """The arguments as SQLite stores them, checked against the parameters' number and types."""
+        if len(args) != len(self._encoders):
+            raise TransactionError(
+                f"the statement has {len(self._encoders)} parameters and was given {len(args)} values.",
+                why="Every $n needs exactly one value.",
+                fix="Pass as many values as the highest $n.",
+            )
+        return tuple(
+            [None if (value := args[index]) is None else encode(value, index + 1) for index, encode in self._encoders]
+        )
+
+    def decode(self, row: Sequence[StoredValue]) -> Row:
+        """One row of SQLite's as Python values, with names."""
+        if self._decoders is None:
+            return self._row(row)
+        return self._row(
+            [
+                value if decode is None or value is None else decode(value)
+                for decode, value in zip(self._decoders, row, strict=True)
+            ]
+        )
+
+
+# --- Protocols of a database for the code above it: statements, transactions, and parts that run in parallel ---------
+# `Database` is one, on every engine. The helpers for hot rows (counters, stock and the like) are written against
+# this and nothing else, so each of them is one piece of SQL that is exact wherever the database lives.
+
+ResultT = TypeVar("ResultT")
+
+EngineName = Literal["lane", "postgres"]
+
+
+class Statements(Protocol):
+    """A transaction under way, in which statements run."""
+
+    def execute(self, sql: str, /, *args: object) -> Awaitable[int]:
+        """Run one statement; the number of rows it changed."""
+        ...
+
+    def query(self, sql: str, /, *args: object) -> Awaitable[list[Row]]:
+        """Run one statement; its rows."""
+        ...
+
+
+class Executor(Protocol):
+    """A database, as much of it as the helpers see."""
+
+    @property
+    def url(self) -> str:
+        """The address, without secrets."""
+        ...
+
+    @property
+    def engine(self) -> EngineName:
+        """The engine that stores the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
+        ...
+
+    def execute(self, sql: str, /, *args: object, key: str | None = None) -> Awaitable[int]:
+        """Run one statement as one durable transaction; the number of rows it changed."""
+        ...
+
+    def query(self, sql: str, /, *args: object, key: str | None = None) -> Awaitable[list[Row]]:
+        """Run one statement; its rows."""
+        ...
+
+    def transact(
+        self, function: Callable[..., Awaitable[ResultT]], /, *args: object, key: str | None = None
+    ) -> Awaitable[ResultT]:
+        """Run `async def function(tx, *args)` as one serialized durable transaction; what it returns."""
+        ...
+
+    def shard(self, number: int) -> "Awaitable[Executor]":
+        """The database for one of several parts that should run in parallel: on a lane one of its own (D5)."""
+        ...

@@ -11,16 +11,25 @@ from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql import aggregation
+from interlock.sql import aggregates
 from interlock.sql.casts import convert, meet
 from interlock.sql.clauses import direction, is_constant
-from interlock.sql.datatypes import FLOAT8, INT4, INT8, NUMERIC, UNKNOWN, Type
 from interlock.sql.expressions import expression, predicate
 from interlock.sql.operators import comparable, sorting_key
-from interlock.sql.refusal import refuse, wrong
-from interlock.sql.scope import Scope
-from interlock.sql.syntax import Node, argument, child, children, flag, identifier, maybe, only, string, unsupported
-from interlock.sql.terms import Term, combined
+from interlock.sql.parse import (
+    Node,
+    argument,
+    child,
+    children,
+    flag,
+    identifier,
+    maybe,
+    only,
+    string_literal,
+    unsupported,
+)
+from interlock.sql.scope import Scope, Term, combined
+from interlock.sql.types import FLOAT8, INT4, INT8, NUMERIC, UNKNOWN, Type, refuse, wrong
 
 OFFSET_MAX: Final = 2**31 - 1
 
@@ -106,7 +115,7 @@ def _aggregate(node: Node, name: str, scope: Scope) -> Term:
     value = expression(inner, scope)
     if name in {"min", "max"} and value.type.name == "numeric":
         return combined(f"interlock_window_{name}_numeric({value.checked.text})", NUMERIC, [value], name=name)
-    term = aggregation.built(name, [value], "", distinct=False)
+    term = aggregates.built(name, [value], "", distinct=False)
     # What SQLite has no sum of is summed up by functions of ours, which can also take rows back.
     text = term.text.replace("interlock_", "interlock_window_", 1) if term.text.startswith("interlock_") else term.text
     return replace(term, text=text)
@@ -167,7 +176,7 @@ def _value(node: Node, scope: Scope, function: str) -> Term:
 
 
 def _offset(node: Node, what: str, *, least: int = 0) -> int:
-    written = string(node) if type(node) is exp.Literal and not flag(node, "is_string") else ""
+    written = string_literal(node) if type(node) is exp.Literal and not flag(node, "is_string") else ""
     if not written.isdecimal() or not least <= int(written) <= OFFSET_MAX:
         raise refuse(f"{what} by something else than a written whole number from {least} on.", fix="Write the number.")
     return int(written)
@@ -232,7 +241,7 @@ def _frame(node: Node, keys: list[Term]) -> str:
     text = f" {kind} BETWEEN {start} AND {end}"
     if exclude is None:
         return text
-    word = string(exclude).upper() if isinstance(exclude, exp.Var) else str(exclude).upper()
+    word = string_literal(exclude).upper() if isinstance(exclude, exp.Var) else str(exclude).upper()
     if word not in _EXCLUDED:
         raise unsupported(node)
     return f"{text} EXCLUDE {word}"

@@ -7,13 +7,34 @@ lost when it is closed.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from interlock.clock import Clock
 from interlock.errors import InternalError, UnavailableError
-from interlock.seams import Clock
-from interlock.store import cursors
-from interlock.store.leases import Granted, Held
-from interlock.store.pruning import Batch, Old
-from interlock.store.storetime import StoreTime
-from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
+from interlock.store import values
+from interlock.store.protocol import Batch, Granted, Held, Old
+from interlock.store.values import Change, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row, refuse_twice
+
+# --- The time of a store: it never goes back, and it never stands still ----------------------------------------------
+# G8: a lane's time is the greater of what was written last and the wall clock. A wall clock that is set back would
+# hold up every timer and retry until it has caught up, so the time also goes on by the monotonic clock from where it
+# was when the store was opened.
+
+
+class StoreTime:
+    """Microseconds since the epoch."""
+
+    def __init__(self, clock: Clock, written_us: int = 0) -> None:
+        self._clock = clock
+        self._begun_s = clock.monotonic_s()
+        self._begun_us = self.last_us = max(written_us, int(clock.wall_s() * 1_000_000))
+
+    def now_us(self) -> int:
+        """Return the time in microseconds since the epoch."""
+        passed_us = int((self._clock.monotonic_s() - self._begun_s) * 1_000_000)
+        self.last_us = max(self.last_us, int(self._clock.wall_s() * 1_000_000), self._begun_us + passed_us)
+        return self.last_us
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 
 class _Kept:
@@ -25,9 +46,9 @@ class _Kept:
         """In the order of creation."""
         self.started = 0
         """How many there ever were: a number is not given again when its workflow is pruned."""
-        self.history: dict[str, dict[int, Happened]] = {}
+        self.history: dict[str, dict[int, HistoryRecord]] = {}
         """By version."""
-        self.keys: dict[tuple[str, str], Happened] = {}
+        self.keys: dict[tuple[str, str], HistoryRecord] = {}
         self.effects: dict[str, OwedEffect] = {}
         self.letters: dict[str, Letter] = {}
         self.notes: dict[str, str] = {}
@@ -81,7 +102,7 @@ class MemoryStore:
         found = {key: self._kept.keys[key] for key in keys if key in self._kept.keys}
         return {key: Delivered(each.version, each.to_state, each.key_digest) for key, each in found.items()}
 
-    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
+    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
         """Return the history after a version."""
         rows = self._kept.history.get(workflow, {})
         # B3: by version, never by clock or by arrival.
@@ -89,20 +110,20 @@ class MemoryStore:
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
-        kept, begin = self._kept, cursors.parsed(after)
+        kept, begin = self._kept, values.parsed(after)
         places = sorted(
-            cursors.Cursor(0 if state is None else row.entered_us, kept.numbers[row.id])
+            values.Cursor(0 if state is None else row.entered_us, kept.numbers[row.id])
             for row in kept.rows.values()
             if row.machine == machine and state in {None, row.state}
         )
         if begin is not None:
-            start = cursors.Cursor(0 if state is None else begin.entered_us, begin.number)
+            start = values.Cursor(0 if state is None else begin.entered_us, begin.number)
             places = [place for place in places if place > start]
         ids = {number: workflow for workflow, number in kept.numbers.items()}
         rows = tuple(kept.rows[ids[place.number]] for place in places[:limit])
         if len(places) <= limit:
             return Found(rows, None)
-        return Found(rows, str(cursors.Cursor(rows[-1].entered_us, places[limit - 1].number)))
+        return Found(rows, str(values.Cursor(rows[-1].entered_us, places[limit - 1].number)))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """Return the active workflows that have been in their state for too long."""
@@ -200,11 +221,11 @@ class MemoryPruning:
     def __init__(self, kept: Callable[[], _Kept]) -> None:
         self._kept = kept
 
-    async def batch(self, old: Old, *, after: cursors.Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+    async def batch(self, old: Old, *, after: values.Cursor | None, limit: int, dry_run: bool = False) -> Batch:
         """Read the next workflows and remove those that match."""
         kept = self._kept()
         places = sorted(
-            (cursors.Cursor(row.entered_us, kept.numbers[row.id]), row.id)
+            (values.Cursor(row.entered_us, kept.numbers[row.id]), row.id)
             for row in kept.rows.values()
             if row.machine == old.machine and row.state == old.state and row.entered_us < old.before_us
         )

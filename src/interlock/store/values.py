@@ -7,11 +7,13 @@ acts on it. Only `wake_us` is a column: when an engine must process the workflow
 Times are microseconds since the epoch, from the store's own clock where it has one (G8).
 """
 
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from interlock.errors import InternalError
+from interlock.errors import InternalError, InvalidPayload
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +51,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """When its next timer fires, on shared stores: a timer needs no slot, and must not wait for work that does."""
 
 
-class Happened(msgspec.Struct, frozen=True, gc=False):
+class HistoryRecord(msgspec.Struct, frozen=True, gc=False):
     """One row of history (B1: a row of `workflow_events`)."""
 
     workflow: str
@@ -137,7 +139,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     row: Row
     expected: int
     """The revision that must be there; 0: the workflow must not exist yet. The row's own is one more."""
-    history: tuple[Happened, ...] = ()
+    history: tuple[HistoryRecord, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
     """Owed from now on."""
     effects_done: tuple[str, ...] = ()
@@ -180,3 +182,32 @@ def refuse_twice(changes: Sequence[Change]) -> None:
             f"a group has two changes of workflow {twice!r}.",
             why="A group has at most one change of a workflow; both were decided upon the same revision.",
         )
+
+
+# --- The end of a page of workflows: its last workflow's time of entry and number ------------------------------------
+# Pages are cut by these two and not by a count, so that workflows which come or go between two pages neither hide
+# others nor show them twice.
+
+
+class Cursor(NamedTuple):
+    """The end of a page."""
+
+    entered_us: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.entered_us}.{self.number}"
+
+
+def parsed(text: str | None) -> Cursor | None:
+    """Parse a cursor. Raises InvalidPayload for a text that is not a cursor."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(-?[0-9]{1,18})\.([0-9]{1,18})", text)
+    if found is None:
+        raise InvalidPayload(
+            f"{text!r} is not a cursor.",
+            why="A cursor says where the page before has ended; it is made by that page.",
+            fix="Pass the cursor of the page before, as it is.",
+        )
+    return Cursor(int(found[1]), int(found[2]))

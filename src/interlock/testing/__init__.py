@@ -6,32 +6,36 @@ Importing it needs nothing but Interlock. `walks` needs Hypothesis and is loaded
 pytest and is loaded by pytest itself. Both come with `pip install "interlock[testing]"`.
 
 Below it: `interlock.testing.faults` breaks disks and processes, `interlock.testing.objects` has a bucket in memory, and
-`interlock.testing.simulation` runs lanes on a bucket in virtual time.
+`interlock.testing.lane_simulation` runs lanes on a bucket in virtual time.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from interlock.testing.arrows import Arrow, Compiled, transitions
-from interlock.testing.coverage import MachineCoverage, TransitionCoverage, coverage_from_json, measure
-from interlock.testing.explore import Exploration, explore
-from interlock.testing.moves import Attempted, Move, Unwound, play
-from interlock.testing.path import assert_path
-from interlock.testing.trial import Problem, Trial
+from interlock.testing.coverage import (
+    Arrow,
+    Compiled,
+    MachineCoverage,
+    TransitionCoverage,
+    coverage_from_json,
+    measure,
+    transitions,
+)
+from interlock.testing.explore import Attempted, Exploration, Move, Problem, Trial, Unwound, explore, play
+from interlock.testing.harness import assert_path
 
 LATER = {
-    "Call": "interlock.testing.acts",
+    "Call": "interlock.testing.harness",
     "Harness": "interlock.testing.harness",
-    "SteppedLane": "interlock.testing.stepping",
+    "SteppedLane": "interlock.testing.lives",
     "VirtualClock": "interlock.testing.virtual",
     "VirtualLoop": "interlock.testing.virtual",
 }
 """What needs the engine or a database is loaded when it is first used: a test of a machine alone needs neither."""
 
 if TYPE_CHECKING:
-    from interlock.testing.acts import Call
-    from interlock.testing.harness import Harness
-    from interlock.testing.stepping import SteppedLane
+    from interlock.testing.harness import Call, Harness
+    from interlock.testing.lives import SteppedLane
     from interlock.testing.strategies import Walk, WalkStep, walks
     from interlock.testing.virtual import VirtualClock, VirtualLoop
 else:

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
+from typing import TypeVar
 
 import msgspec
 
-from interlock.errors import BadUsage
+from interlock.clock import Chance, SystemChance
+from interlock.errors import BadUsage, MissingExtra
 
 PORTION = 20
 SEEDS_MAX = 10_000_000
@@ -107,3 +109,43 @@ def _results(run: Portion, portions: Sequence[range], workers: int) -> Iterator[
             yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+# --- Seeded random draws for simulations -----------------------------------------------------------------------------
+
+ItemT = TypeVar("ItemT")
+
+
+class Luck:
+    """Draws from one seeded source."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance: Chance = SystemChance(seed)
+
+    def often(self, share: float) -> bool:
+        """Return True with this probability."""
+        return self.chance.fraction() < share
+
+    def between(self, low: float, high: float) -> float:
+        """Return a number from `low` up to `high`."""
+        return low + (high - low) * self.chance.fraction()
+
+    def count(self, low: int, high: int) -> int:
+        """Return a whole number from `low` to `high`, both included."""
+        return low + int(self.chance.fraction() * (high - low + 1))
+
+    def one(self, items: Sequence[ItemT]) -> ItemT:
+        """Return one of the items."""
+        return items[int(self.chance.fraction() * len(items))]
+
+    def number(self) -> int:
+        """Return a seed for another source."""
+        return int(self.chance.fraction() * 2**53)
+
+
+# --- The error for an optional part of the testing kit that is not installed -----------------------------------------
+
+
+def missing_extra(module: str, package: str) -> MissingExtra:
+    """Return the error for a module whose package is not installed, with the command that installs it."""
+    return MissingExtra(f"{module} needs {package}, which is not installed.", extra="testing")

@@ -8,14 +8,297 @@ The invariant: every exploration is bounded, and reaching a bound is reported.
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, cast, overload
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeAlias, TypeVar, cast, overload
 
+import msgspec
+
+from interlock.core import decide
+from interlock.core.decide import allowed_events, bounded_repr, known, suggestion
+from interlock.core.declarations import StepDeclaration
+from interlock.core.events import STEP_FAILED, UNWOUND, Event, wire_name
 from interlock.core.machine import EventT, Machine
-from interlock.core.values import ContextT, StateT
-from interlock.errors import LimitReached
-from interlock.testing.arrows import Arrow, arrows_of
-from interlock.testing.trial import TRIAL_DEPTH, Trial, try_samples
+from interlock.core.table import Node
+from interlock.core.values import Allowed, ContextT, Decision, Snapshot, StateT, StepFailure
+from interlock.errors import GuardRejected, InterlockError, InvalidPayload, InvalidTransition, LimitReached, Refusal
+from interlock.testing.coverage import Arrow, arrows_of, measure
+
+# --- Moves: everything that can move a machine, played without an engine ---------------------------------------------
+# `Machine.apply` takes events. An engine also reports that a step was begun, its result (which can be undone later),
+# a step that gave up and a completed unwinding. `play` takes those too and decides as an engine would, so that
+# tests, exploration and random walks reach the states after a failure.
+
+ATTEMPTED = "ATTEMPTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Unwound:
+    """The move out of an unwinding state: everything that had to be undone is undone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """An attempt of the state's step has begun: an event that interrupts it now leaves something to undo."""
+
+
+AnyEventT = TypeVar("AnyEventT", bound=Event)
+
+Move: TypeAlias = AnyEventT | StepFailure | Unwound | Attempted
+"""An event of the machine, `StepFailure(step=..., error=...)` for a step that gave up, `Unwound()`, `Attempted()`."""
+
+
+def play(
+    machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT], move: Move[EventT]
+) -> Decision[StateT, ContextT]:
+    """Return the engine's decision on the move. Raises the refusal, as `Machine.decide` does.
+
+    An event that the state's step returns, or has an undo for, counts as the step's result: an unwinding undoes it.
+    A failure must name the step of the state; another name raises InvalidPayload.
+    """
+    table = machine.compiled
+    node = decide.known(table, snapshot.state)
+    if isinstance(move, StepFailure):
+        if node.step is None or node.failed is None:
+            raise _no_way(machine.name, node, STEP_FAILED)
+        if move.step != node.step.name:
+            raise _other_step(machine.name, node, node.step.name, move.step)
+        decision = decide.fail(table, snapshot, move)
+        assert decision is not None  # Only a step without `failed=` stays where it is.
+        return decision
+    if isinstance(move, Unwound):
+        if node.unwinds_to is None:
+            raise _no_way(machine.name, node, UNWOUND)
+        # Through the module, where coverage of transitions can see it.
+        return decide.unwound(table, snapshot)
+    if isinstance(move, Attempted):
+        if node.step is None:
+            raise _no_way(machine.name, node, ATTEMPTED)
+        return Decision(msgspec.structs.replace(snapshot, attempted=True), ())
+    result = node.step is not None and _is_result(node.step, type(move))
+    return decide.decide(table, snapshot, move, result=result)
+
+
+def name_of_move(move: Event | StepFailure | Unwound | Attempted) -> str:
+    """Return the move's name in history: the event's wire name, STEP_FAILED or UNWOUND; or ATTEMPTED."""
+    if isinstance(move, Attempted):
+        return ATTEMPTED
+    if isinstance(move, StepFailure):
+        return STEP_FAILED
+    if isinstance(move, Unwound):
+        return UNWOUND
+    return wire_name(type(move))
+
+
+def allowed_text(allowed: Allowed[StateT]) -> str:
+    """Return one allowed transition as text: `SUBMIT [has_items] -> paid`."""
+    guards = f" [{', '.join(allowed.guards)}]" if allowed.guards else ""
+    return f"{allowed.event}{guards} -> {allowed.to.value}"
+
+
+def _is_result(step: StepDeclaration, event: type[Event]) -> bool:
+    # Without a return annotation only the events with an undo count as results. Other events are taken for a client's:
+    # as results they would leave nothing to undo, and an attempt that a Cancel interrupts would be forgotten (G5).
+    return event in step.returns or any(event is undo.event for undo in step.undos)
+
+
+def _other_step(machine: str, node: Node, step: str, failed: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{machine}: step {bounded_repr(failed)} cannot fail in state {node.name!r}, whose step is {step!r}."
+        f"{suggestion(failed, [step])}",
+        why="Only the step of the state that a workflow is in can give up there.",
+        fix=f"Write StepFailure(step={step!r}, ...), or move to the state of the step that is meant.",
+    )
+
+
+def _no_way(machine: str, node: Node, event: str) -> InvalidTransition:
+    return InvalidTransition(machine=machine, state=node.name, event=event, allowed=allowed_events(node))
+
+
+# --- Breadth-first trial of sample events on a machine: it evaluates guards, runs actions and compares contexts ------
+# Every sample is played in every reachable snapshot. So are the first event of a pipeline, the events of timers, the
+# start of a step, a step that gives up (its outcome known or not) and the end of an unwinding. Two snapshots are the
+# same when state and encoded context are equal: a machine with finitely many contexts is explored completely.
+#
+# The invariant: a trial that was cut short names the limit (`stopped_by`).
+
+TRIAL_DEPTH = 50
+"""The default maximum number of moves in a row."""
+
+SNAPSHOTS_MAX = 10_000
+"""The number of distinct snapshots after which a trial stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem(Generic[StateT, EventT]):
+    """A failed move: a guard or action raised, or made a context that cannot be stored."""
+
+    state: StateT
+    moves: tuple[Move[EventT], ...]
+    """The moves from the start up to and including the failed one."""
+    error: InterlockError
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trial(Generic[StateT, EventT]):
+    """The result of playing the samples."""
+
+    machine: str
+    reached: Mapping[StateT, tuple[Move[EventT], ...]]
+    """State -> a shortest list of moves that leads there."""
+    unreached: tuple[StateT, ...]
+    taken: tuple[Arrow, ...]
+    never_taken: tuple[Arrow, ...]
+    refusals: Mapping[str, tuple[Refusal, ...]]
+    """Event -> its refusals: one per state and set of guards that refused."""
+    problems: tuple[Problem[StateT, EventT], ...]
+    snapshots: int
+    """The number of distinct snapshots."""
+    stopped_by: Literal["depth", "snapshots"] | None = None
+    """The limit that cut the trial short, or None when it is complete."""
+
+    def __repr__(self) -> str:
+        total = len(self.reached) + len(self.unreached)
+        return (
+            f"<Trial of {self.machine!r}: {len(self.reached)} of {total} states reached, "
+            f"transitions never taken: {len(self.never_taken)}, problems: {len(self.problems)}>"
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether every snapshot that the samples can reach was visited."""
+        return self.stopped_by is None
+
+    def text(self) -> str:
+        """Return the report as text."""
+        ending = f", stopped by the limit of {self.stopped_by}" if self.stopped_by else ""
+        lines = [f"{self.machine}: {self.snapshots:,} snapshots tried{ending}"]
+        width = max(len(state.value) for state in self.reached)
+        lines += [
+            f"  {state.value:<{width}}  {', '.join(map(name_of_move, moves)) or '(initial)'}"
+            for state, moves in self.reached.items()
+        ]
+        lines += [f"  not reached: {state.value}" for state in self.unreached]
+        lines += [f"  never taken: {arrow}" for arrow in self.never_taken]
+        lines += [
+            f"  refused: {event} in {refusal.state} by {', '.join(refusal.guards)}"
+            for event, refusals in self.refusals.items()
+            for refusal in refusals
+            if isinstance(refusal, GuardRejected)
+        ]
+        for problem in self.problems:
+            lines += [f"  problem: {problem.error.what}", f"    after {', '.join(map(repr, problem.moves))}"]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class _Notes(Generic[StateT, EventT]):
+    """The findings of a running trial."""
+
+    reached: dict[StateT, tuple[Move[EventT], ...]] = field(default_factory=dict)
+    refusals: dict[tuple[str, str, tuple[str, ...]], Refusal] = field(default_factory=dict)
+    problems: dict[tuple[str, str, str], Problem[StateT, EventT]] = field(default_factory=dict)
+    stopped_by: Literal["depth", "snapshots"] | None = None
+
+    def refused(self, error: Refusal) -> None:
+        guards = error.guards if isinstance(error, GuardRejected) else ()
+        self.refusals.setdefault((error.event, error.state, guards), error)
+
+    def failed(self, state: StateT, moves: tuple[Move[EventT], ...], error: InterlockError) -> None:
+        # One per state, event and kind is enough to find it: the same mistake shows in every context.
+        self.problems.setdefault(
+            (state.value, name_of_move(moves[-1]), error.code), Problem(state=state, moves=moves, error=error)
+        )
+
+    def refusals_by_event(self) -> dict[str, tuple[Refusal, ...]]:
+        found: dict[str, tuple[Refusal, ...]] = {}
+        for (event, _, _), refusal in self.refusals.items():
+            found[event] = (*found.get(event, ()), refusal)
+        return found
+
+
+def try_samples(
+    machine: Machine[StateT, ContextT, EventT],
+    samples: Sequence[EventT],
+    context: ContextT,
+    *,
+    depth: int = TRIAL_DEPTH,
+    snapshots_max: int = SNAPSHOTS_MAX,
+) -> Trial[StateT, EventT]:
+    """Play the samples from `context` on, in every reachable snapshot, and return the result."""
+    start = machine.begin(context)
+    notes: _Notes[StateT, EventT] = _Notes(reached={start.state: ()})
+    known = {_key(machine, start)}
+    waiting: deque[tuple[Snapshot[StateT, ContextT], tuple[Move[EventT], ...]]] = deque([(start, ())])
+    with measure(machine) as coverage:
+        while waiting:
+            snapshot, path = waiting.popleft()
+            for move in _moves(machine, snapshot, samples):
+                if len(path) >= depth:
+                    notes.stopped_by = "depth"
+                    break
+                moves = (*path, move)
+                try:
+                    decision = play(machine, snapshot, move)
+                    key = _key(machine, decision.snapshot)
+                except Refusal as error:
+                    notes.refused(error)
+                    continue
+                except InterlockError as error:
+                    notes.failed(snapshot.state, moves, error)
+                    continue
+                for record in decision.records:
+                    notes.reached.setdefault(record.to_state, moves)
+                if key in known:
+                    continue
+                if len(known) >= snapshots_max:
+                    notes.stopped_by = "snapshots"
+                    continue
+                known.add(key)
+                waiting.append((decision.snapshot, moves))
+    covered = coverage.of(machine)
+    states = [cast("StateT", node.state) for node in machine.compiled.nodes.values()]
+    return Trial(
+        machine=machine.name,
+        reached=notes.reached,
+        unreached=tuple(state for state in states if state not in notes.reached),
+        taken=covered.taken,
+        never_taken=covered.missing,
+        refusals=notes.refusals_by_event(),
+        problems=tuple(notes.problems.values()),
+        snapshots=len(known),
+        stopped_by=notes.stopped_by,
+    )
+
+
+def _moves(
+    machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT], samples: Sequence[EventT]
+) -> Iterator[Move[EventT]]:
+    node = known(machine.compiled, snapshot.state)
+    if node.final:
+        return
+    yield from samples
+    if node is machine.compiled.initial and machine.opening is not None:
+        yield machine.opening
+    for timer in node.timers:
+        yield cast("EventT", timer.send)
+    if node.step is not None and node.failed is not None:
+        for unknown in (False, True):
+            yield StepFailure(step=node.step.name, error=STEP_FAILED, unknown=unknown)
+    if node.undoable and not snapshot.attempted:
+        yield Attempted()
+    if node.unwinds_to is not None:
+        yield Unwound()
+
+
+def _key(
+    machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT]
+) -> tuple[StateT, bytes, bool, bool]:
+    # Of the undo log only one thing decides where a workflow goes: whether there is anything in it.
+    context = machine.codec.checked_context(snapshot.context)
+    return snapshot.state, context, bool(snapshot.undo_log), snapshot.attempted
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 PATH_DEPTH = 8
 """The default maximum length of a path of `Exploration.paths`, in transitions."""

@@ -14,50 +14,295 @@ It needs no plugin and no event loop, and works inside a test that has one.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
-from interlock.core.events import Event
-from interlock.core.machine import Machine
+from interlock.clock import SeededIds, SystemChance
+from interlock.core.events import Event, wire_name
+from interlock.core.machine import EventT as MachineEventT
+from interlock.core.machine import Machine, Step
+from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
-from interlock.core.values import ContextT, StateT
-from interlock.errors import BadUsage, OutcomeUnknown
-from interlock.runtime.bound import AnyMachine, Bound, Strategy
-from interlock.runtime.engine import Engine
-from interlock.runtime.inside import Inside
-from interlock.runtime.opening import bind, check_dependencies, split_settings
-from interlock.runtime.views import DeadLetter, HistoryRow, Moved, View
-from interlock.seams import SeededIds, SystemChance
+from interlock.core.values import ContextT, Snapshot, StateT, StepContext
+from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
+from interlock.engine.engine import Engine
+from interlock.engine.internals import EngineParts
+from interlock.engine.open import bind, check_dependencies, split_settings
+from interlock.engine.views import DeadLetter, HistoryRow, Moved, View
+from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, Refusal
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
-from interlock.store.opening import open_store
+from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.testing.acts import Act, Call, Fault, acts_of, find_act
-from interlock.testing.lives import Life, open_on
-from interlock.testing.owing import Pending, pending
-from interlock.testing.reading import compare_history
-from interlock.testing.tested import Tested
+from interlock.testing.explore import Move, allowed_text, name_of_move, play
+from interlock.testing.lives import Life, Pending, never, open_on, pending
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
+# --- The comparison of a history with the expected one, as text ------------------------------------------------------
+# A failing assertion shows the whole history, with a mark on each line that is not as expected.
+
+
+def compare_history(
+    workflow: str, rows: Sequence[HistoryRow[Any, Any]], expected: Sequence[str | type[Event] | Enum]
+) -> str:
+    """Return the history with its differences marked; empty when it is as expected.
+
+    A text is the name of an event, a class is an event, and a member of an Enum is the state that a row led to.
+    """
+    lines: list[str] = []
+    wrong = 0
+    for at in range(max(len(rows), len(expected))):
+        row = rows[at] if at < len(rows) else None
+        wanted = expected[at] if at < len(expected) else None
+        line = (
+            "(nothing)"
+            if row is None
+            else f"{row.version:>3}  {row.event}: {_text(row.from_state)} → {_text(row.to_state)}"
+        )
+        if row is not None and wanted is not None and _matches(row, wanted):
+            lines.append(f"    {line}")
+            continue
+        wrong += 1
+        lines.append(f"  ≠ {line:<50} expected {'nothing more' if wanted is None else _name(wanted)}")
+    if not wrong:
+        return ""
+    return "\n".join([f"the history of {workflow!r} is not as expected:", *lines])
+
+
+def _matches(row: HistoryRow[Any, Any], wanted: str | type[Event] | Enum) -> bool:
+    if isinstance(wanted, Enum):
+        return bool(row.to_state is wanted)
+    return row.event == _name(wanted)
+
+
+def _name(wanted: str | type[Event] | Enum) -> str:
+    if isinstance(wanted, Enum):
+        return _text(wanted)
+    return wanted if isinstance(wanted, str) else wire_name(wanted)
+
+
+def _text(state: Enum) -> str:
+    return str(state.value)
+
+
+# --- The calls of a harness, typed by one machine: `h.of(checkout).start("c-1", Checkout())` -------------------------
+# A harness is typed by its first machine; this is for the others, as `engine.of` is for an engine.
+
 EventT = TypeVar("EventT", bound=Event)
+ResultT = TypeVar("ResultT")
+
+
+class Run(Protocol):
+    """A function that awaits a coroutine in virtual time."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, ResultT], /) -> ResultT:
+        """Run it to its end."""
+        ...
+
+
+class Tested(Generic[StateT, ContextT, EventT]):
+    """The workflows of one machine, in a test."""
+
+    def __init__(self, machine: Machine[StateT, ContextT, EventT], engine: Callable[[], Engine], run: Run) -> None:
+        self._machine = machine
+        self._engine = engine
+        self._run = run
+
+    def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
+        """Start a workflow."""
+        return self._run(self._engine().of(self._machine).start(workflow, context))
+
+    def send(
+        self,
+        workflow: str,
+        event: EventT,
+        *,
+        key: str | None = None,
+        if_allowed: bool = False,
+        expect_version: int | None = None,
+    ) -> Moved[StateT]:
+        """Send an event. The steps and effects that it starts run when time passes: see `Harness.drain`."""
+        workflows = self._engine().of(self._machine)
+        return self._run(workflows.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version))
+
+    def view(self, workflow: str) -> View[StateT, ContextT]:
+        """Return the durable view of the workflow."""
+        return self._run(self._engine().of(self._machine).get(workflow))
+
+    def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
+        """Return the history of the workflow."""
+        return self._run(self._engine().of(self._machine).history(workflow))
+
+
+# --- Recording wrappers of the steps, undos and effects of a machine, with injected faults ---------------------------
+# An `Act` replaces the function. It records every call with its idempotency key and applies the faults that a test
+# has queued for it, in order; without queued faults it calls the function.
+
+Kind = Literal["step", "undo", "effect"]
+
+
+@dataclass(slots=True)
+class Call:
+    """One attempt of a step, an undo or an effect."""
+
+    name: str
+    kind: Kind
+    workflow: str
+    key: str
+    """The idempotency key."""
+    attempt: int
+    visit: int
+    undoes: str | None
+    """Of an undo: the key of the run that it undoes."""
+    context: object
+    at_s: float
+    """When it began, in seconds of virtual time."""
+    outcome: str = "running"
+    """"done", "cancelled", "crashed", or the name of the error that it raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The fault of one attempt."""
+
+    kind: Literal["fail", "lose", "hang", "slow", "crash", "crash after"]
+    error: BaseException | None = None
+    by_s: float = 0.0
+
+
+class Act:
+    """A step, an undo or an effect, with a record of its calls."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        machine: str,
+        name: str,
+        function: Strategy,
+        declared: object,
+        kill: Callable[[], None],
+    ) -> None:
+        self.kind: Kind = kind
+        self.machine = machine
+        self.name = name
+        self.declared = declared
+        self.faults: deque[Fault] = deque()
+        self.calls: list[Call] = []
+        self._function = function
+        self._kill = kill
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} of {self.machine!r}"
+
+    async def __call__(self, context: object, *arguments: object) -> object:
+        """Apply the next queued fault, or call the function."""
+        ctx = arguments[-1]
+        assert isinstance(ctx, StepContext)
+        at_s = asyncio.get_running_loop().time()
+        call = Call(self.name, self.kind, ctx.workflow, ctx.key, ctx.attempt, ctx.visit, ctx.undoes, context, at_s)
+        self.calls.append(call)
+        try:
+            answer = await self._played(call, context, *arguments)
+        except BaseException as error:
+            if call.outcome == "running":
+                call.outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+            raise
+        call.outcome = "done"
+        return answer
+
+    async def _played(self, call: Call, *arguments: object) -> object:
+        fault = self.faults.popleft() if self.faults else None
+        if fault is None:
+            return await self._function(*arguments)
+        if fault.kind == "fail":
+            assert fault.error is not None
+            raise fault.error.with_traceback(None)  # One error for all times: each begins its own traceback.
+        if fault.kind == "hang":
+            await never()
+        if fault.kind == "slow":
+            await asyncio.sleep(fault.by_s)
+        if fault.kind != "crash":
+            answer = await self._function(*arguments)
+            if fault.kind == "slow":
+                return answer
+        if fault.kind == "lose":
+            assert fault.error is not None
+            raise fault.error.with_traceback(None)  # One error for all times: each begins its own traceback.
+        call.outcome = "crashed"
+        self._kill()
+        await never()
+        return None
+
+
+def acts_of(machines: Iterable[BoundMachine], kill: Callable[[], None]) -> list[Act]:
+    """Replace every step, undo and effect of the machines with an act, and return the acts."""
+    acts: list[Act] = []
+    for bound in machines:
+        for name, node in bound.table.steps.items():
+            assert node.step is not None
+            step = Act("step", bound.name, name, bound.steps[name], (bound.name, name), kill)
+            bound.steps[name] = step
+            acts.append(step)
+            for undo in node.step.undos:
+                # The undo of a pipeline's step takes no outcome; what the user wrote is inside.
+                inner = inspect.getclosurevars(undo.function).nonlocals.get("function")
+                declared, label = (
+                    (inner, getattr(inner, "__name__", name)) if callable(inner) else (undo.function, undo.name)
+                )
+                act = Act("undo", bound.name, label, bound.undos[name, undo.name], declared, kill)
+                bound.undos[name, undo.name] = act
+                acts.append(act)
+        for effect in bound.table.declared.effects:
+            known = bound.effects[effect.name]
+            act = Act("effect", bound.name, effect.name, known.function, effect.function, kill)
+            bound.effects[effect.name] = type(known)(act, known.timeout_s, known.retry)
+            acts.append(act)
+    return acts
+
+
+def find_act(acts: Iterable[Act], wanted: object) -> Act:
+    """Return the act of a step, of an undo's or effect's function, or of a name. Raises BadUsage if not found."""
+    acts = list(acts)
+    if isinstance(wanted, Step):
+        found = [act for act in acts if act.declared == (wanted.machine, wanted.name)]
+    elif isinstance(wanted, PipelineStep | str):
+        name = wanted if isinstance(wanted, str) else wanted.name
+        found = [act for act in acts if act.name == name and (isinstance(wanted, str) or act.kind == "step")]
+    else:
+        found = [act for act in acts if act.declared is wanted]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(map(str, acts)) or "nothing"
+    raise BadUsage(
+        f"{wanted!r} is {'not' if not found else 'more than'} one of what these machines do outside: {known}.",
+        why="Faults and calls belong to one step, undo or effect.",
+        fix="Give the step as it was declared, the function of an undo or effect, or its name.",
+    )
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+HarnessEventT = TypeVar("HarnessEventT", bound=Event)
 OtherStateT = TypeVar("OtherStateT", bound=Enum)
 OtherContextT = TypeVar("OtherContextT")
 OtherEventT = TypeVar("OtherEventT", bound=Event)
-ResultT = TypeVar("ResultT")
 
 DRAIN_S = 3_600.0
 """Virtual seconds after which `drain` raises AssertionError by default."""
 
 
-class Harness(Generic[StateT, ContextT, EventT]):
+class Harness(Generic[StateT, ContextT, HarnessEventT]):
     """An engine to test machines with. Its calls are typed by the first machine; `of` has those of the others."""
 
     def __init__(
         self,
-        machine: Machine[StateT, ContextT, EventT],
+        machine: Machine[StateT, ContextT, HarnessEventT],
         *others: AnyMachine,
         steps: Mapping[object, Strategy] | None = None,
         seed: int = 0,
@@ -69,7 +314,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         self.machine = machine
         self.clock = VirtualClock()
         self._url = url
-        self._machines: dict[str, Bound] = bind([machine, *others], steps or {})
+        self._machines: dict[str, BoundMachine] = bind([machine, *others], steps or {})
         self._settings, self._lane_settings = split_settings(settings)
         self._ids, self._chance = SeededIds(seed), SystemChance(seed)
         self._observers = tuple(observers)
@@ -78,11 +323,11 @@ class Harness(Generic[StateT, ContextT, EventT]):
         self._memory: Store | None = MemoryStore(self.clock) if url == "memory:" else None
         self._loop: VirtualLoop | None = None
         self._life: Life | None = None
-        self._open: tuple[Engine, Inside] | None = None
+        self._open: tuple[Engine, EngineParts] | None = None
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
-    def __enter__(self) -> "Harness[StateT, ContextT, EventT]":
+    def __enter__(self) -> "Harness[StateT, ContextT, HarnessEventT]":
         """Open the engine."""
         if self._loop is not None:
             raise BadUsage("this harness was entered before.", fix="Make a new Harness for each test.")
@@ -110,7 +355,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
             self._open = None
             loop.leave()
 
-    async def __aenter__(self) -> "Harness[StateT, ContextT, EventT]":
+    async def __aenter__(self) -> "Harness[StateT, ContextT, HarnessEventT]":
         """Open the engine, for `async with`."""
         return self.__enter__()
 
@@ -139,7 +384,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
     def send(
         self,
         workflow: str,
-        event: EventT,
+        event: HarnessEventT,
         *,
         key: str | None = None,
         if_allowed: bool = False,
@@ -352,7 +597,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
             raise _not_open()
         return self._loop
 
-    def _parts(self) -> tuple[Engine, Inside]:
+    def _parts(self) -> tuple[Engine, EngineParts]:
         if self._open is None:
             raise _not_open()
         return self._open
@@ -369,3 +614,50 @@ def _not_open() -> BadUsage:
         why="The engine lives as long as the block of the harness.",
         fix="Use it inside: with Harness(order) as h: …",
     )
+
+
+# --- `assert_path`: a sequence of moves of a workflow in one assertion -----------------------------------------------
+# The failure message shows the path so far, the refused move, the reason, and the allowed transitions.
+
+
+def assert_path(
+    machine: Machine[StateT, ContextT, MachineEventT],
+    context: ContextT | Snapshot[StateT, ContextT],
+    *moves: Move[MachineEventT],
+    ends_in: StateT | None = None,
+) -> Snapshot[StateT, ContextT]:
+    """Play the moves from a new workflow (or from a snapshot) and return where they lead.
+
+    A move is an event, `StepFailure(...)` for a step that gave up, `Unwound()` for an unwinding that is done, or
+    `Attempted()` for a step that was begun and may be interrupted. Fails when one of them is refused, or when the end
+    is not `ends_in`.
+    """
+    __tracebackhide__ = True
+    snapshot = cast("Snapshot[StateT, ContextT]", context) if isinstance(context, Snapshot) else machine.begin(context)
+    story = [f"  {snapshot.state.value}"]
+    for number, move in enumerate(moves, start=1):
+        try:
+            decision = play(machine, snapshot, move)
+        except Refusal as refusal:
+            where = f"{machine.name} stopped in {snapshot.state.value!r} at move {number} of {len(moves)}:"
+            story += [f"    {move!r}", "  refused", refusal.what, _allowed(machine, snapshot)]
+            raise AssertionError("\n".join([where, *story])) from refusal
+        except InterlockError as error:
+            error.add_note("\n".join(["The way to it:", *story, f"    {move!r}"]))
+            raise
+        story.append(f"    {move!r}")
+        # An unwinding with nothing to undo ends in the same decision: the state in between is shown too.
+        story += [f"  {record.to_state.value}" for record in decision.records]
+        snapshot = decision.snapshot
+    if ends_in is not None and snapshot.state is not ends_in:
+        last = name_of_move(moves[-1]) if moves else "nothing"
+        where = f"{machine.name} ended in {snapshot.state.value!r} after {last}, not in {ends_in.value!r}:"
+        raise AssertionError("\n".join([where, *story, _allowed(machine, snapshot)]))
+    return snapshot
+
+
+def _allowed(machine: Machine[StateT, ContextT, MachineEventT], snapshot: Snapshot[StateT, ContextT]) -> str:
+    allowed = machine.allowed(snapshot)
+    if not allowed:
+        return f"nothing is allowed from {snapshot.state.value!r}"
+    return "\n".join(["allowed from here:", *(f"  {allowed_text(each)}" for each in allowed)])

@@ -8,22 +8,29 @@ left it.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
+from interlock.clock import Chance, Clock, Ids
 from interlock.core.policies import Dependency
-from interlock.runtime.alerts.alarms import Alarms
-from interlock.runtime.bound import Bound
-from interlock.runtime.engine import Engine
-from interlock.runtime.given import Given
-from interlock.runtime.inside import Inside
-from interlock.runtime.settings import Admission, EngineSettings
-from interlock.seams import Chance, Clock, Ids
+from interlock.core.table import Node
+from interlock.engine.alerts.alarms import Alarms
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.config import EngineConfig
+from interlock.engine.engine import Engine
+from interlock.engine.internals import EngineParts
+from interlock.engine.settings import Admission, EngineSettings
+from interlock.engine.views import view_of
+from interlock.lanes.connection import make_folder, open_writer
+from interlock.lanes.contention import Contention
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.transaction import LaneTime, Work
+from interlock.lanes.writer import Writer
 from interlock.signals import Observer, Subscribers
-from interlock.store.cursors import Cursor
-from interlock.store.leases import Granted, Held
-from interlock.store.protocol import Store
-from interlock.store.pruning import Batch, Old
-from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row
+from interlock.store.protocol import Batch, Granted, Held, Old, Store
+from interlock.store.values import Change, Cursor, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row
 from interlock.testing.virtual import VirtualLoop
 
 ResultT = TypeVar("ResultT")
@@ -60,7 +67,7 @@ class Life:
         """As the store."""
         return await self.call_store(lambda: self.store.delivered(keys))
 
-    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
+    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
         """As the store."""
         return await self.call_store(lambda: self.store.history(workflow, after=after, limit=limit))
 
@@ -154,7 +161,7 @@ async def never() -> None:
 
 async def open_on(
     store: Store,
-    machines: Mapping[str, Bound],
+    machines: Mapping[str, BoundMachine],
     *,
     clock: Clock,
     chance: Chance,
@@ -164,12 +171,12 @@ async def open_on(
     observers: Iterable[Observer] = (),
     worker: bool = True,
     dependencies: Iterable[Dependency] = (),
-) -> tuple[Engine, Inside]:
+) -> tuple[Engine, EngineParts]:
     """Open an engine on an open store, as `Engine.open` does on a URL."""
     subscribers = Subscribers()
     for observer in observers:
         subscribers.subscribe(observer)
-    config = Given(
+    config = EngineConfig(
         settings=settings or EngineSettings(),
         admission=admission or Admission(),
         clock=clock,
@@ -180,7 +187,7 @@ async def open_on(
         worker=worker,
         dependencies=tuple(dependencies),
     )
-    inside = Inside(store, dict(machines), config)
+    inside = EngineParts(store, dict(machines), config)
     # A virtual clock is never set back, so a long wait is one wait, and a year takes a few turns of the event loop.
     inside.wakes.look_at_least_every_s = float("inf")
     engine = Engine(inside)
@@ -190,3 +197,113 @@ async def open_on(
         await inside.close()
         raise
     return engine, inside
+
+
+# --- The pending work of a store: steps, undos, effects and running attempts, as data and as text --------------------
+# It asks the store, not the engine's memory: work that is only in memory would be lost with the next crash.
+
+SHOWN_MAX = 10
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """The work that is left to do."""
+
+    running: int
+    """Attempts that are under way."""
+    workflows: tuple[str, ...]
+    """Workflows with a step or an undo to run, each with its state and version."""
+    effects: tuple[OwedEffect, ...]
+
+    def __str__(self) -> str:
+        lines = [f"  {each}" for each in self.workflows[:SHOWN_MAX]]
+        lines += [f"  {each.workflow}: effect {each.name!r} after {each.attempts} attempts" for each in self.effects]
+        more = len(self.workflows) - SHOWN_MAX
+        lines += [f"  and {more} more"] if more > 0 else []
+        return "\n".join([*lines, f"  attempts under way: {self.running}"])
+
+
+async def pending(store: Store, inside: EngineParts, machines: Mapping[str, BoundMachine]) -> Pending | None:
+    """Return the pending work without timers of the machines and dead letters; None when there is nothing to do."""
+    workflows: list[str] = []
+    for bound in machines.values():
+        for node in bound.table.nodes.values():
+            for row in await inside.all_in(bound, node) if _owes(node) else ():
+                live = bound.live(row)
+                if live.owed.current is not None:
+                    waiting = view_of(live).waiting or "its step is under way"
+                    workflows.append(f"{row.id}: in {row.state!r} at version {row.version}: {waiting}")
+    effects = tuple(await store.effects(limit=SHOWN_MAX))
+    running = inside.runner.under_way
+    if not workflows and not effects and not running:
+        return None
+    return Pending(running, tuple(workflows), effects)
+
+
+def _owes(node: Node) -> bool:
+    return node.step is not None or node.unwinds_to is not None
+
+
+# --- A lane without a thread: the test decides when a group is gathered, executed, committed and acknowledged --------
+# In production a thread drives the writer; this is the other driver. It runs the same writer, step by step, in the
+# test's own thread, so that a seed decides every interleaving: the members of each group, and the instant of a power
+# cut. A client gets no answer before the step that acknowledges it.
+
+
+class SteppedLane:
+    """The writer of a lane, and the works that wait for it."""
+
+    def __init__(
+        self, path: Path | None, *, clock: Clock, ids: Ids, settings: LaneSettings | None = None, vfs: str | None = None
+    ) -> None:
+        self.settings = settings or LaneSettings()
+        self.waiting: list[Work] = []
+        self.group: list[Work] = []
+        if path is not None:
+            make_folder(path.parent)
+        self._writer = Writer(
+            open_writer(path, vfs=vfs),
+            settings=self.settings,
+            clock=clock,
+            time=LaneTime(clock),
+            ids=ids,
+            prepare=lambda _connection, _now_us: None,
+            contention=Contention(
+                rows_max=self.settings.contention_rows_max, flag_threshold=self.settings.contention_flag_threshold
+            ),
+        )
+
+    def submit(self, work: Work) -> Work:
+        """Queue a work for the next group."""
+        self.waiting.append(work)
+        return work
+
+    def gather(self, most: int | None = None) -> int:
+        """Take queued works into the next group, all or the first `most`; return their number."""
+        assert not self.group, "one group at a time"
+        most = min(self.settings.group_commit_max_batch, len(self.waiting) if most is None else most)
+        self.group, self.waiting = self.waiting[:most], self.waiting[most:]
+        return len(self.group)
+
+    def execute(self) -> None:
+        """Run the gathered group up to, but not including, its commit."""
+        self._writer.execute(self.group)
+
+    def commit(self) -> None:
+        """Make the executed group durable."""
+        self._writer.commit()
+
+    def acknowledge(self) -> Sequence[Work]:
+        """Set the value or the error of the works of the committed group, and return them."""
+        done, self.group = self.group, []
+        return done
+
+    def run(self) -> Sequence[Work]:
+        """Run all steps for all queued works, as one group."""
+        self.gather()
+        self.execute()
+        self.commit()
+        return self.acknowledge()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()

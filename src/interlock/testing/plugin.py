@@ -15,16 +15,15 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from interlock.core.machine import Machine
-from interlock.testing.arrows import Compiled
-from interlock.testing.coverage import TransitionCoverage, coverage_from_json, measure, shown_percent
-from interlock.testing.extra import missing_extra
+from interlock.testing.campaigns import missing_extra
+from interlock.testing.coverage import Compiled, TransitionCoverage, coverage_from_json, measure, shown_percent
 
 try:
     import pytest
 except ModuleNotFoundError as error:
     raise missing_extra(__name__, "pytest") from error
 
-OUTLETS = "interlock.runtime.resilience.outlets"
+OUTLETS = "interlock.engine.dependencies.dependency"
 
 WORKER_OUTPUT = "interlock_transition_coverage"
 

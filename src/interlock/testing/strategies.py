@@ -15,17 +15,15 @@ from typing import Generic, NamedTuple, cast, get_type_hints
 
 import msgspec
 
-from interlock.core.decide import known
+from interlock.core.decide import foreign_event, known
 from interlock.core.declarations import StepDeclaration
 from interlock.core.events import Event, wire_name
-from interlock.core.graph import reached_from
 from interlock.core.machine import EventT, Machine
-from interlock.core.refusals import foreign_event
-from interlock.core.table import Node, Table
+from interlock.core.table import Node, Table, reached_from
 from interlock.core.values import ContextT, Snapshot, StateT, StepFailure
 from interlock.errors import DefinitionError, GuardRejected, InterlockError, Refusal, RequestError
-from interlock.testing.extra import missing_extra
-from interlock.testing.moves import Attempted, Move, Unwound, play
+from interlock.testing.campaigns import missing_extra
+from interlock.testing.explore import Attempted, Move, Unwound, play
 
 try:
     from hypothesis import strategies as st

@@ -16,7 +16,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
-from interlock.core.diagrams.theme import Theme, style_sheet
+from interlock.core.diagrams.svg import Theme, style_sheet
 
 PAGE = "/"
 PREFIX = "/ui/"

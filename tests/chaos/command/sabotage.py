@@ -3,14 +3,14 @@
 A worker loads one of these by its name: INTERLOCK_CHAOS_SABOTAGE=tests.chaos.command.sabotage:no_fencing.
 """
 
-from interlock.coordination.leases import SharedLeases
-from interlock.core.breakers import Breaker, Circuit, Verdict
+from interlock.core.policies import Breaker, Circuit, Verdict
+from interlock.engine.dependencies.dependency import Outlet
+from interlock.engine.path.pipeline import Group
+from interlock.engine.path.reports import Returned
+from interlock.engine.path.staging import Staged
 from interlock.errors import UnavailableError
-from interlock.runtime.pipeline import Group
-from interlock.runtime.reports import Returned
-from interlock.runtime.resilience.outlets import Outlet
-from interlock.runtime.staging import Staged
-from interlock.store.leases import Granted, Held
+from interlock.redis.leases import SharedLeases
+from interlock.store.protocol import Granted, Held
 
 
 def no_fencing() -> None:

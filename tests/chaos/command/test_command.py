@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.chaos.scenarios.all import SCENARIOS
+from interlock.chaos.scenarios import SCENARIOS
 from tests.unit.cli.running import SOURCE, plain_environment, program, run_program
 
 FACTOR = int(os.environ.get("INTERLOCK_CRASHES") or "1")

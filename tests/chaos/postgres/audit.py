@@ -11,7 +11,7 @@ from itertools import pairwise
 import asyncpg
 import msgspec
 
-from interlock.runtime.owed import decode_owed
+from interlock.engine.bound_machine import decode_owed
 from tests.chaos.postgres.customers import Answer
 from tests.crash.engine.audit import Audit, Happened, Kept
 from tests.crash.engine.gateway import Books, Line

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from interlock.seams import SystemChance
+from interlock.clock import SystemChance
 from interlock.testing.faults.processes import Processes
 from tests.chaos.postgres.audit import EFFECTS, LEFT, ChaosAudit
 from tests.chaos.postgres.disturbances import DISTURBANCES

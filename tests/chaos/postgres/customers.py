@@ -8,7 +8,7 @@ handed out again, with the same key. Some are asked for again although they were
 from collections import Counter, deque
 from typing import NamedTuple
 
-from interlock.seams import Chance
+from interlock.clock import Chance
 
 ACTIVE_MAX = 28
 """Orders on their way at once."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from interlock.seams import Chance
+from interlock.clock import Chance
 from tests.crash.engine.gateway import ASKED, DECLINED, DONE, Line
 
 FAILED = "failed"

@@ -11,8 +11,8 @@ from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import StepContext
-from interlock.runtime.engine import Engine
-from interlock.runtime.opening import Opening
+from interlock.engine.engine import Engine
+from interlock.engine.open import Opening
 
 ATTEMPTS = 3
 LEASE_S = 0.4

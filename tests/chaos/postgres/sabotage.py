@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
-from interlock.runtime.pipeline import Group
-from interlock.runtime.reports import Returned
+from interlock.engine.path.pipeline import Group
+from interlock.engine.path.reports import Returned
 from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.store import PostgresStore
-from interlock.store.shared import Holder, Stored
+from interlock.store.protocol import Holder, Stored
 from interlock.store.values import Change, Row
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from interlock.seams import SystemChance, SystemClock
+from interlock.clock import SystemChance, SystemClock
 from interlock.testing.faults.processes import Process, Processes
 from tests.chaos.postgres.audit import dump
 from tests.chaos.postgres.server import FOREIGNER, Server

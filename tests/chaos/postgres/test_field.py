@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from interlock.core.values import StepContext
+from interlock.engine.engine import Engine
 from interlock.errors import InterlockError, OutcomeUnknown, TransactionError, UnavailableError
-from interlock.runtime.engine import Engine
 from interlock.store.postgres.claims import Claims
-from interlock.store.shared import Due, Stored
+from interlock.store.protocol import Due, Stored
 from interlock.store.values import Row
 from interlock.testing.faults.processes import Processes
 from tests.chaos.postgres import parcels

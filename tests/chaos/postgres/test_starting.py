@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.link import Record, connected
-from interlock.store.postgres.migrating import migrate, migrated
+from interlock.postgres.connection import Record, connected
+from interlock.store.postgres.schema import migrate, migrated
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import run
 
 
 def test_tables_that_another_process_makes_at_this_moment_are_not_somebody_else_s(postgres_url: str) -> None:
     """C15: of forty times that five processes started together, one was told so nine times, and ended."""
-    address = parsed(postgres_url)
+    address = parse_postgres_url(postgres_url)
 
     async def scenario() -> None:
         link = await connected(address)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import cast
 
 from interlock.core.values import StepContext
+from interlock.engine.engine import Engine
 from interlock.errors import NonRetryable, Refusal, UnavailableError, VersionConflict, WorkflowNotFound
-from interlock.runtime.engine import Engine
 from tests.chaos.postgres import orders, sabotage
 from tests.chaos.postgres.orders import Cancel, Order, State, Submit
 from tests.chaos.postgres.world import END

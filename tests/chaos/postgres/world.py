@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from interlock.seams import SystemChance
-from interlock.testing.faults.listening import stop_listening
+from interlock.clock import SystemChance
+from interlock.testing.faults.processes import stop_listening
 from tests.chaos.postgres.customers import Customers
 from tests.chaos.postgres.gateway import Call, Gateway
 from tests.crash.engine.gateway import DONE, Line

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objects import door
-from interlock.lanes.objects.addresses import Address
-from interlock.testing.objects.memory import MemoryBucket
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 from tests.conformance.engine.places import Place
 from tests.integration.objects.servers import Server
 from tests.integration.postgres.settime import set_by_the_test
@@ -28,11 +28,11 @@ def made(kind: str, request: pytest.FixtureRequest) -> Place:
         patched: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
         bucket = MemoryBucket()
 
-        def in_memory(address: Address, **_options: object) -> MemoryBucket:
+        def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
             return bucket.below(address.path)
 
-        patched.setattr(door, "open_proven", in_memory)
-        patched.setattr(door, "folder_of", lambda address: bucket.below(address.folder))
+        patched.setattr(objectlog_open, "open_proven", in_memory)
+        patched.setattr(objectlog_open, "folder_of", lambda address: bucket.below(address.folder))
         return Place(folder, "s3://memory/home")
     if kind == "postgres":
         set_by_the_test(request.getfixturevalue("monkeypatch"))

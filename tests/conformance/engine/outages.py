@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable
 
 from interlock import BreakerChanged, Engine, RetryAfter, Signal
-from interlock.runtime.owed import decode_owed
+from interlock.engine.bound_machine import decode_owed
 from tests.conformance.engine.places import SetClock, settled
 from tests.conformance.engine.shop import Order, OrderMachine, Outside, Submit
 

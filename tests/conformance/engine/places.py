@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock import Admission, Dependency, Engine, Machine, Observer, UnavailableError
-from interlock.runtime.bound import Strategy
-from interlock.runtime.opening import Opening
-from interlock.runtime.sharing.inside import SharedInside
-from interlock.seams import Chance, Clock
+from interlock.clock import Chance, Clock
+from interlock.engine.bound_machine import Strategy
+from interlock.engine.open import Opening
+from interlock.engine.shared.internals import SharedEngineParts
 from interlock.store.postgres.store import PostgresStore
 
 AnyMachine = Machine[Any, Any, Any]
@@ -117,7 +117,7 @@ async def settled(engine: Engine) -> None:
     await engine._pipeline.idle()
     await turns()
     inside = engine._inside
-    if isinstance(inside, SharedInside) and inside.runner.working:
+    if isinstance(inside, SharedEngineParts) and inside.runner.working:
         for _ in range(2):  # What is due is claimed from the store, and what that leaves due as well.
             while inside._claiming.looking:
                 await turns(1)

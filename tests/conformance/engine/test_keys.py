@@ -4,11 +4,7 @@ import asyncio
 
 import pytest
 
-from interlock import (
-    GuardRejected,
-    KeyReused,
-    Moved,
-)
+from interlock import GuardRejected, KeyReused, Moved
 from tests.conformance.engine.places import Place, run
 from tests.conformance.engine.shop import (
     Cancel,

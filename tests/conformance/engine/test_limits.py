@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock import Breaker, Dependency, StepFailure
-from interlock.seams import SystemChance
+from interlock.clock import SystemChance
 from tests.conformance.engine.outages import attempts_of, called, down, later, look, named, submit
 from tests.conformance.engine.places import Place, SetClock, crash, run, settled
 from tests.conformance.engine.shop import (

@@ -22,7 +22,7 @@ from interlock import (
     TransitionApplied,
     TransitionRejected,
 )
-from interlock.runtime.bound import Strategy
+from interlock.engine.bound_machine import Strategy
 from tests.conformance.engine.places import Place, SetClock, run, settled
 from tests.conformance.engine.shop import (
     Cancel,

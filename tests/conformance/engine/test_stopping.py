@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock import Engine, Moved, NonRetryable, Retryable, RetryAfter, UnavailableError
-from interlock.runtime import recovery
+from interlock.engine import recovery
 from tests.conformance.engine.places import Place, SetClock, crash, run, settled
 from tests.conformance.engine.shop import (
     Charged,

@@ -8,10 +8,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from interlock import Engine, GuardRejected, InvalidTransition, NonRetryable
-from interlock.observe.carrying import traceparent_of
+from interlock.engine.bound_machine import decode_owed
+from interlock.engine.shared.runner import SharedRunner
 from interlock.observe.otel import OpenTelemetry
-from interlock.runtime.owed import decode_owed
-from interlock.runtime.sharing.runner import SharedRunner
+from interlock.observe.traces import traceparent_of
 from tests.conformance.engine.places import Place, crash, run, settled
 from tests.conformance.engine.shop import Cancel, Charged, Held, Order, Outside, Ship, State, Submit, World, shop
 

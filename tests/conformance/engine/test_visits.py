@@ -5,12 +5,7 @@ import contextlib
 
 import pytest
 
-from interlock import (
-    Event,
-    ResultLate,
-    Signal,
-    StepContext,
-)
+from interlock import Event, ResultLate, Signal, StepContext
 from tests.conformance.engine.places import Place, run, settled
 from tests.conformance.engine.shop import (
     Again,

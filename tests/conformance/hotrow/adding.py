@@ -9,8 +9,7 @@ import itertools
 from collections.abc import Callable
 
 from interlock.database.database import Database
-from interlock.hotrow.counters.counter import Counter
-from interlock.hotrow.counters.counters import Counters
+from interlock.hotrow.counters.counter import Counter, Counters
 from tests.conformance.hotrow.counting import FORMS, KINDS, chosen
 
 CLIENTS = 12

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objects import door
-from interlock.lanes.objects.addresses import Address
-from interlock.testing.objects.memory import MemoryBucket
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 from tests.conformance.hotrow.places import KEPT, KINDS, Place
 
 
@@ -33,8 +33,8 @@ def _place(kind: str, request: pytest.FixtureRequest, folder: Path, monkeypatch:
         return Place(kind, folder, lambda name: f"{server}&schema={name}_{mine}")
     bucket = MemoryBucket()
 
-    def in_memory(address: Address, **_options: object) -> MemoryBucket:
+    def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
         return bucket.below(address.path)
 
-    monkeypatch.setattr(door, "open_proven", in_memory)
+    monkeypatch.setattr(objectlog_open, "open_proven", in_memory)
     return Place(kind, folder, lambda name: f"s3://memory/{name}")

@@ -6,11 +6,10 @@ from typing import cast
 
 import pytest
 
+from interlock.clock import Chance, Clock
 from interlock.hotrow.counters.choice import Form, Kind
-from interlock.hotrow.counters.counter import Counter
-from interlock.hotrow.counters.counters import Counters
-from interlock.seams import Chance, Clock
-from interlock.sql.executor import Executor
+from interlock.hotrow.counters.counter import Counter, Counters
+from interlock.sql.values import Executor
 
 FORMS: tuple[Form, ...] = ("exact", "sharded", "event_log")
 KINDS: tuple[Kind, ...] = (*FORMS, "auto")

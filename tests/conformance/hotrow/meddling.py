@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from interlock.sql.executor import EngineName, Executor, Statements
-from interlock.sql.rows import Row
+from interlock.sql.values import EngineName, Executor, Row, Statements
 
 ResultT = TypeVar("ResultT")
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from interlock.clock import Clock
 from interlock.database.database import Database
-from interlock.seams import Clock
 
 ResultT = TypeVar("ResultT")
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from interlock.hotrow.counters.counters import Counters
+from interlock.hotrow.counters.counter import Counters
 from interlock.lanes.ownership import owner_of
 from tests.conformance.hotrow.counting import KINDS
 from tests.conformance.hotrow.places import Place, run

@@ -6,12 +6,10 @@ from typing import TypeVar
 import pytest
 
 from interlock.errors import KeyReused
-from interlock.hotrow.counters import counter, keys, rollup, statements
-from interlock.hotrow.counters.amounts import whole
-from interlock.hotrow.counters.counter import Counter
-from interlock.hotrow.counters.headers import Header, Headers, Known
-from interlock.hotrow.counters.rollup import Rollup
-from interlock.sql.executor import Statements
+from interlock.hotrow.counters import counter, statements
+from interlock.hotrow.counters.counter import Counter, Header, Headers, Known, Rollup
+from interlock.hotrow.counters.statements import whole
+from interlock.sql.values import Statements
 from tests.conformance.hotrow import test_counters, test_counters_log
 from tests.conformance.hotrow.places import Place
 
@@ -48,7 +46,7 @@ def a_fold_that_deletes_what_it_did_not_add(patch: pytest.MonkeyPatch) -> None:
         await tx.execute(statements.SNAP, name, sum([whole(delta) for (delta,) in seen]) or 0)
         return await tx.execute("DELETE FROM hotrow_counter_event WHERE name = $1", name)
 
-    patch.setattr(rollup, "fold", fold)
+    patch.setattr(counter, "fold", fold)
 
 
 def the_snapshot_and_the_log_read_one_after_the_other(patch: pytest.MonkeyPatch) -> None:
@@ -70,7 +68,7 @@ def a_key_where_the_other_adds_go(patch: pytest.MonkeyPatch) -> None:
     async def add_once(self: Counter, amount: int, key: str, stored: str) -> None:
         header = await made(self._inside.headers, self._known, self._kind)
         count = self._inside.shard_count
-        await self._write(header, self.kind, amount, shard=keys.shard_of(key, count), shard_count=count, key=stored)
+        await self._write(header, self.kind, amount, shard=counter.shard_of(key, count), shard_count=count, key=stored)
 
     patch.setattr(Counter, "_add_once", add_once)
 
@@ -81,7 +79,9 @@ def a_key_spread_over_as_many_shards_as_there_are_now(patch: pytest.MonkeyPatch)
     async def add_once(self: Counter, amount: int, key: str, stored: str) -> None:
         header = await made(self._inside.headers, self._known, self._kind)
         count = self._inside.shard_count
-        await self._write(header, header.keyed, amount, shard=keys.shard_of(key, count), shard_count=count, key=stored)
+        await self._write(
+            header, header.keyed, amount, shard=counter.shard_of(key, count), shard_count=count, key=stored
+        )
 
     patch.setattr(Counter, "_add_once", add_once)
 

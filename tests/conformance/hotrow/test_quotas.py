@@ -10,7 +10,7 @@ import pytest
 from interlock.errors import TransactionError
 from interlock.hotrow import quotas as module
 from interlock.hotrow.quotas import WINDOW_S_MAX, Quota
-from interlock.sql.executor import Executor
+from interlock.sql.values import Executor
 from tests.conformance.hotrow.places import Place, run
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objects import door
-from interlock.lanes.objects.addresses import Address
-from interlock.testing.objects.memory import MemoryBucket
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 from tests.conformance.lanes.places import KINDS, Place
 from tests.integration.objects.servers import Server
 
@@ -34,10 +34,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if kind == "bucket":
         bucket = MemoryBucket()
 
-        def in_memory(address: Address, **_options: object) -> MemoryBucket:
+        def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
             return bucket.below(address.path)
 
-        monkeypatch.setattr(door, "open_proven", in_memory)
+        monkeypatch.setattr(objectlog_open, "open_proven", in_memory)
         return Place(tmp_path, lambda name: f"s3://memory/{name}")
     if kind == "postgres":
         address, mine = request.getfixturevalue("postgres"), uuid.uuid4().hex

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import pytest
 
-from interlock.catalog.places import place_of
+from interlock.catalog.open_lane import place_of
+from interlock.clock import Clock, SystemClock
 from interlock.database.database import Database, Opening
-from interlock.database.on_lanes import OnLane
+from interlock.database.lane_engine import OnLane
 from interlock.database.transactions import Transaction
-from interlock.lanes.arriving import Permission
 from interlock.lanes.connection import Prepare
+from interlock.lanes.handover import Permission
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
-from interlock.seams import Clock, SystemClock
 from tests.unit.lanes import lanes
 
 HTTP = ("moto", "seaweedfs", "azurite")

@@ -2,12 +2,10 @@
 
 import pytest
 
-from interlock.hotrow.signal.looking import look
-from interlock.hotrow.signal.windows import worst
+from interlock.hotrow.hot_rows import look, worst
+from interlock.lanes.contention import EVERY_S
 from interlock.lanes.lane import Lane
-from interlock.lanes.published import EVERY_S
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
+from interlock.lanes.transaction import Session, Work
 from tests.conformance.lanes.places import Place, opened
 from tests.unit.lanes.lanes import SetClock, group, increment, make_counter, rested, run, sql
 

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from interlock.errors import KeyReused, TransactionError
-from interlock.lanes.keys import REMOVED_PER_TRANSACTION
+from interlock.lanes.keys import REMOVED_PER_TRANSACTION, decode_result, encode_result
 from interlock.lanes.lane import Lane
-from interlock.lanes.results import decode_result, encode_result
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
+from interlock.lanes.transaction import Session, Work
 from tests.conformance.lanes.places import Place, opened
 from tests.unit.lanes.lanes import SetClock, count, group, increment, make_counter, rows, run, sql
 

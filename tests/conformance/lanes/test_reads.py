@@ -6,8 +6,8 @@ import threading
 import apsw
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import TransactionError
-from interlock.seams import SystemClock
 from tests.conformance.lanes.places import EVERYWHERE, Place, opened
 from tests.sabotage.checks import read_count
 from tests.unit.lanes.lanes import make_counter, run

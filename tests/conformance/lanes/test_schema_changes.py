@@ -12,9 +12,8 @@ from interlock.database.database import Database
 from interlock.database.transactions import Transaction, execute_in
 from interlock.database.translation import Translator
 from interlock.errors import TransactionError
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
-from interlock.sql.statement import Statement
+from interlock.lanes.transaction import Session, Work
+from interlock.sql.values import Statement
 from tests.conformance.lanes.places import Place, engine_of, lane_of
 
 ADD = "INSERT INTO note (id, said) VALUES ($1, $2)"

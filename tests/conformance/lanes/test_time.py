@@ -5,8 +5,7 @@ from collections.abc import Callable
 import apsw
 
 from interlock.lanes.lane import Lane
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
+from interlock.lanes.transaction import Session, Work
 from tests.conformance.lanes.places import EVERYWHERE, Place, opened
 from tests.unit.lanes.lanes import SetClock, group, rested, run
 

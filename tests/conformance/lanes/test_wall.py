@@ -5,9 +5,8 @@ import math
 import pytest
 
 from interlock.errors import DefinitionError, TransactionError
-from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.work import Work
+from interlock.lanes.transaction import Session, Work
 from tests.conformance.lanes.places import Place, opened
 from tests.unit.lanes.lanes import count, group, increment, make_counter, rows, run, sql
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objects import door
-from interlock.lanes.objects.addresses import Address
-from interlock.seams import Clock
-from interlock.store.opening import open_store
+from interlock.clock import Clock
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.testing.objects.memory import MemoryBucket
+from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 from tests.conformance.store.places import KINDS, LEASE_S, Place
 from tests.integration.objects.servers import Server
 
@@ -26,10 +26,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if kind == "bucket":
         bucket = MemoryBucket()
 
-        def in_memory(address: Address, **_options: object) -> MemoryBucket:
+        def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
             return bucket.below(address.path)
 
-        monkeypatch.setattr(door, "open_proven", in_memory)
+        monkeypatch.setattr(objectlog_open, "open_proven", in_memory)
         return _at("s3://memory/home", tmp_path)
     if kind == "postgres":
         return _at(str(request.getfixturevalue("postgres_url")), tmp_path)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from interlock.seams import Clock, SystemClock
+from interlock.clock import Clock, SystemClock
 from interlock.store.protocol import Store
 
 KINDS = ("memory", "local", "bucket", "postgres")

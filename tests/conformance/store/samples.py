@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from interlock.store.protocol import Store
-from interlock.store.values import Change, Happened, Letter, OwedEffect, Row
+from interlock.store.values import Change, HistoryRecord, Letter, OwedEffect, Row
 
 MACHINE = "order"
 
@@ -37,7 +37,7 @@ def started(
         digest=b"\x00digest\xff",
         wake_us=wake_us,
     )
-    happened = Happened(workflow, 1, "", state, "STARTED", b"", context, at_us, key, b"d" if key else b"")
+    happened = HistoryRecord(workflow, 1, "", state, "STARTED", b"", context, at_us, key, b"d" if key else b"")
     return Change(row, 0, (happened,))
 
 
@@ -76,7 +76,7 @@ def moved(
         (1, 2, 3),
         before.revision + 1,
     )
-    happened = Happened(
+    happened = HistoryRecord(
         before.id, version, before.state, state, "Pay", b'{"cents":9}', context, now_us, key, digest if key else b""
     )
     return Change(row, before.revision, (happened,), effects, effects_done, letters, letters_gone)

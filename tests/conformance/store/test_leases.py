@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.store.leases import Granted, Held
-from interlock.store.protocol import Store
+from interlock.store.protocol import Granted, Held, Store
 from tests.conformance.store.places import KEPT_ON_A_SERVER_TOO, ON_A_SERVER_TOO, Place
 from tests.conformance.store.samples import run
 from tests.unit.lanes.lanes import SetClock

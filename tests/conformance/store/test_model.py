@@ -17,13 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from interlock.errors import InternalError
-from interlock.store.cursors import Cursor
-from interlock.store.leases import Granted
 from interlock.store.memory import MemoryStore
-from interlock.store.opening import open_store
-from interlock.store.protocol import Store
-from interlock.store.pruning import Old
-from interlock.store.values import Change, Happened, Letter, OwedEffect, Row
+from interlock.store.open import open_store
+from interlock.store.protocol import Granted, Old, Store
+from interlock.store.values import Change, Cursor, HistoryRecord, Letter, OwedEffect, Row
 from tests.conformance.store.samples import started
 from tests.unit.lanes.lanes import SetClock
 
@@ -84,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True):
             revision + 1,
         )
         history = tuple(
-            Happened(
+            HistoryRecord(
                 self.workflow, version + at, "", self.state, "Go", b"{}", context, self.at_us, key, b"d" * bool(key)
             )
             for at, key in enumerate(self.keys, 1)

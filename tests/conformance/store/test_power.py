@@ -9,11 +9,11 @@ from pathlib import Path
 
 import apsw
 
-from interlock.lanes import points
+from interlock import faultpoints
+from interlock.clock import SystemChance, SystemClock
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
-from interlock.seams import SystemChance, SystemClock
-from interlock.store.sqlite import SqliteStore
+from interlock.store.lane import SqliteStore
 from interlock.testing.faults.disk import FaultyDisk
 from tests.conformance.store.samples import effect, moved, run, started
 
@@ -89,12 +89,12 @@ async def work(folder: Path, disk: FaultyDisk) -> Cuts:
         cuts.cut("sync")
         return False
 
-    points.listen(cuts.cut)
+    faultpoints.listen(cuts.cut)
     disk.fails_sync = before_sync
     try:
         await asyncio.gather(*(live(f"w-{number}") for number in range(WORKFLOWS)))
     finally:
-        points.listen(None)
+        faultpoints.listen(None)
         disk.fails_sync = lambda _number: False
         await store.close()
     return cuts

@@ -3,10 +3,8 @@
 import msgspec
 import pytest
 
-from interlock.store.cursors import Cursor
-from interlock.store.protocol import Store
-from interlock.store.pruning import Old
-from interlock.store.values import Change, Row
+from interlock.store.protocol import Old, Store
+from interlock.store.values import Change, Cursor, Row
 from tests.conformance.store.places import Place
 from tests.conformance.store.samples import MACHINE, begun, effect, letter, moved, run, started
 

@@ -7,13 +7,10 @@ import msgspec
 import pytest
 
 from interlock.errors import InternalError
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
-from interlock.store import applying
-from interlock.store.columns import happening
-from interlock.store.cursors import Cursor
-from interlock.store.sqlite import SqliteStore
-from interlock.store.values import Change
+from interlock.lanes.transaction import Session, Work
+from interlock.store import lane
+from interlock.store.lane import SqliteStore, happening
+from interlock.store.values import Change, Cursor
 from tests.conformance.store import test_commit, test_lives, test_reads
 from tests.conformance.store.places import Place
 
@@ -25,9 +22,9 @@ def history_in_another_transaction(patch: pytest.MonkeyPatch) -> None:
 
     def write(session: Session, changes: Sequence[Change]) -> None:
         for change in changes:
-            [(number,)] = session.query(applying.NUMBER, (change.row.id,))
+            [(number,)] = session.query(lane.NUMBER, (change.row.id,))
             for each in change.history:
-                session.execute(applying.HAPPENED, happening(int(str(number)), each))  # type: ignore[arg-type]
+                session.execute(lane.INSERT_EVENT, happening(int(str(number)), each))  # type: ignore[arg-type]
 
     async def twice(store: SqliteStore, changes: Sequence[Change]) -> list[str]:
         lost = await commit(store, [msgspec.structs.replace(change, history=()) for change in changes])
@@ -42,35 +39,35 @@ def history_in_another_transaction(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_look_at_the_revision(patch: pytest.MonkeyPatch) -> None:
-    assert "revision = ? AND id" in applying.MOVE
-    patch.setattr(applying, "MOVE", applying.MOVE.replace("AND revision = ? AND", "AND ? > 0 AND"))
+    assert "revision = ? AND id" in lane.MOVE
+    patch.setattr(lane, "MOVE", lane.MOVE.replace("AND revision = ? AND", "AND ? > 0 AND"))
 
 
 def history_for_losers(patch: pytest.MonkeyPatch) -> None:
-    moved = applying._moved
+    moved = lane._moved
 
     def always(connection: apsw.Connection, cursor: apsw.Cursor, change: Change, number: int) -> bool:
         moved(connection, cursor, change, number)
         return True
 
-    patch.setattr(applying, "_moved", always)
+    patch.setattr(lane, "_moved", always)
 
 
 def no_look_at_the_key(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(applying, "USED", "SELECT 1 WHERE ? IS NULL AND ? IS NULL")
+    patch.setattr(lane, "USED", "SELECT 1 WHERE ? IS NULL AND ? IS NULL")
 
 
 def a_start_that_replaces(patch: pytest.MonkeyPatch) -> None:
-    start = applying.START.replace("INSERT", "INSERT OR REPLACE").partition(" ON CONFLICT")[0]
-    patch.setattr(applying, "START", start)
+    start = lane.START.replace("INSERT", "INSERT OR REPLACE").partition(" ON CONFLICT")[0]
+    patch.setattr(lane, "START", start)
 
 
 def numbers_believed_at_once(patch: pytest.MonkeyPatch) -> None:
     write = SqliteStore._write
-    patch.setattr(applying, "MOVE", applying.MOVE.replace("AND id = ?", "AND ? <> ''"))
-    started = applying._started
+    patch.setattr(lane, "MOVE", lane.MOVE.replace("AND id = ?", "AND ? <> ''"))
+    started = lane._started
 
-    def careless(store: SqliteStore, session: Session, changes: Sequence[Change], time_us: int) -> applying.Applied:
+    def careless(store: SqliteStore, session: Session, changes: Sequence[Change], time_us: int) -> lane.Applied:
         def believed(
             connection: apsw.Connection, cursor: apsw.Cursor, change: Change, learned: dict[str, int]
         ) -> int | None:
@@ -78,14 +75,14 @@ def numbers_believed_at_once(patch: pytest.MonkeyPatch) -> None:
             store._numbers.update(learned)
             return number
 
-        patch.setattr(applying, "_started", believed)
+        patch.setattr(lane, "_started", believed)
         return write(store, session, changes, time_us)
 
     patch.setattr(SqliteStore, "_write", careless)
 
 
 def time_not_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(applying, "TIME", "SELECT ?")
+    patch.setattr(lane, "TIME", "SELECT ?")
 
 
 def pages_that_forget_those_of_the_same_moment(patch: pytest.MonkeyPatch) -> None:

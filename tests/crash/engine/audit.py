@@ -8,7 +8,7 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from interlock.runtime.owed import Owed, decode_owed
+from interlock.engine.bound_machine import Owed, decode_owed
 from tests.crash.engine.gateway import Books
 from tests.crash.engine.shop import State
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from interlock.seams import SystemChance
+from interlock.clock import SystemChance
 from interlock.testing.faults.processes import At, Process, Processes
 from tests.crash.engine.audit import Audit
 from tests.crash.engine.gateway import Books, lines_of

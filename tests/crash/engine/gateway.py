@@ -11,10 +11,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.clock import Chance
 from interlock.core.values import StepContext
 from interlock.errors import NonRetryable
-from interlock.lanes.points import reach
-from interlock.seams import Chance
+from interlock.faultpoints import reach
 
 ASKED, DONE, DECLINED, OVERLAPS = "asked", "done", "declined", "overlaps"
 

@@ -14,20 +14,18 @@ from typing import Any
 import apsw
 import asyncpg
 
-from interlock.lanes.arriving import draft_of as draft_of_lane
-from interlock.lanes.leaving import tombstone_of
-from interlock.lanes.points import reach
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed
-from interlock.store import columns as lane_columns
-from interlock.store.applying import EFFECT, HAPPENED, LETTER
-from interlock.store.columns import happening, starting
-from interlock.store.moving import local
-from interlock.store.moving.workflows import move_workflows
-from interlock.store.postgres import columns
-from interlock.store.postgres.marks import draft_of
-from interlock.store.tables import FORMAT, TABLES
+from interlock.clock import SystemClock
+from interlock.faultpoints import reach
+from interlock.lanes.handover import draft_of as draft_of_lane
+from interlock.lanes.handover import tombstone_of
+from interlock.relocate.workflows import lane_source
+from interlock.relocate.workflows.mover import move_workflows
+from interlock.store import lane as lane_columns
+from interlock.store.lane import EFFECT, FORMAT, INSERT_EVENT, LETTER, TABLES, happening, starting
+from interlock.store.postgres import statement
+from interlock.store.postgres.schema import draft_of
 from interlock.testing.faults.processes import At, Process, Processes
+from interlock.urls import parse_postgres_url
 from tests.crash.engine.campaign import Campaign
 from tests.crash.engine.workload import SEAL_WAIT_S
 from tests.crash.sites import Site
@@ -56,7 +54,7 @@ def mover(say: Say, source: str, target: str, epoch: int) -> None:
         say(point)
         reach(f"move.{point}")
 
-    local.SEAL_WAIT_S = SEAL_WAIT_S
+    lane_source.SEAL_WAIT_S = SEAL_WAIT_S
     asyncio.run(
         move_workflows(source, target, epoch=epoch, clock=SystemClock(), watch=lambda _what, _done, _total: None, at=at)
     )
@@ -92,15 +90,15 @@ class MovingHome:
 
 async def copied(url: str, path: Path) -> Path:
     """What PostgreSQL has, in the form of a lane, for the auditor. Of a draft, if nobody has let it arrive yet."""
-    address = parsed(url)
+    address = parse_postgres_url(url)
     connection = await asyncpg.connect(address.url)
     try:
         draft = await connection.fetchval("SELECT count(*) FROM pg_namespace WHERE nspname = $1", draft_of(address))
         await connection.execute(f"SET search_path TO {draft_of(address) if draft else address.schema}")
-        rows = await connection.fetch(f"SELECT number, {columns.ROW} FROM workflows")
-        events = await connection.fetch(f"SELECT {columns.HAPPENED} FROM workflow_events")
-        effects = await connection.fetch(f"SELECT {columns.EFFECTS} FROM workflow_effects")
-        letters = await connection.fetch(f"SELECT {columns.LETTERS} FROM dead_letters")
+        rows = await connection.fetch(f"SELECT number, {statement.ROW} FROM workflows")
+        events = await connection.fetch(f"SELECT {statement.HAPPENED} FROM workflow_events")
+        effects = await connection.fetch(f"SELECT {statement.EFFECTS} FROM workflow_effects")
+        letters = await connection.fetch(f"SELECT {statement.LETTERS} FROM dead_letters")
     finally:
         await connection.close()
     lane = apsw.Connection(str(path))
@@ -112,10 +110,10 @@ async def copied(url: str, path: Path) -> Path:
         names = f"number, {lane_columns.ROW}"
         put(
             f"INSERT INTO workflows ({names}) VALUES ({', '.join('?' * 19)})",
-            [(row[0], *starting(columns.row_of(tuple(row)[1:]))) for row in rows],
+            [(row[0], *starting(statement.row_of(tuple(row)[1:]))) for row in rows],
         )
-        happened = map(columns.happened_of, events)
-        put(HAPPENED, [happening(numbers[each.workflow], each) for each in happened])
+        happened = map(statement.happened_of, events)
+        put(INSERT_EVENT, [happening(numbers[each.workflow], each) for each in happened])
         put(EFFECT, [(*tuple(row)[:6], (row[6] or "").encode()) for row in effects])
         put(LETTER, [(*tuple(row)[:9], (row[9] or "").encode()) for row in letters])
     lane.close()

@@ -12,13 +12,13 @@ from unittest.mock import patch
 
 import apsw
 
-from interlock.lanes import points
+from interlock import faultpoints
+from interlock.clock import Clock, SystemChance
+from interlock.engine import open as engine_open
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
-from interlock.runtime import opening
-from interlock.seams import Clock, SystemChance
-from interlock.store.opening import NAME
-from interlock.store.sqlite import SqliteStore
+from interlock.store.lane import SqliteStore
+from interlock.store.open import NAME
 from interlock.testing.faults.disk import FaultyDisk
 from tests.crash.engine import shop
 from tests.crash.engine.audit import Audit
@@ -49,11 +49,11 @@ class Cuts:
         self._loop = asyncio.get_running_loop()
 
     def begin(self) -> None:
-        points.listen(self._reached)
+        faultpoints.listen(self._reached)
         self._disk.fails_sync = lambda _number: self.cut("sync")
 
     def end(self) -> None:
-        points.listen(None)
+        faultpoints.listen(None)
         self._disk.fails_sync = lambda _number: False
 
     def say(self, line: str) -> None:
@@ -63,7 +63,9 @@ class Cuts:
             self.acknowledged.setdefault(operation, (int(version), state))
 
     def _reached(self, point: str) -> None:
-        if point in points.POINTS:  # The engine's own points are in the event loop's thread, which a cut waits for.
+        if (
+            point in faultpoints.LANE_POINTS
+        ):  # The engine's own points are in the event loop's thread, which a cut waits for.
             self.cut(point)
 
     def cut(self, where: str) -> bool:
@@ -120,7 +122,7 @@ async def work_through_cuts(disk: FaultyDisk, folder: Path, seed: int) -> Cuts:
 
     cuts = Cuts(disk, folder, seed)
     shop.gateways.append(Gateway(cuts.books, SystemChance(seed)))
-    with patch.object(opening, "open_store", open_faulty):
+    with patch.object(engine_open, "open_store", open_faulty):
         engine = await opened("memory:", None)
     customers = Customers(engine, cuts.say, SystemChance(seed), 1)
     cuts.begin()

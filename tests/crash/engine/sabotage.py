@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from interlock.runtime.owed import fresh_key
-from interlock.runtime.pipeline import Envelope, Group, Pipeline
-from interlock.runtime.recovery import Recovery
-from interlock.runtime.reports import Crashed
-from interlock.runtime.staging import replace
-from interlock.seams import RandomIds
+from interlock.clock import RandomIds
+from interlock.engine.bound_machine import fresh_key
+from interlock.engine.path.pipeline import Envelope, Group, Pipeline
+from interlock.engine.path.reports import Crashed
+from interlock.engine.path.staging import replace
+from interlock.engine.recovery import Recovery
 
 
 def acknowledge_before_commit() -> None:
@@ -45,7 +45,7 @@ def new_key_after_crash() -> None:
 def owed_only_in_memory() -> None:
     """Nobody takes up what the last life has left owed."""
 
-    async def nothing(self: Recovery, alive_us: int, noted: dict[str, str]) -> int:
+    async def nothing(self: Recovery, alive_us: int, notes: dict[str, str]) -> int:
         return 0
 
     Recovery.run = nothing  # type: ignore[method-assign]

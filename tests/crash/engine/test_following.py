@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.runtime.points import FOLLOWING_POINTS
+from interlock.faultpoints import FOLLOWING_POINTS
 from interlock.testing.faults.processes import At, Processes
 from tests.crash.engine.moving import MovingCampaign, MovingHome
 from tests.crash.engine.sites import LocalHome

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.points import POINTS as LANE_POINTS
-from interlock.runtime.points import CLOSING_POINTS, GROUP_POINTS, RECOVERY_POINTS
+from interlock.faultpoints import CLOSING_POINTS, GROUP_POINTS, LANE_POINTS, RECOVERY_POINTS
 from interlock.testing.faults.processes import Processes
 from tests.crash.engine.campaign import Campaign
 from tests.crash.engine.gateway import POINTS as GATEWAY_POINTS

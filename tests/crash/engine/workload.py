@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.clock import SystemChance
+from interlock.engine import relocation
+from interlock.engine.engine import Engine
+from interlock.engine.open import Opening
 from interlock.errors import MovedElsewhere, Refusal, RequestError
-from interlock.runtime import following
-from interlock.runtime.engine import Engine
-from interlock.runtime.opening import Opening
-from interlock.seams import SystemChance
 from tests.crash.engine import sabotage, shop
 from tests.crash.engine.gateway import Gateway
 from tests.crash.engine.shop import Cancel, Order, State, Submit
@@ -67,7 +67,7 @@ def live(
     Without a number of orders they never end: however late the kill comes, it meets a life that works.
     """
     believe(url)
-    following.WAITED_S = 60.0  # Whoever would be refused before gives up (see below); a slow disk is no reason to.
+    relocation.WAITED_S = 60.0  # Whoever would be refused before gives up (see below); a slow disk is no reason to.
     if sabotaged is not None:
         sabotage.SABOTAGE[sabotaged]()
     chance = SystemChance(seed * 1_000 + life)

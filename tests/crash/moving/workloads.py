@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from interlock import Database
-from interlock.database.moving.mover import move_database
+from interlock.clock import SystemClock
 from interlock.errors import InterlockError
-from interlock.seams import SystemClock
+from interlock.relocate.database.mover import move_database
 
 INCREMENT = "UPDATE counter SET n = n + 1 WHERE id = 1"
 REPEATED = ("copy", "catch up", "compare")

@@ -4,8 +4,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from interlock.runtime.alerts import Alarms, Alert, AlertSettings, AlertWebhook, Receiver, stalled_alert
-from interlock.seams import SystemClock
+from interlock.clock import SystemClock
+from interlock.engine.alerts import Alarms, Alert, AlertSettings, AlertWebhook, Receiver, stalled_alert
 from interlock.signals import Subscribers
 from interlock.store.values import Row
 from tests.integration.alerts.receiver import Answer, LocalReceiver, receiving

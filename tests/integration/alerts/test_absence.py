@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from interlock.runtime.alerts import AlertSettings, AlertWebhook
+from interlock.engine.alerts import AlertSettings, AlertWebhook
 from tests.integration.alerts.receiver import WAIT_S, LocalReceiver, drip, hang, receiving
 from tests.integration.alerts.telling import Waits, alarmed, alert, send, tell_and_close
 from tests.integration.ports import HeldPorts

@@ -2,15 +2,15 @@
 
 import asyncio
 
+from interlock.clock import SystemChance
 from interlock.core.table import Node
-from interlock.runtime.alerts import Alarms, AlertSettings, PagerDuty
-from interlock.runtime.stalls import StallDetector
-from interlock.seams import SystemChance
+from interlock.engine.alerts import Alarms, AlertSettings, PagerDuty
+from interlock.engine.alerts.stall_detector import StallDetector
 from interlock.signals import Subscribers
 from interlock.store.memory import MemoryStore
 from interlock.store.values import Change, Row
 from tests.integration.alerts.receiver import receiving
-from tests.unit.runtime.test_stalls import ORDER, VirtualClock
+from tests.unit.engine.test_stalls import ORDER, VirtualClock
 
 
 def test_a_stalled_workflow_opens_an_incident_and_closes_it_when_it_moves_on() -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from interlock.runtime.alerts import Alarms, Alert, AlertSettings, AlertWebhook, Post
+from interlock.engine.alerts import Alarms, Alert, AlertSettings, AlertWebhook, Post
 from tests.integration.alerts.receiver import Answer, LocalReceiver, receiving
 from tests.integration.alerts.telling import NOW_US, Waits, alarmed, alert
 

@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from interlock.cli import worker as working
+from interlock.cli import serve as working
+from interlock.engine.alerts import Alarms
+from interlock.engine.alerts.stall_detector import StallDetector
+from interlock.engine.engine import Engine
 from interlock.errors import BadUsage
-from interlock.runtime.alerts import Alarms
-from interlock.runtime.engine import Engine
-from interlock.runtime.stalls import StallDetector
 from interlock.server.app import App
 from interlock.server.running import serve
 from interlock.signals import AlertRaised, Signal, Subscribers
 from interlock.store.values import Change, Row
 from tests.integration.postgres.stores import several
 from tests.unit.cli.slow_shop import job
-from tests.unit.runtime.test_stalls import ORDER
+from tests.unit.engine.test_stalls import ORDER
 
 HOUR_US = 3_600_000_000
 

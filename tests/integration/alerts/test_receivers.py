@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from interlock.runtime.alerts import AlertSettings, AlertWebhook, PagerDuty
+from interlock.engine.alerts import AlertSettings, AlertWebhook, PagerDuty
 from tests.integration.alerts.receiver import LocalReceiver, hang, receiving
 from tests.integration.alerts.telling import NOW_US, ROUTING_KEY, WALL_S, alarmed, alert, send, tell_and_close
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.runtime.alerts import Alert, AlertSettings, AlertWebhook, PagerDuty, Post, Receiver
+from interlock.engine.alerts import Alert, AlertSettings, AlertWebhook, PagerDuty, Post, Receiver
 from tests.integration.alerts.receiver import certificate, receiving
 from tests.integration.alerts.telling import NOW_US, ROUTING_KEY, Waits, alarmed, alert, tell_and_close
 from tests.integration.ports import HeldPorts

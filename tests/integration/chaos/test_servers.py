@@ -18,8 +18,7 @@ import pytest
 import redis
 
 from interlock.chaos import servers
-from interlock.chaos.kept import OwnServer
-from interlock.chaos.servers import OwnPostgres, OwnRedis
+from interlock.chaos.servers import OwnPostgres, OwnRedis, OwnServer
 from interlock.errors import UnavailableError
 
 pytestmark = [

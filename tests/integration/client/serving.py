@@ -11,7 +11,7 @@ from uuid import UUID
 import uvicorn
 
 from interlock import Admission, Engine, Machine
-from interlock.seams import Clock
+from interlock.clock import Clock
 from interlock.server.asgi import AsgiApp, asgi
 from interlock.server.limits import Limits
 from interlock.server.running import bound_socket

@@ -13,14 +13,11 @@ from fastapi import FastAPI
 from starlette.applications import Starlette
 
 from interlock import Client, Moved, Retry, Signal
-from interlock.access import NotAuthenticated, NotPermitted
-from interlock.errors import UnavailableError
-from interlock.seams import SystemClock, SystemSecrets
+from interlock.clock import SystemClock, SystemSecrets
+from interlock.errors import NotAuthenticated, NotPermitted, UnavailableError
 from interlock.server.asgi import AsgiApp
-from interlock.server.security.documents import MemoryDocument
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import made
-from interlock.server.security.keystore import KeyStore
+from interlock.server.security.keys import KeyStore, MemoryDocument, make_key
 from interlock.server.security.scopes import Limits, Scope
 from tests.integration.client.serving import Running, engine_like_any_other, running
 from tests.integration.client.test_weather import weathered
@@ -183,7 +180,7 @@ async def keyed() -> AsyncGenerator[tuple[Running, dict[Scope, str]]]:
     store = KeyStore(MemoryDocument(), "memory:")
     keys: dict[Scope, str] = {}
     for scope in Scope:
-        created = made(SystemSecrets(), name="", scopes=(scope,), limits=Limits(), now=datetime.now(UTC))
+        created = make_key(SystemSecrets(), name="", scopes=(scope,), limits=Limits(), now=datetime.now(UTC))
         await store.add(created.record)
         keys[scope] = created.key.reveal()
     guard = Guard(store, clock=SystemClock())

@@ -5,9 +5,9 @@ import signal
 from collections.abc import Callable
 
 from interlock.errors import InterlockError
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.remote import open_bucket, open_folder, open_proven
-from interlock.lanes.objects.world import World
+from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.remote_bucket import open_bucket, open_folder, open_proven
+from interlock.urls import parse_bucket_url
 
 LIFETIME_S_MAX = 60
 
@@ -16,9 +16,13 @@ def fork(say: Callable[[str], None], url: str) -> None:
     """One child before the parent has made a client, one after."""
 
     def read() -> str:
-        return "read" if open_bucket(parse(url), request_timeout_s=20).get("log/1") is not None else "found nothing"
+        return (
+            "read"
+            if open_bucket(parse_bucket_url(url), request_timeout_s=20).get("log/1") is not None
+            else "found nothing"
+        )
 
-    address, world = parse(url), World(pause=lambda _: None)
+    address, world = parse_bucket_url(url), World(pause=lambda _: None)
     _in_child(say, "early child", read)
     say(f"parent: {read()}")
     _in_child(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Unclear
-from interlock.lanes.objects.remote import RETRIES, RemoteBucket, open_bucket
+from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Denied, Unclear
+from interlock.lanes.objectlog.remote_bucket import RETRIES, RemoteBucket, open_bucket
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.scripted import Answer, Eof, Hang, Reply, Reset, ScriptedServer, xml
 
 Call = Callable[[RemoteBucket], object]
@@ -42,7 +42,7 @@ ANSWERS: dict[str, tuple[Answer, type[BucketError]]] = {
 
 def opened(server: ScriptedServer, answer: str = "") -> RemoteBucket:
     """Patient enough for a busy machine, unless waiting is what the test is about."""
-    return open_bucket(parse(server.url("shop/stock")), request_timeout_s=2.0 if answer == "silent" else 30)
+    return open_bucket(parse_bucket_url(server.url("shop/stock")), request_timeout_s=2.0 if answer == "silent" else 30)
 
 
 @pytest.mark.parametrize("answer", ["closed", "reset", "silent", "500", "503", "400"])
@@ -171,9 +171,11 @@ def test_a_panic_inside_the_driver_is_unclear_and_an_interrupt_is_itself(monkeyp
 
 def test_databases_of_one_bucket_share_their_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedServer(Eof()) as server:
-        first, second = (open_bucket(parse(server.url(f"shop/{name}")), request_timeout_s=9) for name in "ab")
+        first, second = (
+            open_bucket(parse_bucket_url(server.url(f"shop/{name}")), request_timeout_s=9) for name in "ab"
+        )
         assert first._once is second._once
         assert first._patient is second._patient
         assert first._once is not first._patient
         monkeypatch.setenv("AWS_REGION", "eu-central-1")
-        assert open_bucket(parse(server.url("shop/a")), request_timeout_s=9)._once is not first._once
+        assert open_bucket(parse_bucket_url(server.url("shop/a")), request_timeout_s=9)._once is not first._once

@@ -7,11 +7,10 @@ from urllib.parse import unquote
 import pytest
 
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.bucket import ConditionFailed
-from interlock.lanes.objects.remote import RemoteBucket, open_bucket, open_proven
-from interlock.lanes.objects.world import World
+from interlock.lanes.objectlog.bucket import ConditionFailed, World
+from interlock.lanes.objectlog.remote_bucket import RemoteBucket, open_bucket, open_proven
 from interlock.testing.faults.processes import Processes
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.careless import CarelessServer
 from tests.integration.objects.scripted import Reply, ScriptedServer, xml
 
@@ -26,7 +25,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(url: str) -> RemoteBucket:
-    return open_bucket(parse(url), request_timeout_s=20)
+    return open_bucket(parse_bucket_url(url), request_timeout_s=20)
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT", "AWS_ENDPOINT_URL"])
@@ -101,7 +100,7 @@ def test_a_server_that_the_environment_names_is_probed_on_its_own(monkeypatch: p
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    address = parse("s3://bucket/probed-by-environment/stock")
+    address = parse_bucket_url("s3://bucket/probed-by-environment/stock")
     with CarelessServer("careful") as good, CarelessServer("ignores all") as bad:
         monkeypatch.setenv("AWS_ENDPOINT_URL", good.endpoint)
         open_proven(address, request_timeout_s=10, world=World())

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.bucket import Bucket, BucketError, ConditionFailed
-from interlock.lanes.objects.remote import open_bucket
+from interlock.lanes.objectlog.bucket import Bucket, BucketError, ConditionFailed
+from interlock.lanes.objectlog.remote_bucket import open_bucket
 from interlock.testing.objects import MemoryBucket
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import Server
 
 CONTENDERS = 4  # SeaweedFS lets each of them wait a second for the others.
@@ -19,7 +19,7 @@ def bucket(request: pytest.FixtureRequest, folder: str) -> Bucket:
         return MemoryBucket().below(folder)
     server = request.getfixturevalue(request.param)
     assert isinstance(server, Server)
-    return open_bucket(parse(server.url(f"{folder}/orders")), request_timeout_s=20)
+    return open_bucket(parse_bucket_url(server.url(f"{folder}/orders")), request_timeout_s=20)
 
 
 def read(bucket: Bucket, key: str) -> bytes | None:

@@ -7,20 +7,18 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
+from interlock.catalog.backends import FILE
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.defaults import below
-from interlock.catalog.entries import Entry
-from interlock.catalog.folder import FILE
-from interlock.database.home_doctor import examine_home, is_home
-from interlock.database.on_lanes import Translators
+from interlock.catalog.entries import Entry, below
+from interlock.clock import SystemClock
+from interlock.database.doctor import examine_home, is_home
+from interlock.database.lane_engine import Translators
 from interlock.errors import Fenced
-from interlock.lanes.arriving import departure
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.following import note_left, take_over
-from interlock.lanes.objects.remote import open_folder
+from interlock.lanes.handover import Tombstone, departure
+from interlock.lanes.objectlog.remote_bucket import open_folder
+from interlock.lanes.objectlog.replica import note_left, take_over
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.tombstone import Tombstone
-from interlock.seams import SystemClock
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import Moto
 from tests.unit.catalog.contract import Contract
 
@@ -35,7 +33,7 @@ class TestInRealBucket(Contract):
 
     @pytest.fixture
     def spoil(self, home: str) -> Callable[[], object]:
-        bucket = open_folder(parse(below(home, FILE)), request_timeout_s=20)
+        bucket = open_folder(parse_bucket_url(below(home, FILE)), request_timeout_s=20)
         return lambda: bucket.put(FILE, b"{")
 
 

@@ -6,11 +6,11 @@ import uuid
 from pathlib import Path
 
 from interlock.database.database import Database, Opening
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.format import log_key
-from interlock.lanes.objects.log import ObjectLog
-from interlock.lanes.objects.manifest import read_manifest
-from interlock.lanes.objects.remote import open_bucket
+from interlock.lanes.objectlog.format import log_key
+from interlock.lanes.objectlog.log import ObjectLog
+from interlock.lanes.objectlog.manifest import read_manifest
+from interlock.lanes.objectlog.remote_bucket import open_bucket
+from interlock.urls import parse_bucket_url
 from tests.conformance.lanes.places import lane_of
 from tests.integration.objects.servers import Server
 
@@ -55,7 +55,7 @@ def test_a_database_lives_on_in_its_snapshots(server: Server, tmp_path: Path) ->
 
     asyncio.run(write())
     shutil.rmtree(tmp_path / "one")
-    bucket = open_bucket(parse(url), request_timeout_s=30)
+    bucket = open_bucket(parse_bucket_url(url), request_timeout_s=30)
     found = read_manifest(bucket)
     assert found is not None
     manifest = found[0]

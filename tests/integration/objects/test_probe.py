@@ -7,21 +7,21 @@ import pytest
 
 from interlock.database.database import Database
 from interlock.errors import UnavailableError
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.probe import Check, examine
-from interlock.lanes.objects.remote import open_folder, open_proven
-from interlock.lanes.objects.world import World
+from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.probe import Check, examine
+from interlock.lanes.objectlog.remote_bucket import open_folder, open_proven
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.careless import Care, CarelessServer
 from tests.integration.objects.scripted import Eof, ScriptedServer, xml
 from tests.integration.objects.servers import BUCKET, S3rver, Server
 
 
 def examined(url: str) -> list[Check]:
-    return examine(open_folder(parse(url), request_timeout_s=30), World(pause=lambda _: None))
+    return examine(open_folder(parse_bucket_url(url), request_timeout_s=30), World(pause=lambda _: None))
 
 
 def test_a_good_server_is_accepted_and_left_clean(server: Server, folder: str) -> None:
-    address = parse(server.url(f"{folder}/stock"))
+    address = parse_bucket_url(server.url(f"{folder}/stock"))
     bucket = open_proven(address, request_timeout_s=10, world=World())
     bucket.create("log/1", b"x")
     shared = open_folder(address, request_timeout_s=10)
@@ -30,7 +30,7 @@ def test_a_good_server_is_accepted_and_left_clean(server: Server, folder: str) -
 
 def test_s3rver_is_refused(s3rver: S3rver, folder: str) -> None:
     with pytest.raises(UnavailableError, match="accepted a second object"):
-        open_proven(parse(s3rver.url(f"{folder}/stock")), request_timeout_s=10, world=World())
+        open_proven(parse_bucket_url(s3rver.url(f"{folder}/stock")), request_timeout_s=10, world=World())
 
 
 def test_no_database_opens_on_a_server_that_ignores_conditions(s3rver: S3rver, folder: str, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_careful_server_is_accepted() -> None:
 )
 def test_a_careless_server_is_refused(care: Care, failing: str) -> None:
     with CarelessServer(care) as server:
-        address = parse(server.url("shop/stock"))
+        address = parse_bucket_url(server.url("shop/stock"))
         [wrong] = [check for check in examined(server.url("shop/stock")) if check.verdict == "no"]
         assert wrong.code == failing
         with pytest.raises(UnavailableError) as caught:
@@ -85,7 +85,7 @@ def test_a_careless_server_is_refused(care: Care, failing: str) -> None:
 
 def test_a_server_that_does_not_answer_cannot_be_reached() -> None:
     with ScriptedServer(Eof()) as server, pytest.raises(UnavailableError, match=r"the bucket s3://.*cannot be reached"):
-        open_proven(parse(server.url("shop/stock")), request_timeout_s=1, world=World(pause=lambda _: None))
+        open_proven(parse_bucket_url(server.url("shop/stock")), request_timeout_s=1, world=World(pause=lambda _: None))
 
 
 def test_a_right_that_is_missing_is_named() -> None:

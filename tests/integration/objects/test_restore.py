@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 from interlock.database.database import Database
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.format import log_key
-from interlock.lanes.objects.remote import open_bucket
+from interlock.lanes.objectlog.format import log_key
+from interlock.lanes.objectlog.remote_bucket import open_bucket
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import BUCKET, Moto
 from tests.unit.cli.running import Done, run_program
 
@@ -55,7 +55,7 @@ def test_a_database_is_looked_at_restored_and_opened_while_its_owner_serves(
     asyncio.run(serve())
     newest = run("restore", url, "newest.lane")
     assert newest.code == 0, newest.err
-    open_bucket(parse(url), request_timeout_s=20).delete([log_key(GROUPS + 3)])
+    open_bucket(parse_bucket_url(url), request_timeout_s=20).delete([log_key(GROUPS + 3)])
     damaged = run("doctor", url)
     assert (damaged.code, f"{log_key(GROUPS + 3)} is missing" in damaged.out) == (1, True), damaged.out
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.bucket import BucketError, Denied
-from interlock.lanes.objects.remote import RemoteBucket, open_bucket
+from interlock.lanes.objectlog.bucket import BucketError, Denied
+from interlock.lanes.objectlog.remote_bucket import RemoteBucket, open_bucket
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import BUCKET, SeaweedFS, Server
 
 
 def opened(server: Server, path: str) -> RemoteBucket:
-    return open_bucket(parse(server.url(path)), request_timeout_s=20)
+    return open_bucket(parse_bucket_url(server.url(path)), request_timeout_s=20)
 
 
 @pytest.mark.parametrize("name", ["café", "日本", "a b", "100%25", "%3F&x".replace("&", "%26"), "=digest", "a+b"])
@@ -31,7 +31,7 @@ def test_a_name_that_another_begins_with_is_not_the_other(server: Server, folder
 
 
 def test_a_bucket_that_does_not_exist_is_no_empty_bucket(server: Server) -> None:
-    bucket = open_bucket(parse(server.url("f/n").replace(BUCKET, "no-such-bucket")), request_timeout_s=20)
+    bucket = open_bucket(parse_bucket_url(server.url("f/n").replace(BUCKET, "no-such-bucket")), request_timeout_s=20)
     calls: list[Callable[[], object]] = [
         lambda: bucket.get("log/1"),
         lambda: bucket.get_many(["log/1", "log/2"]),

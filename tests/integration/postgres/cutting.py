@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from interlock.sql.postgres.address import parsed
-from interlock.testing.faults.listening import stop_listening
+from interlock.testing.faults.processes import stop_listening
+from interlock.urls import parse_postgres_url
 
 
 class Cut(NamedTuple):
@@ -27,7 +27,7 @@ class Cutting:
     """The proxy. `cut` is taken back when it was made."""
 
     def __init__(self, url: str) -> None:
-        address = parsed(url)
+        address = parse_postgres_url(url)
         [self._folder] = parse_qs(urlsplit(address.url).query)["host"]
         self._path = urlsplit(address.url).path
         self._schema = address.schema

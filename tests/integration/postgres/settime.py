@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from interlock.seams import Clock
-from interlock.sql.postgres.link import Record
-from interlock.sql.postgres.pool import Pool
+from interlock.clock import Clock
+from interlock.postgres.connection import Record
+from interlock.postgres.pool import Pool
 from interlock.store.postgres import store
 
 

@@ -5,10 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import asyncpg
 
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed
-from interlock.store.postgres.opening import open_postgres
-from interlock.store.postgres.store import PostgresStore
+from interlock.clock import SystemClock
+from interlock.store.postgres.store import PostgresStore, open_postgres
+from interlock.urls import parse_postgres_url
 
 
 @asynccontextmanager
@@ -32,7 +31,7 @@ async def several(url: str, count: int) -> AsyncIterator[list[PostgresStore]]:
 @asynccontextmanager
 async def somebody(url: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection of the user's own program, which looks at the schema by its plain names."""
-    address = parsed(url)
+    address = parse_postgres_url(url)
     connection = await asyncpg.connect(address.url)
     try:
         await connection.execute(f"SET search_path TO {address.schema}")
@@ -43,7 +42,7 @@ async def somebody(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 async def emptied(url: str) -> None:
     """Make the schema new: much quicker than another one, where a property is tried many times."""
-    schema = parsed(url).schema
+    schema = parse_postgres_url(url).schema
     async with opened(url) as store:
         tables = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "leases", "notes")
         await store._pool.write(f"TRUNCATE {', '.join(f'{schema}.{each}' for each in tables)}", ())

@@ -5,12 +5,10 @@ from uuid import uuid4
 
 import asyncpg
 
-from interlock.hotrow.advice.gathered import gather
-from interlock.hotrow.advice.hysteresis import WINDOWS
-from interlock.hotrow.advice.rule import advise
+from interlock.clock import SystemClock
+from interlock.hotrow.advice.rule import WINDOWS, advise, gather
 from interlock.hotrow.tools import Tool
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed
+from interlock.urls import parse_postgres_url
 
 SECONDS = 1.2
 WAITING = "SELECT count(DISTINCT pid) = 3 FROM pg_locks WHERE NOT granted AND pid = ANY($1)"
@@ -18,7 +16,7 @@ WAITING = "SELECT count(DISTINCT pid) = 3 FROM pg_locks WHERE NOT granted AND pi
 
 def test_who_waits_in_postgresql_is_seen_in_every_window(postgres: str) -> None:
     async def scenario() -> None:
-        url = parsed(postgres).url
+        url = parse_postgres_url(postgres).url
         schema = f"advice_{uuid4().hex}"
         sessions: list[asyncpg.Connection] = [await asyncpg.connect(url) for _ in range(4)]
         owner = sessions[0]

@@ -12,14 +12,13 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import Address, parsed
-from interlock.sql.postgres.failures import NotNow
-from interlock.sql.postgres.link import Link, connected
-from interlock.sql.postgres.pool import Pool
-from interlock.store.postgres.opening import open_postgres
-from interlock.store.postgres.store import PostgresStore
+from interlock.postgres.connection import Link, connected
+from interlock.postgres.errors import NotNow
+from interlock.postgres.pool import Pool
+from interlock.store.postgres.store import PostgresStore, open_postgres
+from interlock.urls import PostgresAddress, parse_postgres_url
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened, somebody
 from tests.integration.postgres.test_restarts import OwnServer, own_server
@@ -37,7 +36,7 @@ class Refused:
         self.times = 0
         self.told = asyncio.Event()
 
-    async def connect(self, address: Address) -> Link:
+    async def connect(self, address: PostgresAddress) -> Link:
         try:
             return await connected(address)
         except NotNow:
@@ -49,7 +48,7 @@ class Refused:
 @asynccontextmanager
 async def limited(url: str, limit: int) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
     """A schema that is there, the address of a user with so many connections, and who can change that."""
-    schema = parsed(url).schema
+    schema = parse_postgres_url(url).schema
     role = f"r_{schema}"
     async with opened(url), somebody(url) as owner:
         await owner.execute(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT {limit}")
@@ -71,7 +70,9 @@ def test_a_node_that_has_connections_waits_for_one_of_them_when_the_server_is_fu
     async def scenario() -> None:
         async with limited(postgres_url, 2) as (url, _):
             refused = Refused()
-            store = PostgresStore(Pool(parsed(f"{url}&connect_timeout_s=60"), refused.connect), SystemClock())
+            store = PostgresStore(
+                Pool(parse_postgres_url(f"{url}&connect_timeout_s=60"), refused.connect), SystemClock()
+            )
             assert await store.load(["w"]) == {}
             done = await asyncio.gather(*(store.commit([started(f"w-{number}")]) for number in range(40)))
             assert done == [[]] * 40
@@ -88,12 +89,14 @@ def test_a_node_without_a_connection_goes_on_as_soon_as_there_is_room(postgres_u
     async def scenario() -> None:
         async with limited(postgres_url, 0) as (url, owner):
             refused = Refused()
-            store = PostgresStore(Pool(parsed(f"{url}&connect_timeout_s=600"), refused.connect), SystemClock())
+            store = PostgresStore(
+                Pool(parse_postgres_url(f"{url}&connect_timeout_s=600"), refused.connect), SystemClock()
+            )
             waiting = [asyncio.ensure_future(store.commit([started(f"w-{number}")])) for number in range(9)]
             reading = asyncio.ensure_future(store.load(["w-1"]))
             await refused.told.wait()
             assert not any(each.done() for each in (*waiting, reading))
-            await owner.execute(f"ALTER ROLE r_{parsed(url).schema} CONNECTION LIMIT 3")
+            await owner.execute(f"ALTER ROLE r_{parse_postgres_url(url).schema} CONNECTION LIMIT 3")
             assert await asyncio.gather(*waiting) == [[]] * 9
             assert (await reading).keys() <= {"w-1"}
             await store.close()
@@ -107,7 +110,9 @@ def test_a_node_without_a_connection_waits_for_so_long_and_says_so(postgres_url:
     async def scenario() -> None:
         async with limited(postgres_url, 0) as (url, _):
             refused = Refused()
-            store = PostgresStore(Pool(parsed(f"{url}&connect_timeout_s={SHORT_S}"), refused.connect), SystemClock())
+            store = PostgresStore(
+                Pool(parse_postgres_url(f"{url}&connect_timeout_s={SHORT_S}"), refused.connect), SystemClock()
+            )
             for call in (store.commit([started()]), store.load(["w"])):
                 before = refused.times
                 with pytest.raises(
@@ -151,7 +156,9 @@ def test_a_restart_is_survived_by_what_never_left(own_server: OwnServer) -> None
         async with opened(own_server.url) as first:
             (row,) = await begun(first, started())
         refused = Refused()
-        store = PostgresStore(Pool(parsed(f"{own_server.url}&connect_timeout_s=600"), refused.connect), SystemClock())
+        store = PostgresStore(
+            Pool(parse_postgres_url(f"{own_server.url}&connect_timeout_s=600"), refused.connect), SystemClock()
+        )
         assert await store.load(["w"]) == {"w": row}
         await asyncio.to_thread(control, own_server, "-m", "fast", "stop")
         reading = asyncio.ensure_future(store.load(["w"]))
@@ -175,7 +182,7 @@ def test_whoever_is_cancelled_leaves_neither_a_transaction_nor_a_half_used_conne
     async def scenario() -> None:
         async with limited(postgres_url, 5) as (url, owner), opened(url + options) as store:
             await begun(store, started())
-            role = f"r_{parsed(url).schema}"
+            role = f"r_{parse_postgres_url(url).schema}"
             slow = asyncio.ensure_future(store._pool.read("SELECT pg_sleep(600)"))
             while not await owner.fetchval(
                 "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'", role
@@ -213,6 +220,6 @@ def test_what_takes_too_long_is_ended_on_the_server_too(postgres_url: str, optio
                 with pytest.raises(UnavailableError, match="did not answer"):
                     await call
                 assert not store._pool._idle
-                await all_ended(owner, f"r_{parsed(url).schema}")
+                await all_ended(owner, f"r_{parse_postgres_url(url).schema}")
 
     run(scenario)

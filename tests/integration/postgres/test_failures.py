@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import Address, parsed
-from interlock.sql.postgres.link import Link, Record, connected
-from interlock.sql.postgres.pool import Pool
-from interlock.store.postgres.opening import open_postgres
-from interlock.store.postgres.store import PostgresStore
-from interlock.store.shared import Holder
+from interlock.postgres.connection import Link, Record, connected
+from interlock.postgres.pool import Pool
+from interlock.store.postgres.store import PostgresStore, open_postgres
+from interlock.store.protocol import Holder
+from interlock.urls import PostgresAddress, parse_postgres_url
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened, several, somebody
 
@@ -32,7 +31,7 @@ async def end_all(caller: asyncpg.Connection, name: str) -> int:
 
 def named(url: str) -> tuple[str, str]:
     """The address with a name of its own for its connections, to find them on the server."""
-    name = parsed(url).schema[-20:]
+    name = parse_postgres_url(url).schema[-20:]
     return f"{url}&{NAME}={name}", name
 
 
@@ -95,7 +94,7 @@ class Deaf:
     def __init__(self) -> None:
         self.deaf = False
 
-    async def connect(self, address: Address) -> Link:
+    async def connect(self, address: PostgresAddress) -> Link:
         link = await connected(address)
         write = link.write
 
@@ -118,7 +117,7 @@ def test_an_outcome_that_was_unknown_is_resolved_by_its_envelope(postgres_url: s
         async with opened(postgres_url) as plain:
             (row,) = await begun(plain, started())
             deaf = Deaf()
-            store = PostgresStore(Pool(parsed(postgres_url), deaf.connect), SystemClock())
+            store = PostgresStore(Pool(parse_postgres_url(postgres_url), deaf.connect), SystemClock())
             await store.begin()
             deaf.deaf = True
             with pytest.raises(OutcomeUnknown):
@@ -138,10 +137,10 @@ def test_a_server_that_cannot_be_reached_means_that_nothing_happened(postgres_ur
         async with opened(postgres_url) as plain:
             await begun(plain, started())
 
-            async def refuse(address: Address) -> Link:
+            async def refuse(address: PostgresAddress) -> Link:
                 raise UnavailableError(f"{address.shown} cannot be reached.")
 
-            store = PostgresStore(Pool(parsed(postgres_url), refuse), SystemClock())
+            store = PostgresStore(Pool(parse_postgres_url(postgres_url), refuse), SystemClock())
             for call in (store.load(["w"]), store.commit([started("v")])):
                 with pytest.raises(UnavailableError) as caught:
                     await call
@@ -172,14 +171,14 @@ def test_a_foreign_client_that_takes_every_connection_is_told_and_passes(postgre
 
     async def scenario() -> None:
         async with opened(url) as store, somebody(postgres_url) as caller:
-            await caller.execute(f"CREATE ROLE r_{parsed(url).schema} LOGIN CONNECTION LIMIT 0")
-            role = f"r_{parsed(url).schema}"
+            await caller.execute(f"CREATE ROLE r_{parse_postgres_url(url).schema} LOGIN CONNECTION LIMIT 0")
+            role = f"r_{parse_postgres_url(url).schema}"
             poor = url.replace("//postgres:", f"//{role}:")
             assert poor != url
             with pytest.raises(UnavailableError, match="too many connections"):
                 await open_postgres(f"{poor}&connect_timeout_s=3", clock=SystemClock())
             await caller.execute(f"ALTER ROLE {role} CONNECTION LIMIT 5")
-            schema = parsed(url).schema
+            schema = parse_postgres_url(url).schema
             await caller.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
             await caller.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}")
             await caller.execute(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")

@@ -3,8 +3,8 @@
 import asyncio
 from itertools import pairwise
 
-from interlock.store.leases import Granted, Held
-from interlock.store.postgres.locks import PostgresLeases
+from interlock.store.postgres.store import PostgresLeases
+from interlock.store.protocol import Granted, Held
 from tests.conformance.store.samples import run
 from tests.integration.postgres.stores import opened, several, somebody
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import BadUsage, UnavailableError, UnusableFile
-from interlock.sql.postgres.address import parsed
-from interlock.store.opening import migrate_store
-from interlock.store.postgres.migrating import known, migrate, script
+from interlock.store.open import migrate_store
+from interlock.store.postgres.schema import known, migrate, script
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.stores import opened, several, somebody
 from tests.unit.cli.running import run_program
@@ -40,7 +40,7 @@ def test_a_dry_run_changes_nothing_and_its_text_does_the_same(postgres_url: str)
         assert missing == known()
         async with somebody(postgres_url) as caller:
             assert await caller.fetchval(TABLES) is None
-            await caller.execute(script(parsed(postgres_url).schema, missing))
+            await caller.execute(script(parse_postgres_url(postgres_url).schema, missing))
         assert await migrate(postgres_url) == []
         async with opened(postgres_url) as store:
             await begun(store, started())
@@ -93,7 +93,7 @@ def test_a_migration_that_was_changed_after_it_was_applied_is_told(postgres_url:
 def test_tables_of_somebody_else_are_left_alone(postgres_url: str) -> None:
     async def scenario() -> None:
         async with somebody(postgres_url) as caller:
-            schema = parsed(postgres_url).schema
+            schema = parse_postgres_url(postgres_url).schema
             await caller.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.workflows (mine text)")
             with pytest.raises(UnusableFile, match="no store has made"):
                 await migrate(postgres_url)
@@ -106,7 +106,7 @@ def test_a_user_who_may_not_make_tables_is_told_and_nothing_is_left(postgres_url
     """All migrations or none; and the schema may be somebody else's, where no right to make one is needed."""
 
     async def scenario() -> None:
-        schema = parsed(postgres_url).schema
+        schema = parse_postgres_url(postgres_url).schema
         poor = postgres_url.replace("//postgres:", f"//r_{schema}:")
         async with somebody(postgres_url) as caller:
             await caller.execute(f"CREATE ROLE r_{schema} LOGIN; CREATE SCHEMA {schema}")

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import asyncpg
 import pytest
 
-from interlock.seams import Clock
-from interlock.sql.postgres.address import Address, parsed
-from interlock.sql.postgres.link import Driver, Link, Prepared, Record, connected
-from interlock.sql.postgres.pool import Pool
-from interlock.store.postgres.migrating import migrated
+from interlock.clock import Clock
+from interlock.postgres.connection import Driver, Link, Prepared, Record, connected
+from interlock.postgres.pool import Pool
+from interlock.store.postgres.schema import migrated
 from interlock.store.postgres.store import PostgresStore
 from interlock.store.protocol import Store
+from interlock.urls import PostgresAddress, parse_postgres_url
 from tests.conformance.store import test_commit, test_lives, test_reads
 from tests.conformance.store.places import Place
 from tests.conformance.store.samples import run
@@ -61,7 +61,7 @@ class Pooled:
             await server.close(timeout=timeout)
 
 
-async def through_the_pooler(address: Address) -> Link:
+async def through_the_pooler(address: PostgresAddress) -> Link:
     """A connection to the pooler, which has two to the server."""
     direct = [await connected(address) for _ in range(2)]
     return Link(Pooled([link.driver for link in direct]), address)
@@ -72,7 +72,7 @@ def place(postgres_url: str) -> Place:
     """A store behind the pooler."""
 
     async def open_it(clock: Clock) -> Store:
-        pool = Pool(parsed(f"{postgres_url}&pgbouncer=true"), through_the_pooler)
+        pool = Pool(parse_postgres_url(f"{postgres_url}&pgbouncer=true"), through_the_pooler)
         async with pool.link() as link:
             await migrated(link, pool.address)
         store = PostgresStore(pool, clock)
@@ -109,7 +109,7 @@ def test_the_pooler_of_these_tests_can_be_noticed(postgres_url: str) -> None:
     """A store that was not told of the pooler prepares its statements, and is caught."""
 
     async def scenario() -> None:
-        pool = Pool(parsed(postgres_url), through_the_pooler)
+        pool = Pool(parse_postgres_url(postgres_url), through_the_pooler)
         with pytest.raises(AssertionError, match="outlives its transaction"):
             await pool.write("SELECT 1", ())
         await pool.close()
@@ -131,7 +131,7 @@ def test_nothing_is_said_to_the_server_at_the_start_that_a_pooler_refuses(
     monkeypatch.setattr(asyncpg, "connect", noted)
 
     async def scenario() -> None:
-        link = await connected(parsed(f"{postgres_url}&pgbouncer=true"))
+        link = await connected(parse_postgres_url(f"{postgres_url}&pgbouncer=true"))
         await link.driver.close()
 
     run(scenario)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interlock.store.pruning import Old
+from interlock.store.protocol import Old
 from tests.conformance.store.samples import MACHINE, begun, run, started
 from tests.conformance.store.test_pruning import ended
 from tests.integration.postgres.stores import opened, several, somebody

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from interlock.store.postgres.claims import _without
-from interlock.store.shared import Stored
+from interlock.store.protocol import Stored
 from tests.conformance.store.samples import MACHINE, begun, moved, run, started
 from tests.integration.postgres.stores import opened, somebody
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from interlock.errors import InterlockError
-from interlock.store.postgres import claims, settling, statement, writing
+from interlock.store.postgres import claims, statement, store
 from interlock.store.postgres.statement import group_statement
 from interlock.store.values import Change
 from tests.integration.postgres import test_claims, test_readable, test_settling, test_traps
@@ -26,7 +26,7 @@ def instead(old: str, new: str) -> Sabotage:
             assert re.search(old, text) or not parts.moves
             return re.sub(old, new, text)
 
-        patch.setattr(writing, "group_statement", broken)
+        patch.setattr(store, "group_statement", broken)
 
     return sabotage
 
@@ -46,11 +46,11 @@ def claims_without_a_lease(patch: pytest.MonkeyPatch) -> None:
 def settled_as(happened: Callable[[Sequence[Change]], set[str]]) -> Sabotage:
     """Whatever the database says, an unknown outcome is this."""
 
-    async def settle(_: settling.Settling, changes: Sequence[Change], envelope: str) -> set[str]:
+    async def settle(_: store.Settling, changes: Sequence[Change], envelope: str) -> set[str]:
         del envelope
         return happened(changes)
 
-    return lambda patch: patch.setattr(settling.Settling, "settle", settle)
+    return lambda patch: patch.setattr(store.Settling, "settle", settle)
 
 
 def claims_with_the_same_token(patch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.store.postgres import settling
-from interlock.store.shared import Holder
+from interlock.store.postgres import store
+from interlock.store.protocol import Holder
 from interlock.store.values import Change
 from tests.conformance.store.samples import MACHINE, begun, moved, run, started
 from tests.integration.postgres.stores import opened, somebody
@@ -53,7 +53,7 @@ def test_a_change_without_history_is_known_by_what_it_left(postgres_url: str) ->
 def test_whoever_settles_waits_for_a_caller_that_holds_the_row_but_not_for_ever(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "LOCK_WAIT_MS", 20)
+    monkeypatch.setattr(store, "LOCK_WAIT_MS", 20)
 
     async def scenario() -> None:
         async with opened(postgres_url) as store, somebody(postgres_url) as caller:

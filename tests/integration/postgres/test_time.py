@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.store.postgres.databasetime import DatabaseTime
-from interlock.store.postgres.opening import open_postgres
+from interlock.store.postgres.notify import DatabaseTime
+from interlock.store.postgres.store import open_postgres
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.settime import set_by_the_test
 from tests.integration.postgres.stores import opened, somebody

@@ -8,10 +8,10 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from interlock.sql.postgres import waits
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.link import connected
-from interlock.sql.postgres.waits import Sampler, WaitedRow, sample
+from interlock.postgres import lock_waits
+from interlock.postgres.connection import connected
+from interlock.postgres.lock_waits import Sampler, WaitedRow, sample
+from interlock.urls import parse_postgres_url
 
 TABLES = """
 CREATE TABLE {schema}.counter (id bigint PRIMARY KEY, n bigint NOT NULL);
@@ -62,7 +62,7 @@ class Shop:
 
 @contextlib.asynccontextmanager
 async def shop(url: str) -> AsyncGenerator[tuple[Shop, Sampler]]:
-    address = parsed(url)
+    address = parse_postgres_url(url)
     schema = f"waits_{uuid4().hex}"
     owner = await asyncpg.connect(address.url)
     await owner.execute(f"CREATE SCHEMA {schema}")
@@ -133,7 +133,7 @@ def test_a_user_without_rights_sees_who_waits_and_is_told_that_keys_are_not_his(
             role = f"nobody_{uuid4().hex}"
             owner = await asyncpg.connect(opened.url)
             await owner.execute(f"CREATE ROLE {role}")
-            link = await connected(parsed(postgres))
+            link = await connected(parse_postgres_url(postgres))
             await link.driver.execute(f"SET ROLE {role}")
             sampler = Sampler(link)
             try:
@@ -162,10 +162,10 @@ def test_writers_on_distinct_rows_are_volume_and_on_one_row_they_are_seen(postgr
                 finally:
                     await connection.close()
 
-            async def sampled(rows: list[int], enough: Callable[[waits.Waits], bool]) -> waits.Waits:
+            async def sampled(rows: list[int], enough: Callable[[lock_waits.Waits], bool]) -> lock_waits.Waits:
                 done = asyncio.Event()
                 writers = [asyncio.ensure_future(write(row, done)) for row in rows]
-                link = await connected(parsed(postgres))
+                link = await connected(parse_postgres_url(postgres))
                 # How much is seen in a second says something about the machine.
                 while not enough(found := await sample(link, 1.0, 0.01)):
                     pass
@@ -184,7 +184,7 @@ def test_writers_on_distinct_rows_are_volume_and_on_one_row_they_are_seen(postgr
 
 
 def test_what_is_remembered_is_bounded(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "ROWS_MAX", 2)
+    monkeypatch.setattr(lock_waits, "ROWS_MAX", 2)
 
     async def scenario() -> None:
         async with shop(postgres) as (opened, sampler):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.coordination import leases, link, tokens
-from interlock.coordination.link import ANSWER_S, FIRST_S
+from interlock.redis import connection, leases, tokens
+from interlock.redis.connection import ANSWER_S, FIRST_S
 from tests.integration.redis.server import Server, found
 
 LONG = int(os.environ.get("INTERLOCK_CRASHES", "1")) > 1
@@ -24,23 +24,23 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     One that was killed refuses at once. What was heard of a bucket a moment ago counts as long as the test looks.
     """
-    monkeypatch.setattr(link, "ANSWER_S", PATIENCE_S)
-    monkeypatch.setattr(link, "FIRST_S", PATIENCE_S)
+    monkeypatch.setattr(connection, "ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr(connection, "FIRST_S", PATIENCE_S)
     monkeypatch.setattr(tokens, "FRESH_S", LONG_AGO_S)
 
 
 @pytest.fixture
 def impatient(_patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests about a Redis that says nothing: it is waited for as long as in production."""
-    monkeypatch.setattr(link, "ANSWER_S", ANSWER_S)
-    monkeypatch.setattr(link, "FIRST_S", FIRST_S)
+    monkeypatch.setattr(connection, "ANSWER_S", ANSWER_S)
+    monkeypatch.setattr(connection, "FIRST_S", FIRST_S)
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for comes sooner: beats, and the pauses after a return. What they are for is the same."""
     if not LONG:
-        monkeypatch.setattr(link, "BEAT_S", 0.1)
+        monkeypatch.setattr(connection, "BEAT_S", 0.1)
         monkeypatch.setattr(leases, "RETURN_S", 0.5)
         monkeypatch.setattr(leases, "UNKNOWN_S", 1.0)
         monkeypatch.setattr(leases, "BACK_S", 0.2)

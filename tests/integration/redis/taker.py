@@ -15,17 +15,17 @@ import sys
 import time
 
 from interlock import Admission, Engine
-from interlock.coordination import link
-from interlock.coordination.tokens import SharedTokens
+from interlock.engine.path.admission import Gate
 from interlock.errors import Overloaded
-from interlock.runtime.admission import Gate
+from interlock.redis import connection
+from interlock.redis.tokens import SharedTokens
 from tests.conformance.engine.shop import shop
 
 PATIENCE_S = 60.0
 
 
 async def main(redis: str, rate: float, burst: float, times: float) -> None:
-    link.ANSWER_S = link.FIRST_S = PATIENCE_S
+    connection.ANSWER_S = connection.FIRST_S = PATIENCE_S
     admission = Admission(rate_per_s=rate, burst=burst)
     costs: list[float] = []
     async with Engine.open("memory:", machines=[shop().machine], redis=redis, admission=admission) as engine:

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from interlock import Admission, Breaker, Dependency, LeaseHeld, UnavailableError
-from interlock.coordination import leases as sharing
-from interlock.coordination import link
-from interlock.coordination.addresses import parsed
-from interlock.coordination.cluster import Cluster
-from interlock.coordination.fences import COUNT_BITS, Epochs
-from interlock.coordination.link import CALLS_MAX, STILL_S
-from interlock.coordination.scripts import ACQUIRE
-from interlock.seams import RandomIds, SystemChance
-from interlock.store.leases import Granted, Held
+from interlock.clock import RandomIds, SystemChance
+from interlock.redis import connection
+from interlock.redis import leases as sharing
+from interlock.redis.cluster import Cluster
+from interlock.redis.connection import CALLS_MAX, STILL_S
+from interlock.redis.leases import COUNT_BITS, Epochs
+from interlock.redis.scripts import ACQUIRE
 from interlock.store.memory import MemoryStore
+from interlock.store.protocol import Granted, Held
+from interlock.urls import parse_redis_url
 from tests.integration.redis.living import PATIENCE_S, OwnClock, cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
 
@@ -30,7 +30,7 @@ OVER_S = -1.0
 async def joined(server: Server, store: MemoryStore, *, home: str = "here") -> AsyncGenerator[Cluster]:
     """A process that has the same store as the others of a test."""
     cluster = Cluster(
-        parsed(server.url),
+        parse_redis_url(server.url),
         store.leases,
         clock=OwnClock(),
         chance=SystemChance(),
@@ -273,7 +273,7 @@ def test_a_process_that_stood_still_does_not_take_from_the_store_what_others_hav
             await until(lambda: asked._value < CALLS_MAX)
             server.thaw()
             # For nobody here any time has passed between two turns of the loop, and it is late all the same.
-            monkeypatch.setattr(loop, "time", lambda: now_s() + link.ANSWER_S + 2 * STILL_S)
+            monkeypatch.setattr(loop, "time", lambda: now_s() + connection.ANSWER_S + 2 * STILL_S)
             here.leases._known.clear()
             answer = await asking
             assert isinstance(answer, Held)

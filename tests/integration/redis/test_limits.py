@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from interlock import Admission, Dependency
-from interlock.coordination.addresses import parsed
-from interlock.coordination.scripts import TAKE
+from interlock.engine.cluster import INGRESS
 from interlock.errors import Overloaded
-from interlock.runtime.clustering import INGRESS
+from interlock.redis.scripts import TAKE
+from interlock.urls import parse_redis_url
 from tests.integration.redis.conftest import LONG
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
@@ -44,7 +44,7 @@ def look(server: Server, *, empty: bool = False) -> Bucket:
     """What is in the bucket; `empty` pours it out."""
     import redis  # noqa: PLC0415 -- an extra, without which the test is skipped.
 
-    key = parsed(server.url).key("limit", INGRESS)
+    key = parse_redis_url(server.url).key("limit", INGRESS)
     with redis.Redis(unix_socket_path=str(server.socket)) as driver:
         driver.eval(TAKE.text, 1, key, str(RATE), str(BURST), str(BURST * empty), "0")
         level, at_us = driver.hmget(key, "level", "at")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from interlock import Admission, Breaker, Dependency, Engine, UnavailableError
-from interlock.coordination.addresses import parsed
-from interlock.coordination.doctor import examine_redis
+from interlock.redis.doctor import examine_redis
+from interlock.urls import parse_redis_url
 from tests.integration.ports import HeldPorts
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.nodes import BUS
@@ -103,25 +103,25 @@ def test_a_node_of_a_cluster_is_told_from_one_that_is_alone(
         with caplog.at_level(logging.INFO):
             run(scenario)
         if not option:
-            report = examine_redis(parsed(url))
+            report = examine_redis(parse_redis_url(url))
             assert [each.code for each in report.findings if each.severity == "error"] == ["redis-cluster"]
         else:
             with pytest.raises(UnavailableError, match="take cluster=yes out"):
-                examine_redis(parsed(url))
+                examine_redis(parse_redis_url(url))
 
 
 def test_the_doctor_says_what_is_not_as_it_should_be(server: Server, tmp_path: Path) -> None:
     done = run_program("doctor", server.url, folder=tmp_path)
     assert (done.code, done.out.splitlines()[-1]) == (0, "healthy"), done.err
     assert "standalone, master" in done.out
-    report = examine_redis(parsed(server.url))
+    report = examine_redis(parse_redis_url(server.url))
     assert (report.healthy, report.mode, report.role, report.policy) == (True, "standalone", "master", "noeviction")
     assert [each.code for each in report.findings] == ["redis-forgets"]
     server.kill()
     server._options = ("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes")
     server.start()
-    report = examine_redis(parsed(server.url))
+    report = examine_redis(parse_redis_url(server.url))
     assert (report.healthy, [each.code for each in report.findings]) == (False, ["redis-evicts"])
     server.freeze()
     with pytest.raises(UnavailableError, match="cannot be used"):
-        examine_redis(parsed(server.url))
+        examine_redis(parse_redis_url(server.url))

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from interlock import Admission, Breaker, Dependency, Engine, InterlockError, UnavailableError
+from interlock.engine.open import Opening
 from interlock.errors import Overloaded
-from interlock.runtime.opening import Opening
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
 

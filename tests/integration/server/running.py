@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from interlock.runtime.settings import Admission
+from interlock.engine.settings import Admission
 from interlock.server.app import App
 from interlock.server.limits import Limits
 from interlock.server.running import Listening, serve

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.clock import Clock
+from interlock.engine import open as engine_open
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
-from interlock.runtime import opening
-from interlock.seams import Clock
-from interlock.store.sqlite import SqliteStore
+from interlock.store.lane import SqliteStore
 from interlock.testing.faults.disk import FaultyDisk
 from tests.integration.postgres.test_restarts import OwnServer, own_server
 from tests.unit.server.serving import serving
@@ -84,7 +84,7 @@ def test_a_lane_that_was_stopped_by_its_disk_says_so_everywhere(
         await store.begin()
         return store
 
-    monkeypatch.setattr(opening, "open_store", open_faulty)
+    monkeypatch.setattr(engine_open, "open_store", open_faulty)
 
     async def scenario() -> None:
         async with serving(home=None) as app:

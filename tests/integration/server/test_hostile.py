@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from interlock import Webhook
+from interlock.server.handlers.webhooks import Mapped
 from interlock.server.security.audit import Audit, MemoryTrail
-from interlock.server.webhooks import Mapped
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, serving
 

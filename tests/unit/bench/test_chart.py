@@ -5,10 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from interlock.bench import chart
-from interlock.bench.chart import Axis, Line, Panel, draw
+from interlock.bench import plots as bench_plots
 from interlock.bench.group_commit import Experiment, Plateau, Point
-from interlock.bench.plots import group_commit_plot
+from interlock.bench.plots import Axis, Line, Panel, draw, group_commit_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -35,8 +34,8 @@ def test_every_point_is_within_the_axes(points: list[tuple[float, float]], logar
     [shown] = re.findall(r'<polyline class="line l0" points="([^"]+)"', drawing)
     for pair in shown.split():
         x, y = map(float, pair.split(","))
-        assert 0 <= x <= chart.WIDTH - chart.LEFT - chart.RIGHT
-        assert 0 <= y <= chart.PLOT_HEIGHT
+        assert 0 <= x <= bench_plots.WIDTH - bench_plots.LEFT - bench_plots.RIGHT
+        assert 0 <= y <= bench_plots.PLOT_HEIGHT
 
 
 def test_it_is_drawn_for_light_and_for_dark_paper() -> None:
@@ -55,7 +54,9 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize(("paper", "lines"), [(chart._LIGHT, chart._LINES_LIGHT), (chart._DARK, chart._LINES_DARK)])
+@pytest.mark.parametrize(
+    ("paper", "lines"), [(bench_plots._LIGHT, bench_plots._LINES_LIGHT), (bench_plots._DARK, bench_plots._LINES_DARK)]
+)
 def test_text_and_lines_stand_out(paper: dict[str, str], lines: tuple[str, ...]) -> None:
     for colour in (paper["ink"], paper["soft"], *lines):
         low, high = sorted((luminance(colour), luminance(paper["paper"])))
@@ -85,10 +86,10 @@ def test_a_long_legend_goes_on_in_the_next_row_and_pushes_the_panels_down() -> N
         names = [each for each in root.iter(f"{SVG}text") if each.text in {line.name for line in lines}]
         assert len(names) == 4
         for each in names:
-            assert float(each.attrib["x"]) + 7 * len(each.text or "") <= chart.WIDTH
+            assert float(each.attrib["x"]) + 7 * len(each.text or "") <= bench_plots.WIDTH
         panels = [each for each in root if each.tag == f"{SVG}g"]
         top = float(re.findall(r"translate\(\d+ (\d+)\)", panels[0].attrib["transform"])[0])
-        assert max(float(each.attrib["y"]) for each in names) < top - chart.TOP + 1
+        assert max(float(each.attrib["y"]) for each in names) < top - bench_plots.TOP + 1
     assert heights[1] > heights[0]
 
 
@@ -100,11 +101,13 @@ def test_panels_with_different_lines_have_a_legend_each_and_a_name_looks_the_sam
     assert re.findall(r'<polyline class="line l(\d)"', drawing) == ["0", "1", "1", "2"]
     root = ET.fromstring(drawing)
     names = [each for each in root.iter(f"{SVG}text") if each.text in {"one", "two", "three"}]
-    plots = [float(found) for found in re.findall(rf"translate\({chart.LEFT} (\d+)\)", drawing) if found != "0"]
+    plots = [float(found) for found in re.findall(rf"translate\({bench_plots.LEFT} (\d+)\)", drawing) if found != "0"]
     # Each legend is between the title of its panel and its plot.
     assert [float(each.attrib["y"]) < plots[place // 2] for place, each in enumerate(names)] == [True] * 4
-    assert float(names[2].attrib["y"]) > plots[0] + chart.PLOT_HEIGHT
-    assert all(float(each.attrib["x"]) + 7 * len(each.text or "") <= chart.WIDTH - chart.LEFT for each in names)
+    assert float(names[2].attrib["y"]) > plots[0] + bench_plots.PLOT_HEIGHT
+    assert all(
+        float(each.attrib["x"]) + 7 * len(each.text or "") <= bench_plots.WIDTH - bench_plots.LEFT for each in names
+    )
 
 
 def test_a_remark_may_have_several_lines() -> None:

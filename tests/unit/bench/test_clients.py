@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from interlock.bench import clients
-from interlock.bench.clients import ask_within
+from interlock.bench import load as bench_load
+from interlock.bench.load import ask_within
 
 
 def test_every_client_asks_its_own_question_and_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     looks = itertools.count()
     stepping = SimpleNamespace(perf_counter=lambda: next(looks) / 1_000, process_time=time.process_time)
-    monkeypatch.setattr(clients, "time", stepping)
+    monkeypatch.setattr(bench_load, "time", stepping)
 
     def question(number: int) -> "asyncio.Future[None]":
         asked.append(number)

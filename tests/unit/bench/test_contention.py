@@ -6,33 +6,33 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from interlock.bench import contention_load
+from interlock.bench import contention
 from interlock.bench.contention import (
-    ROUNDS,
-    Experiment,
-    check_bounds,
-    hand_off_for,
-    kind_of,
-    measure,
-    median,
-    planned,
-)
-from interlock.bench.contention_findings import Point, findings, verdicts
-from interlock.bench.contention_series import (
     EVENT_LOG,
     GROUPED,
     ONE_ROW,
     ONE_ROW_ALONE,
+    ROUNDS,
     ROW,
     ROWS,
     SHARDED,
     STREAM_ROWS,
     STREAMS,
+    Experiment,
     Part,
+    Point,
     Setting,
+    check_bounds,
+    findings,
+    hand_off_for,
+    kind_of,
+    measure,
+    median,
+    planned,
     settings_for,
+    verdicts,
 )
-from interlock.bench.grounds import Kind
+from interlock.bench.load import Kind
 from interlock.bench.plots import contention_plot
 from interlock.errors import BadUsage, CorruptionError
 
@@ -118,12 +118,10 @@ def test_it_runs_on_postgresql(postgres: str) -> None:
 @pytest.mark.parametrize("work", ["row", "rows", "sharded", "event_log"])
 def test_an_update_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch, work: str) -> None:
     """A sabotaged increment changes nothing, and a sabotaged counter forgets one addition."""
-    monkeypatch.setattr(contention_load, "INCREMENT", "UPDATE counter SET n = n + 0 WHERE id = $1")
+    monkeypatch.setattr(contention, "INCREMENT", "UPDATE counter SET n = n + 0 WHERE id = $1")
     if work in {"sharded", "event_log"}:
-        counted = contention_load._counting
-        monkeypatch.setattr(
-            contention_load, "_counting", lambda book, key, ask: counted(book, key, counted(book, key, ask))
-        )
+        counted = contention._counting
+        monkeypatch.setattr(contention, "_counting", lambda book, key, ask: counted(book, key, counted(book, key, ask)))
     setting = Setting(part="disk", series=ROW, work=work, clients=2)  # type: ignore[arg-type]
     with pytest.raises(CorruptionError, match="acknowledged"):
         asyncio.run(measure(url=None, settings=[setting], hand_off_ms=0.0, seconds=0.003, watch=lambda _: None))

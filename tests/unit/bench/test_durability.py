@@ -7,7 +7,7 @@ import pytest
 
 from interlock.bench import durability
 from interlock.bench.durability import Cycle, Experiment, Reports, State, check, check_bounds, judge, measure
-from interlock.bench.grounds import Ground
+from interlock.bench.load import Ground
 from interlock.bench.plots import durability_plot
 from interlock.errors import BadUsage, CorruptionError, UnavailableError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from interlock.bench.grounds import Ground, ground
+from interlock.bench.load import Ground, ground
 from interlock.database.database import Database
 from interlock.errors import BadUsage, UnavailableError
 from tests.integration.objects.servers import Moto

@@ -28,8 +28,8 @@ from benchmarks.storming.verdict import EMBEDDED, GOALS, NAIVE, POSTGRES, ratios
 from benchmarks.storming.verdict import timeline_table as timeline
 from benchmarks.storming.weather import Fate, Script, Segment, Weather, declined, luck_of
 from interlock import Retry
-from interlock.runtime.resilience.outlets import forget_outlets
-from interlock.testing.faults.listening import stop_listening
+from interlock.engine.dependencies.dependency import forget_outlets
+from interlock.testing.faults.processes import stop_listening
 
 P = ParamSpec("P")
 AT_ONCE = Retry(attempts=3, first_s=0.001)

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.catalog import Catalog
-from interlock.catalog.defaults import below
-from interlock.catalog.entries import Entry, Kind
-from interlock.catalog.workflows import ALL, workflows_at
+from interlock.catalog.catalog import ALL, Catalog, workflows_at
+from interlock.catalog.entries import Entry, Kind, below
 from interlock.errors import BadUsage, CorruptionError
 
 

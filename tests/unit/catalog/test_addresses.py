@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.catalog.addresses import lane_path
 from interlock.errors import BadUsage
+from interlock.urls import lane_path
 
 
 def test_postgresql_is_told_from_a_mistake_where_a_lane_is_needed() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from interlock.catalog.backends import FILE
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.entries import Entry
-from interlock.catalog.folder import FILE
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objects.bucket import Bucket, ConditionFailed, Denied, Unclear
+from interlock.lanes.objectlog.bucket import Bucket, ConditionFailed, Denied, Unclear
 from tests.unit.catalog.contract import Contract
-from tests.unit.lanes.objects.buckets import Fault, ScriptedBucket
+from tests.unit.lanes.objectlog.buckets import Fault, ScriptedBucket
 
 HOME = "s3://bucket/shop?endpoint=http://127.0.0.1:9&secret_access_key=SECRET"
 
@@ -35,7 +35,7 @@ class Buckets:
 @pytest.fixture
 def buckets(monkeypatch: pytest.MonkeyPatch) -> Buckets:
     found = Buckets()
-    monkeypatch.setattr("interlock.catalog.in_bucket.opens", found)
+    monkeypatch.setattr("interlock.catalog.backends.opens", found)
     return found
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.configuration import configured, configured_tool, configured_tools
 from interlock.errors import BadUsage
+from interlock.settings import configured, configured_tool, configured_tools
 
 KINDS: dict[str, type[float]] = {
     "group_commit_window": float,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.catalog.defaults import below
-from interlock.sql.postgres.address import parsed
+from interlock.catalog.entries import below
+from interlock.urls import parse_postgres_url
 
 HOME = "postgresql://u:pw@host/shop?schema=home&connections_max=5"
 
@@ -42,7 +42,7 @@ def test_on_postgresql_it_is_a_schema_with_its_name() -> None:
     ],
 )
 def test_a_name_that_is_no_schema_of_its_own_becomes_a_digest(name: str) -> None:
-    schema = parsed(below(HOME, name)).schema
+    schema = parse_postgres_url(below(HOME, name)).schema
     assert schema.startswith("db_")
     assert len(schema) == 35
     assert schema != name
@@ -52,4 +52,4 @@ def test_a_name_that_is_no_schema_of_its_own_becomes_a_digest(name: str) -> None
     st.sets(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=80), max_size=8)
 )
 def test_no_two_names_share_a_schema(names: set[str]) -> None:
-    assert len({parsed(below(HOME, name)).schema for name in names}) == len(names)
+    assert len({parse_postgres_url(below(HOME, name)).schema for name in names}) == len(names)

@@ -5,10 +5,10 @@ import dataclasses
 import msgspec
 import pytest
 
-from interlock.catalog.fenced import is_free
-from interlock.lanes.objects.manifest import KEY, Left, Manifest, Owner, decode
-from interlock.lanes.objects.world import World
-from tests.unit.lanes.objects.buckets import ScriptedBucket
+from interlock.catalog.open_lane import is_free
+from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.manifest import KEY, Left, Manifest, Owner, decode
+from tests.unit.lanes.objectlog.buckets import ScriptedBucket
 
 MOVER = Owner(id="x", pid=1, host="h", cache="c", mover=True)
 OTHER = Owner(id="x", pid=1, host="h", cache="c")

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from interlock.catalog.backends import FILE, FolderCatalog
 from interlock.catalog.entries import FORMAT, Entry
-from interlock.catalog.folder import FILE, FolderCatalog
 from interlock.errors import BadUsage, CorruptionError, UnusableFile
 
 NO_HOMES = [

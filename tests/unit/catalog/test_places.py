@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.places import CACHE_VARIABLE, cache_path
+from interlock.catalog.open_lane import CACHE_VARIABLE, cache_path
 from interlock.database.database import Database
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objects.addresses import parse
+from interlock.urls import parse_bucket_url
 
 URL = "s3://bucket/shop/stock"
 
@@ -35,7 +35,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def folder() -> Path:
-    return cache_path(parse(URL)).parent
+    return cache_path(parse_bucket_url(URL)).parent
 
 
 def test_it_is_in_the_home_unless_told_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

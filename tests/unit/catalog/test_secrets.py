@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.catalog.secrets import shown, with_secrets, without_secrets
+from interlock.urls import redact_secrets, with_secrets, without_secrets
 
 STRIPPED = [
     ("postgresql://u:p%40w@host:5432/shop?schema=stock", "postgresql://u@host:5432/shop?schema=stock"),
@@ -62,5 +62,5 @@ def test_another_database_of_the_same_server_has_the_same_password() -> None:
 
 
 def test_every_kind_of_address_is_shown_without_its_secrets() -> None:
-    assert shown("postgresql://u:pw@host/shop?schema=a") == "postgresql://u:***@host/shop?schema=a"
-    assert shown("s3://b/shop?secret_access_key=K") == "s3://b/shop?secret_access_key=***"
+    assert redact_secrets("postgresql://u:pw@host/shop?schema=a") == "postgresql://u:***@host/shop?schema=a"
+    assert redact_secrets("s3://b/shop?secret_access_key=K") == "s3://b/shop?secret_access_key=***"

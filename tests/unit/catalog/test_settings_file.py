@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.catalog.settings_file import (
-    Setting,
-    Table,
-    change_settings,
-    settings_file,
-    settings_in,
-    with_settings,
-)
 from interlock.errors import UnusableFile
+from interlock.settings import Setting, Table, change_settings, settings_file, settings_in, with_settings
 
 VIEWS = Table("tools", "views")
 

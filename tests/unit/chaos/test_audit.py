@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from interlock.chaos.audit import Kept, Row, problems, read
-from interlock.chaos.customers import Acknowledgement
-from interlock.chaos.gateway import Line
+from interlock.chaos.flow import Kept, Row, problems, read
 from interlock.chaos.messages import Operation
-from interlock.chaos.orders import Order, order
-from interlock.runtime.engine import Engine
+from interlock.chaos.orders import Acknowledgement, Order, order
+from interlock.chaos.world import Line
+from interlock.engine.engine import Engine
 
 PLACED = {"order-2": 2, "order-5": 5}
 """One that nobody cancels, and one that the carrier declines."""

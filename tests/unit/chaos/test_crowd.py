@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from interlock.chaos import crowd as module
-from interlock.chaos.crowd import Crowd
+from interlock.chaos import scenarios as module
+from interlock.chaos.scenarios import Crowd
 
 
 class TooManyError(Exception):

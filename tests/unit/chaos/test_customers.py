@@ -1,7 +1,7 @@
 """C14: the customers of `interlock chaos` write down what they were told, and repeat what nobody answered."""
 
-from interlock.chaos.customers import Customers
 from interlock.chaos.messages import Acknowledged, Operation, Refused
+from interlock.chaos.orders import Customers
 
 
 def asked(customers: Customers, worker: int = 1) -> Operation:

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
-from interlock.chaos.gateway import ASKED, Gateway
 from interlock.chaos.messages import DECLINED, DONE, FAILED, Call
+from interlock.chaos.world import ASKED, Gateway
 
 NUMBERS = iter(range(1, 1_000))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from interlock.chaos.servers import OwnPostgres
 from interlock.chaos.stage import SOCKET_BYTES_MAX, Load, Servers, Stage
-from interlock.sql.postgres.address import STATEMENT_TIMEOUT_S, parsed
 from interlock.testing.faults.processes import Processes
+from interlock.urls import STATEMENT_TIMEOUT_S, parse_postgres_url
 
 
 def test_the_socket_of_the_world_has_a_short_path_in_any_folder_and_is_removed(tmp_path: Path) -> None:
@@ -31,7 +31,9 @@ def test_the_audit_has_more_time_than_a_worker_for_the_same_schema(tmp_path: Pat
     postgres = OwnPostgres(tmp_path)
     try:
         stage = Stage("kill-postgres", tmp_path, Servers(postgres, None), Load(), Processes())
-        audit, worker, over_a_wire = map(parsed, (stage.kept, stage.schema(), stage.schema("postgresql://a:b@c:1/d")))
+        audit, worker, over_a_wire = map(
+            parse_postgres_url, (stage.kept, stage.schema(), stage.schema("postgresql://a:b@c:1/d"))
+        )
     finally:
         postgres.close()
     assert audit.schema == worker.schema == over_a_wire.schema == "chaos_kill_postgres"

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from interlock.chaos.wire import Wire
+from interlock.chaos.network import Wire
 
 PATIENCE_S = 60.0
 MOMENT_S = 0.05

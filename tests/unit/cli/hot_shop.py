@@ -11,8 +11,8 @@ from pathlib import Path
 from uuid import UUID
 
 from interlock import Database, Engine, Event, Machine
-from interlock.lanes.published import read_report
-from interlock.seams import SystemClock
+from interlock.clock import SystemClock
+from interlock.lanes.contention import read_report
 
 
 class State(Enum):

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from interlock import Database
-from interlock.catalog.folder import FolderCatalog
+from interlock.catalog.backends import FolderCatalog
+from interlock.clock import SystemClock
 from interlock.hotrow.advice.evidence import Evidence
-from interlock.lanes.published import HotReport, hot_path
-from interlock.seams import SystemClock
+from interlock.lanes.contention import HotReport, hot_path
 from tests.unit.cli.running import Done, Interlock
 from tests.unit.hotrow.advice.windows import row, window
 

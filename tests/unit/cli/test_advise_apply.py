@@ -12,7 +12,7 @@ import pytest
 
 from interlock.catalog.moves import Moved, Plan
 from interlock.cli import advise as advising
-from interlock.cli.advise_applying import Routing, with_schema
+from interlock.cli.advise import Routing, with_schema
 from interlock.hotrow.advice.evidence import Evidence
 from interlock.hotrow.advice.journal import FILE as JOURNAL
 from interlock.hotrow.advice.journal import Journal
@@ -133,7 +133,7 @@ def test_what_was_begun_and_never_done_can_be_undone(
 ) -> None:
     """The journal comes first: a run that dies between the two leaves an entry, and to undo it changes nothing."""
     (folder / "interlock.toml").write_text(DECLARED)
-    monkeypatch.setattr("interlock.cli.advise_applying.change_settings", lambda *_: sys.exit(9))
+    monkeypatch.setattr("interlock.cli.advise.change_settings", lambda *_: sys.exit(9))
     assert run([CROWDED] * 6, "--apply", "--yes").code == 9
     monkeypatch.undo()
     monkeypatch.chdir(folder)

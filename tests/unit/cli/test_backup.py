@@ -8,9 +8,9 @@ import pytest
 
 from interlock import Database, Engine
 from interlock.cli import main
+from interlock.clock import RandomIds, SystemClock
 from interlock.errors import LaneOwned
 from interlock.lanes import backup as copying
-from interlock.seams import RandomIds, SystemClock
 from tests.unit.cli import shop
 from tests.unit.cli.running import Interlock
 from tests.unit.database.stored import in_memory

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from interlock import Database
-from interlock.cli.commands import COMMANDS
+from interlock.cli.program import COMMANDS
 from tests.unit.cli.running import SOURCE, plain_environment
 
 EXTRAS = ("asyncpg", "obstore", "zstandard", "redis")

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from interlock.bench import contention, contention_findings
+from interlock.bench import contention
 from tests.unit.cli.running import Interlock
 
 QUICK = ("bench", "contention", "--quick", "--seconds", "0.006", "--handoff-ms", "1")
@@ -15,7 +15,7 @@ QUICK = ("bench", "contention", "--quick", "--seconds", "0.006", "--handoff-ms",
 def test_a_quick_run_shows_every_setting_and_writes_its_files(
     interlock: Interlock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contention_findings, "FAR_MS", 0.0)  # So that goals are judged with a short hand-off, too.
+    monkeypatch.setattr(contention, "FAR_MS", 0.0)  # So that goals are judged with a short hand-off, too.
     done = interlock(*QUICK, "--url", "memory:", "--json", "out/wall.json", "--plot", "out/wall.svg")
     assert done.code == 0, done.err
     assert done.err == "Wrote out/wall.json\nWrote out/wall.svg\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.clock import SystemClock
+from interlock.store.open import open_store
 from tests.unit.cli.running import Interlock
 from tests.unit.cli.shop import NAME
 

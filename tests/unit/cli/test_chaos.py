@@ -6,11 +6,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from interlock.chaos.scenarios.all import SCENARIOS
+from interlock.chaos.scenario import Outcome, Report, Verdict
+from interlock.chaos.scenarios import SCENARIOS
 from interlock.chaos.servers import OwnPostgres, OwnRedis
-from interlock.chaos.verdicts import Outcome, Report, Verdict
-from interlock.cli.chaos import _exit
-from interlock.cli.chaos_shown import show_report
+from interlock.cli.chaos import _exit, show_report
 from interlock.cli.program import main
 
 

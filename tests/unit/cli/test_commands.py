@@ -8,12 +8,11 @@ from typing import Any, cast
 import pytest
 from typer.main import get_command
 
-from interlock.cli.commands import COMMANDS, Command
-from interlock.cli.program import main, program_for
+from interlock.cli.program import COMMANDS, Command, main, program_for
 from tests.unit.cli.running import plain_environment
 
 LOADED: dict[str, Any] = cast("Any", get_command(program_for())).commands
-HEAVY = ("interlock.runtime.engine", "interlock.database.database", "interlock.server.app", "sqlglot", "apsw", "httpx")
+HEAVY = ("interlock.engine.engine", "interlock.database.database", "interlock.server.app", "sqlglot", "apsw", "httpx")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

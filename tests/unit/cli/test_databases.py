@@ -7,13 +7,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from interlock.catalog.backends import FILE, FolderCatalog
 from interlock.catalog.entries import Entry
-from interlock.catalog.folder import FILE, FolderCatalog
+from interlock.clock import SystemClock
 from interlock.database.database import Database
-from interlock.database.on_lanes import Translators
-from interlock.lanes.arriving import Draft
-from interlock.lanes.leaving import Leaving
-from interlock.seams import SystemClock
+from interlock.database.lane_engine import Translators
+from interlock.lanes.handover import Draft, Leaving
 from tests.unit.cli.running import Interlock
 from tests.unit.database.test_moved_lanes import leave, mark, path_of
 

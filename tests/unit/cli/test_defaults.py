@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.configuration import configured_program
 from interlock.cli import serve as serving
 from interlock.cli.serve import settle_admission
+from interlock.engine.settings import Admission
 from interlock.errors import BadUsage
-from interlock.runtime.settings import Admission
 from interlock.server.running import admission_from
+from interlock.settings import configured_program
 from tests.unit.cli import shop
 from tests.unit.cli.running import Interlock
 

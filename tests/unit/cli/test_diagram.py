@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from interlock.core.description import description_from_json
+from interlock.core.describe import description_from_json
 from interlock.examples.order import order
 from tests.unit.cli.running import Interlock
 

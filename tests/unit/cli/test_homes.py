@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from interlock import Engine, StepContext
-from interlock.lanes.objects import door
-from interlock.lanes.objects.addresses import Address
-from interlock.lanes.objects.bucket import Denied
-from interlock.runtime.recovery import ALIVE
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.clock import SystemClock
+from interlock.engine.recovery import ALIVE
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog.bucket import Denied
+from interlock.store.open import open_store
 from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 from tests.unit.cli.running import Interlock, plain_environment, program
 from tests.unit.cli.shop import NAME, Charged, Order, State, charge, order
-from tests.unit.lanes.objects.buckets import ScriptedBucket
+from tests.unit.lanes.objectlog.buckets import ScriptedBucket
 
 ROOT = Path(__file__).resolve().parents[3]
 ORDER = "interlock.examples.order:order"
@@ -91,7 +91,7 @@ def test_on_an_owned_store_every_command_exits_with_5_and_names_the_owner(interl
         assert "Traceback" not in done.err
 
 
-def denied_bucket(_address: Address) -> ScriptedBucket:
+def denied_bucket(_address: BucketAddress) -> ScriptedBucket:
     bucket = ScriptedBucket()
     bucket.unreadable = [Denied("403 Forbidden")]
     return bucket
@@ -99,12 +99,12 @@ def denied_bucket(_address: Address) -> ScriptedBucket:
 
 def test_looking_at_a_bucket_creates_nothing_there(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = MemoryBucket()
-    monkeypatch.setattr(door, "bucket_of", lambda _address: empty)
+    monkeypatch.setattr(objectlog_open, "bucket_of", lambda _address: empty)
     done = interlock("show", "o-1", "--home", "s3://bucket/shop")
     assert done.code == 4
     assert "there is no database at s3://bucket/shop/workflows" in done.err
     assert not empty.keys("")
-    monkeypatch.setattr(door, "bucket_of", denied_bucket)
+    monkeypatch.setattr(objectlog_open, "bucket_of", denied_bucket)
     refused = interlock("send", NAME, "o-1", "CANCEL", "--home", "s3://bucket/shop")
     assert refused.code == 5
     assert "403 Forbidden" in refused.err

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from interlock import Engine
-from interlock.access import NotAuthenticated
-from interlock.seams import SystemClock
+from interlock.clock import SystemClock
+from interlock.errors import NotAuthenticated
 from interlock.server.security.guard import Guard
-from interlock.server.security.opening import security_at
 from interlock.server.security.scopes import Scope
+from interlock.server.security.stores import security_at
 from tests.unit.cli.running import Interlock
 from tests.unit.cli.shop import order
 

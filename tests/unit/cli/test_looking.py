@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.given import seconds_of
+from interlock.cli.arguments import seconds_of
 from interlock.errors import BadUsage
 from tests.unit.cli import shop as shop_module
 from tests.unit.cli.running import Interlock

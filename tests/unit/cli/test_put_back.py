@@ -12,14 +12,13 @@ import pytest
 
 from interlock import Database
 from interlock.cli import main
-from interlock.lanes.notes import watch, watched
-from interlock.lanes.objects import door
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.seeding import seed
-from interlock.lanes.objects.world import World
+from interlock.clock import SystemClock
+from interlock.lanes.handover import Tombstone, watch, watched, write_tombstone
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.restore import seed
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.tombstone import Tombstone, write_tombstone
-from interlock.seams import SystemClock
+from interlock.urls import parse_bucket_url
 from tests.unit.cli.running import Interlock, plain_environment
 from tests.unit.database.stored import in_memory
 
@@ -264,7 +263,7 @@ def test_a_backup_that_is_killed_leaves_nothing_under_the_name(tmp_path: Path) -
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from interlock.database.backup import back_up_database
+from interlock.backup.backup import back_up_database
 
 def watch(what, done, of):
     if what == sys.argv[3]:
@@ -284,8 +283,8 @@ def test_a_database_that_has_left_its_bucket_is_copied_from_where_it_lives(
     copy, there, home = str(tmp_path / "copy.lane"), "s3://bucket/shop/stock", f"lanes://{tmp_path}/shop/stock"
     assert interlock("backup", home, copy).code == 0
     left_for(tmp_path / "copy.lane", home)
-    address = parse(there)
-    bucket = door.proven_bucket_of(address, settings=LaneSettings(), clock=SystemClock())
+    address = parse_bucket_url(there)
+    bucket = objectlog_open.proven_bucket_of(address, settings=LaneSettings(), clock=SystemClock())
     last = seed(bucket, tmp_path / "copy.lane", name=there, settings=LaneSettings(), world=World(), force=False)
     assert interlock("backup", there, str(tmp_path / "again.lane")).code == 0
     assert asyncio.run(held_at(f"lanes://{tmp_path}/again")) == EXPECTED

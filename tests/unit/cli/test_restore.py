@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli import progress
+from interlock.cli import output
 from interlock.database.database import Database
-from interlock.lanes.objects import door, symptoms
-from interlock.lanes.objects.addresses import Address
-from interlock.lanes.objects.bucket import Denied
-from interlock.lanes.objects.format import log_key
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog import report
+from interlock.lanes.objectlog.bucket import Denied
+from interlock.lanes.objectlog.format import log_key
 from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 from tests.docs.blocks import read_blocks
 from tests.unit.cli.running import Interlock
 from tests.unit.database.stored import in_memory
-from tests.unit.lanes.objects.buckets import ScriptedBucket
+from tests.unit.lanes.objectlog.buckets import ScriptedBucket
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/command-line.md").read_text()
 URL = "s3://bucket/shop/stock"
@@ -78,14 +79,14 @@ def test_refusals_have_their_exit_codes(interlock: Interlock, bucket: MemoryBuck
     assert not (folder / "x").exists()
 
 
-def silent_bucket(_address: Address) -> ScriptedBucket:
+def silent_bucket(_address: BucketAddress) -> ScriptedBucket:
     bucket = ScriptedBucket()
     bucket.unreadable = [Denied("403 Forbidden")]
     return bucket
 
 
 def test_a_bucket_that_does_not_answer_exits_with_5(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "bucket_of", silent_bucket)
+    monkeypatch.setattr(objectlog_open, "bucket_of", silent_bucket)
     for arguments in (("restore", URL, "x"), ("doctor", URL)):
         done = interlock(*arguments)
         assert done.code == 5
@@ -126,7 +127,7 @@ def test_the_probe_is_for_buckets_and_cleans_up(interlock: Interlock, bucket: Me
 
 
 def test_every_finding_in_a_bucket_is_on_the_page() -> None:
-    known = set(re.findall(r'code="([a-z-]+)"', Path(symptoms.__file__).read_text()))
+    known = set(re.findall(r'code="([a-z-]+)"', Path(report.__file__).read_text()))
     [table] = re.findall(r"\| finding in a bucket \|.*?\n\n", PAGE, re.DOTALL)
     assert set(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == known
 
@@ -134,7 +135,7 @@ def test_every_finding_in_a_bucket_is_on_the_page() -> None:
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    with progress.watching() as watch:
+    with output.watching() as watch:
         watch("replaying the log", 1, 2)
         watch("replaying the log", 2, 2)
     assert "replaying the log" in capsys.readouterr().err

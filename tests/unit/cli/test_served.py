@@ -12,11 +12,10 @@ import msgspec
 import pytest
 
 from interlock import App, Client, Dependency, HotRow
-from interlock.cli import looking
-from interlock.cli.places import Place, place_of
-from interlock.cli.served import Served
-from interlock.cli.shown import ShownWorkflow
-from interlock.client.reading import WireHot
+from interlock.cli import show
+from interlock.cli.homes import Place, place_of
+from interlock.cli.views import Served, ShownWorkflow
+from interlock.client.wire import WireHot
 from interlock.errors import BadUsage
 from tests.unit.cli import shop
 from tests.unit.cli.running import Done, Interlock
@@ -221,7 +220,7 @@ def test_a_server_that_has_told_all_it_tells_at_once_says_so(at: Interlock, monk
     async def two(served: Served, name: str, **asked: Any) -> list[ShownWorkflow]:  # noqa: ANN401 -- passed on.
         return (await told(served, name, **asked))[:2]
 
-    monkeypatch.setattr(looking, "PAGE", 2)
+    monkeypatch.setattr(show, "PAGE", 2)
     monkeypatch.setattr(Served, "stalled", two)
     done = at("stalled", "order", "--older-than", "0s", "--limit", "3", "-o", "ids")
     assert len(done.out.splitlines()) == 2

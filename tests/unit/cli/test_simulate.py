@@ -5,11 +5,10 @@ from importlib import import_module as really_import
 
 import pytest
 
-from interlock.cli import simulate
+from interlock.cli import chaos
+from interlock.engine.recovery import Recovery
 from interlock.lanes.lane import Lane
-from interlock.runtime.recovery import Recovery
-from interlock.testing.simulation.campaign import run_campaign
-from interlock.testing.simulation.run import PROCESSES_MAX
+from interlock.testing.lane_simulation.run import PROCESSES_MAX, run_campaign
 from tests.unit.cli.running import Interlock
 
 
@@ -59,7 +58,7 @@ def test_without_the_extra_the_command_to_install_it_is_shown(
             raise ModuleNotFoundError(name="zstandard")
         return really_import(name)
 
-    monkeypatch.setattr(simulate, "import_module", missing)
+    monkeypatch.setattr(chaos, "import_module", missing)
     done = interlock("simulate", "lanes", "--seeds", "1")
     assert done.code == 1
     assert 'pip install "interlock[objects]"' in done.err

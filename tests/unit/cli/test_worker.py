@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli import worker as working
+from interlock.cli import serve as working
 from interlock.errors import UnavailableError
 from interlock.server.app import App
 from tests.unit.cli.lasting import lasting
@@ -78,7 +78,7 @@ def test_an_engine_that_cannot_go_on_ends_the_worker(
     def dead(_self: object) -> None:
         raise UnavailableError("the engine has stopped: the lease is gone.")
 
-    monkeypatch.setattr("interlock.runtime.inside.Inside.refuse_if_closed", dead)
+    monkeypatch.setattr("interlock.engine.internals.EngineParts.refuse_if_closed", dead)
     done = interlock("worker", MACHINE, "--home", f"lanes://{tmp_path}/jobs")
     assert done.code == 5
     assert "the engine has stopped" in done.err

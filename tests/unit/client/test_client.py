@@ -16,10 +16,9 @@ import pytest
 import interlock
 from interlock import Engine, errors
 from interlock.client.blocking import BlockingClient, BlockingClientWorkflows
-from interlock.client.client import Client
-from interlock.client.typed import ClientWorkflows
+from interlock.client.client import Client, ClientWorkflows
+from interlock.engine.views import PlainState, plain_state
 from interlock.errors import BadUsage, InvalidPayload, WorkflowExists, WorkflowNotFound
-from interlock.runtime.views import PlainState, plain_state
 from tests.unit.client.server import NOW, Server, refused
 from tests.unit.client.shop import Cancel, Charged, Note, Order, State, Submit, order
 from tests.unit.client.test_calling import begun

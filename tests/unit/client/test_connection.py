@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from interlock import errors
-from interlock.client.addresses import Address
-from interlock.client.connection import INTERIM_MAX, Connection, connect
-from interlock.client.messages import Garbage, Head, Lost, NotSent, parse_head
+from interlock.client.connection import INTERIM_MAX, Connection, Garbage, Head, Lost, NotSent, connect, parse_head
+from interlock.urls import ServerAddress
 from tests.unit.client.server import Server
 from tests.unit.client.shop import Note
 from tests.unit.client.test_calling import begun
@@ -152,6 +151,6 @@ def test_what_something_in_between_says_is_told_as_such(status: int, kind: type[
 def test_a_name_that_no_name_server_takes_is_a_server_that_was_not_reached() -> None:
     async def test() -> None:
         with pytest.raises(NotSent):
-            await connect(Address("http", "a" * 64 + ".test", 80), None)
+            await connect(ServerAddress("http", "a" * 64 + ".test", 80), None)
 
     asyncio.run(test())

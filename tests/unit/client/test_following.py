@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from interlock import BlockingClient, Signal
-from interlock.access import NotPermitted
-from interlock.errors import DefinitionError, UnavailableError
+from interlock.errors import DefinitionError, NotPermitted, UnavailableError
 from tests.unit.client.sockets import listening
 from tests.unit.client.test_streaming import HEAD, Source, applied, told
 from tests.unit.client.wires import Net, Reply, WiredClient, passed, run

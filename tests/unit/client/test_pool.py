@@ -6,10 +6,9 @@ import ssl
 
 import pytest
 
-from interlock.client.addresses import Address
-from interlock.client.connection import Connection
-from interlock.client.pool import FRESH_S, IDLE_S_MAX
+from interlock.client.connection import FRESH_S, IDLE_S_MAX, Connection
 from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, UnavailableError
+from interlock.urls import ServerAddress
 from tests.unit.client.server import Server
 from tests.unit.client.shop import Note, Order, Submit, order
 from tests.unit.client.test_calling import GARBAGE, begun
@@ -213,7 +212,7 @@ def test_a_connection_that_comes_after_the_client_was_closed_carries_nothing() -
         opened, let = asyncio.Event(), asyncio.Event()
         connect = server.net.connect
 
-        async def slowly(address: Address, tls: ssl.SSLContext | None) -> Connection:
+        async def slowly(address: ServerAddress, tls: ssl.SSLContext | None) -> Connection:
             opened.set()
             await let.wait()
             return await connect(address, tls)

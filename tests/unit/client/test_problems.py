@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock import access, errors
-from interlock.client.problems import CLASSES, MEMBERS, class_for, error_of
+from interlock import errors
+from interlock.client.retries import CLASSES, MEMBERS, class_for, error_of
 from interlock.errors import InterlockError, UserCodeError
 from tests.unit.client.server import problem
 
@@ -28,9 +28,7 @@ SAMPLES: list[InterlockError] = [
 def public_errors() -> list[type[InterlockError]]:
     found: list[type[InterlockError]] = [InterlockError]
     for cls in found:
-        found += [
-            below for below in cls.__subclasses__() if below.__module__ in {"interlock.errors", "interlock.access"}
-        ]
+        found += [below for below in cls.__subclasses__() if below.__module__ == "interlock.errors"]
     return list(dict.fromkeys(found))
 
 
@@ -80,7 +78,7 @@ def test_a_document_with_nothing_but_a_code_is_an_error_that_can_be_shown_and_pi
 
 @pytest.mark.parametrize(
     ("status", "cls"),
-    [(401, access.NotAuthenticated), (403, access.NotPermitted),
+    [(401, errors.NotAuthenticated), (403, errors.NotPermitted),
      (404, errors.TargetNotFound), (412, errors.VersionConflict), (413, errors.PayloadTooLarge),
      (429, errors.Overloaded), (503, errors.UnavailableError), (500, errors.InternalError), (418, errors.RequestError)],
 )  # fmt: skip

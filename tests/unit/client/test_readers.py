@@ -6,9 +6,8 @@ from enum import Enum
 import pytest
 
 from interlock import Event, Machine
-from interlock.client import readers as module
-from interlock.client.readers import Readers
-from interlock.client.reading import WireMoved
+from interlock.client import wire as module
+from interlock.client.wire import Readers, WireMoved
 from interlock.errors import InvalidPayload
 from tests.unit.client.server import Server
 from tests.unit.client.shop import Cancel, Note, Order, State, Submit, order

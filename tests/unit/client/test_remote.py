@@ -7,9 +7,9 @@ import pytest
 
 import interlock
 from interlock import Admission, errors
-from interlock.client import remote
+from interlock.client import requests
+from interlock.engine.pruning import Pruned
 from interlock.errors import InvalidPayload, WorkflowNotFound
-from interlock.runtime.pruning import Pruned
 from tests.unit.client.server import NOW
 from tests.unit.client.shop import Note, Order, State, Submit, order
 from tests.unit.client.test_calling import begun
@@ -44,7 +44,7 @@ def test_history_is_read_to_its_end_page_by_page(monkeypatch: pytest.MonkeyPatch
         assert plain[0].context == {"cents": 2, "note": ""}
         assert [each.version for each in await client.history("o-1", limit=3)] == [1, 2, 3]
 
-    monkeypatch.setattr(remote, "PAGE_MAX", 3)
+    monkeypatch.setattr(requests, "PAGE_MAX", 3)
     run(test)
 
 

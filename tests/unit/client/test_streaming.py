@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interlock import Signal, TransitionApplied
 from interlock.client.client import RETRY
-from interlock.client.messages import Garbage
+from interlock.client.connection import Garbage
 from interlock.client.streaming import EVENT_BYTES_MAX, KINDS, SILENCE_S, Parser, Streamed
 from interlock.errors import RequestError, UnavailableError
 from tests.unit.client.wires import Cut, Got, Net, Reply, WiredClient, chunks, passed, run

@@ -9,14 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from interlock.client.addresses import Address
 from interlock.client.client import Client
-from interlock.client.connection import Connection
-from interlock.client.messages import HEAD_BYTES_MAX, NotSent
-from interlock.client.pool import Connect
+from interlock.client.connection import HEAD_BYTES_MAX, Connect, Connection, NotSent
 from interlock.core.policies import Retry
-from interlock.runtime.bound import AnyMachine
+from interlock.engine.bound_machine import AnyMachine
 from interlock.testing.virtual import VirtualLoop
+from interlock.urls import ServerAddress
 
 
 @dataclass
@@ -153,7 +151,7 @@ class Net:
         self.got: list[Got] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def connect(self, address: Address, tls: ssl.SSLContext | None) -> Connection:
+    async def connect(self, address: ServerAddress, tls: ssl.SSLContext | None) -> Connection:
         if self.refused:
             self.refused -= 1
             raise NotSent("connection refused")

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from interlock.core.events import Event
-from interlock.core.machine import Machine
-from interlock.core.step import Step
+from interlock.core.machine import Machine, Step
 from interlock.core.values import Snapshot, StepContext, StepFailure
 
 

@@ -179,7 +179,7 @@ class Mute(Exception):
 
 
 def test_an_exception_whose_text_cannot_be_read_is_an_error_of_user_code_all_the_same() -> None:
-    from interlock.core.refusals import action_raised  # noqa: PLC0415 -- this test alone needs it.
+    from interlock.core.decide import action_raised  # noqa: PLC0415 -- this test alone needs it.
 
     machine = box_machine()
     node = next(iter(machine.compiled.nodes.values()))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.core.breakers import CLOSED, FIRST_WAVE, Breaker, Circuit, Verdict
+from interlock.core.policies import CLOSED, FIRST_WAVE, Breaker, Circuit, Verdict
 
 
 def failed(breaker: Breaker, circuit: Circuit, times: int, now_s: float = 0) -> Circuit:

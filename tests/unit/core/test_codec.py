@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from interlock.core.codec import CONTEXT_BYTES_MAX, DEPTH_MAX, Codec
+from interlock.core.codec import CONTEXT_BYTES_MAX, DEPTH_MAX, Codec, not_storable
 from interlock.core.events import Event
-from interlock.core.storable import not_storable
 from interlock.core.values import StoredJson
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 

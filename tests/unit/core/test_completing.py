@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, make_dataclass
 import msgspec
 import pytest
 
-from interlock.core.codec import Codec
-from interlock.core.completing import completed
+from interlock.core.codec import Codec, completed
 from interlock.core.events import Event
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from interlock.core.description import StepDescription, description_from_json
+from interlock.core.describe import StepDescription, description_from_json
 from interlock.core.events import wire_name
 from interlock.core.machine import Machine
 from tests.unit.core.machines import Cancel, Order, OrderEvent, State, Submit, blank_machine, order_machine

@@ -1,6 +1,6 @@
 import pytest
 
-from interlock.core.gerunds import gerund
+from interlock.core.pipeline import gerund
 
 
 @pytest.mark.parametrize(

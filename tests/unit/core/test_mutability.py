@@ -17,7 +17,7 @@ import pytest
 
 from interlock import Event, GuardRejected, Machine, StepContext, StepFailure, UserCodeError
 from interlock.core import decide
-from interlock.core.mutability import changeable_parts
+from interlock.core.codec import changeable_parts
 
 T = TypeVar("T")
 Cents = NewType("Cents", int)

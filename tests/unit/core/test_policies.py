@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.core.breakers import Breaker
-from interlock.core.policies import Bucket, Budget, Classification, Dependency, Retry, TokenRate
+from interlock.core.policies import Breaker, Bucket, Budget, Classification, Dependency, Retry, TokenRate
 from interlock.errors import DefinitionError
 
 NAN, INFINITY = float("nan"), float("inf")

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from interlock.core.breakers import CLOSED, Breaker
-from interlock.core.ranges import whole
+from interlock.core.policies import CLOSED, Breaker, whole
 from interlock.errors import DefinitionError
 
 

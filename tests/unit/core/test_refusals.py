@@ -3,7 +3,7 @@
 # mypy: ignore-errors
 # Wrong programs, and values of every type, are what is tested here.
 
-from interlock.core.refusals import SHOWN_VALUE_CHARACTERS_MAX, member_suggestion, shown, suggestion
+from interlock.core.decide import SHOWN_VALUE_CHARACTERS_MAX, bounded_repr, member_suggestion, suggestion
 from interlock.core.table import class_of, first_line, name_of
 from tests.unit.core.machines import State
 
@@ -14,12 +14,12 @@ class Rude:
 
 
 def test_a_value_is_shown_in_one_short_piece() -> None:
-    assert shown("x") == "'x'"
-    assert len(shown("x" * 10_000_000)) == SHOWN_VALUE_CHARACTERS_MAX + 1
+    assert bounded_repr("x") == "'x'"
+    assert len(bounded_repr("x" * 10_000_000)) == SHOWN_VALUE_CHARACTERS_MAX + 1
 
 
 def test_a_repr_that_raises_does_not_matter() -> None:
-    assert "RuntimeError" in shown(Rude())
+    assert "RuntimeError" in bounded_repr(Rude())
 
 
 def test_something_similar_is_suggested() -> None:
@@ -31,10 +31,10 @@ def test_something_similar_is_suggested() -> None:
 
 def test_a_function_has_a_name_and_a_first_line() -> None:
     assert name_of(Rude()) == "Rude"
-    assert name_of(shown) == "shown"
+    assert name_of(bounded_repr) == "shown"
     assert first_line(Rude()) == ""
     assert first_line(State) == ""
-    assert first_line(shown).startswith("Return the value's repr")
+    assert first_line(bounded_repr).startswith("Return the value's repr")
 
 
 def test_what_isinstance_can_check() -> None:

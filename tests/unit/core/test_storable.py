@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from interlock.core.storable import not_storable
+from interlock.core.codec import not_storable
 
 CONSTRAINED = Annotated[int, Meta(ge=0)]
 NOTED = Annotated[int, Meta(description="only a note")]

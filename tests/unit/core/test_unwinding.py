@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from interlock.core import decide
-from interlock.core.unwinding import UNDO_LOG_MAX, undos_of
+from interlock.core.decide import UNDO_LOG_MAX, undos_of
 from interlock.core.values import (
     Decision,
     Run,

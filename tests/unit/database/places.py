@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from interlock.database.database import Database, Found, Opening
-from interlock.database.following import Followed, Hop
+from interlock.clock import Clock, SystemClock
+from interlock.database.database import Database, Followed, Found, Hop, Opening
 from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
 from interlock.lanes.contention import HotRow
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.stats import LaneStats
-from interlock.seams import Clock, SystemClock
-from interlock.sql.executor import EngineName
-from interlock.sql.rows import Row
+from interlock.lanes.transaction import LaneStats
+from interlock.sql.values import EngineName, Row
 
 
 @dataclass

@@ -2,25 +2,25 @@
 
 import pytest
 
-from interlock.lanes.objects import door
-from interlock.lanes.objects.addresses import Address
-from interlock.lanes.objects.world import World
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog.bucket import World
 from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 
 
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
     """From now on every address of a bucket leads into this one."""
     bucket = MemoryBucket()
 
-    def below(address: Address) -> MemoryBucket:
+    def below(address: BucketAddress) -> MemoryBucket:
         return bucket.below(address.path)
 
-    def proven(address: Address, *, request_timeout_s: float, world: World) -> MemoryBucket:
+    def proven(address: BucketAddress, *, request_timeout_s: float, world: World) -> MemoryBucket:
         assert request_timeout_s > 0
         assert world is not None
         return below(address)
 
-    monkeypatch.setattr(door, "open_proven", proven)
-    monkeypatch.setattr(door, "bucket_of", below)
-    monkeypatch.setattr(door, "folder_of", lambda address: bucket.below(address.folder))
+    monkeypatch.setattr(objectlog_open, "open_proven", proven)
+    monkeypatch.setattr(objectlog_open, "bucket_of", below)
+    monkeypatch.setattr(objectlog_open, "folder_of", lambda address: bucket.below(address.folder))
     return bucket

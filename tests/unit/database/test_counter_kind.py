@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database, DefinitionError
-from interlock.catalog.configuration import lane_settings
+from interlock.settings import lane_settings
 
 
 def test_a_setting_says_what_counters_are_that_name_no_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.places import Place
+from interlock.catalog.open_lane import Place
 from interlock.database.database import Database, Opening
-from interlock.database.on_lanes import OnLane, opened_here
+from interlock.database.lane_engine import OnLane, opened_here
 from interlock.errors import LaneOwned
-from interlock.lanes.arriving import Arrived
+from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
 from tests.unit.lanes.lanes import SetClock

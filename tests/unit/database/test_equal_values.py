@@ -8,9 +8,9 @@ from decimal import Decimal, localcontext
 
 import pytest
 
-from interlock.database.identity import NESTED_MAX, digest_of
+from interlock.database.call_digest import NESTED_MAX, digest_of
 from interlock.errors import InvalidPayload
-from interlock.lanes.results import decode_result, encode_result
+from interlock.lanes.keys import decode_result, encode_result
 
 EAST = datetime.timezone(datetime.timedelta(hours=2))
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)

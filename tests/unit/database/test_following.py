@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
+from interlock.catalog.backends import FolderCatalog
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.entries import Entry
-from interlock.catalog.folder import FolderCatalog
-from interlock.database.following import HOPS_MAX, Hop
+from interlock.database.database import HOPS_MAX, Hop
 from interlock.errors import CorruptionError, LaneOwned, MovedElsewhere, OutcomeUnknown, UnavailableError
 from tests.unit.database.places import Gate, Places, left_for
 

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pytest
 
-from interlock.database.identity import check_key, described, digest_of, mentioned
+from interlock.database.call_digest import check_key, described, digest_of, mentioned
 from interlock.errors import InvalidPayload
 from interlock.lanes.keys import KEY_CHARACTERS_MAX
 
@@ -271,7 +271,7 @@ def test_digests_stay_what_they_are(digest: str, args: tuple[object, ...]) -> No
 
 PROGRAM = """
 import functools
-from interlock.database.identity import digest_of
+from interlock.database.call_digest import digest_of
 
 class Shop:
     async def buy(self, tx): return {"a", "b", "c"}

@@ -4,7 +4,7 @@ import dis
 from collections.abc import Callable
 from types import FunctionType
 
-from interlock.database.identity import _constants, mentioned
+from interlock.database.call_digest import _constants, mentioned
 
 VERSIONS = """
 def outer(base):

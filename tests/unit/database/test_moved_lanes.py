@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.catalog.addresses import lane_path
+from interlock.catalog.backends import FolderCatalog
 from interlock.catalog.entries import Entry
-from interlock.catalog.folder import FolderCatalog
-from interlock.database.on_lanes import Translators
+from interlock.clock import SystemClock
+from interlock.database.lane_engine import Translators
 from interlock.errors import UnavailableError
-from interlock.lanes.arriving import Draft
-from interlock.lanes.leaving import Leaving
-from interlock.seams import SystemClock
+from interlock.lanes.handover import Draft, Leaving
+from interlock.urls import lane_path
 
 
 def path_of(url: str) -> Path:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.backup.backup import moment, restore_database
+from interlock.clock import SystemClock
 from interlock.database.database import Database
 from interlock.database.doctor import examine_database, examine_in_bucket
-from interlock.database.restore import moment, restore_database
 from interlock.errors import BadUsage, TargetNotFound
-from interlock.seams import SystemClock
 from tests.unit.database.stored import in_memory
 
 URL = "s3://bucket/shop/stock"

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.addresses import stream_url
 from interlock.database.database import Database
 from interlock.database.streams import CLOSING_THREADS
 from interlock.errors import Overloaded, UnavailableError
 from interlock.lanes.lane import Lane
-from interlock.lanes.objects.addresses import RESERVED, parse
 from interlock.lanes.ownership import owner_of
+from interlock.urls import RESERVED_NAMES, parse_bucket_url, stream_url
 from tests.unit.database.test_unopened import SlowOpening
 from tests.unit.lanes.lanes import SetClock
 
@@ -142,9 +141,9 @@ def test_a_slash_at_the_end_of_the_address_leads_to_the_same_streams(tmp_path: P
     assert [path.name for path in tmp_path.rglob("*.streams")] == ["x.streams"]
 
 
-@pytest.mark.parametrize("key", sorted(RESERVED))
+@pytest.mark.parametrize("key", sorted(RESERVED_NAMES))
 def test_a_key_may_be_a_word_that_no_database_in_a_bucket_may_have_as_its_name(key: str) -> None:
-    assert parse(stream_url("s3://bucket/shop/stock?region=eu", key)).folder == "shop/stock.streams"
+    assert parse_bucket_url(stream_url("s3://bucket/shop/stock?region=eu", key)).folder == "shop/stock.streams"
     assert stream_url("lanes:///shop/stock", key) == f"lanes:///shop/stock.streams/{key}"
 
 

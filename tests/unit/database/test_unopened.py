@@ -14,14 +14,13 @@ import apsw
 import pytest
 
 from interlock import Engine
-from interlock.catalog import opening
-from interlock.catalog.opening import OPENING_AT_ONCE
-from interlock.catalog.places import Place
+from interlock.catalog import open_lane
+from interlock.catalog.open_lane import OPENING_AT_ONCE, Place
 from interlock.database.database import Database, Opening
-from interlock.database.on_lanes import OnLane
+from interlock.database.lane_engine import OnLane
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
 from interlock.examples.order import order
-from interlock.lanes.arriving import Arrived
+from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import owner_of
 from interlock.testing.faults.processes import Processes
@@ -117,7 +116,7 @@ class SlowOpening:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
         self._threads = ThreadPoolExecutor(1)
-        patch.setattr(opening, "_threads", opening._threads._replace(opening=self._threads))
+        patch.setattr(open_lane, "_threads", open_lane._threads._replace(opening=self._threads))
         lane = Opening._lane
 
         def slow(asked: Opening, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
@@ -178,7 +177,7 @@ def test_cancelled_when_the_lane_was_open_already(tmp_path: Path, monkeypatch: p
 def test_a_cancelled_close_closes_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go = threading.Event(), threading.Event()
     threads = ThreadPoolExecutor(1)
-    monkeypatch.setattr(opening, "_threads", opening._threads._replace(closing=threads))
+    monkeypatch.setattr(open_lane, "_threads", open_lane._threads._replace(closing=threads))
     close = Lane.close
 
     def slow(lane: Lane) -> None:
@@ -258,7 +257,7 @@ def test_without_a_thread_a_lane_is_given_back(
     async def scenario() -> None:
         opened = Database.open(url) if kind == "database" else Engine.open(url, machines=[order], worker=False)
         with monkeypatch.context() as scarce:
-            scarce.setattr(opening, "_threads", opening._fresh_threads())
+            scarce.setattr(open_lane, "_threads", open_lane._fresh_threads())
             scarce.setattr(threading.Thread, "start", start)
             with suppress(UnavailableError):
                 await (await opened).close()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hotrow.asked import KEY_CHARACTERS_MAX, key_of
+from interlock.hotrow.tables import KEY_CHARACTERS_MAX, key_of
 
 TEXTS = st.text(alphabet="ab:%3A", min_size=1, max_size=6)
 

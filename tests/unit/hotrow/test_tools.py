@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.catalog.configuration import DECLARATIONS, KNOBS
 from interlock.errors import BadUsage, DefinitionError
 from interlock.hotrow.tools import Tool, declared_tool, tool_settings, undeclared
+from interlock.settings import DECLARATIONS, KNOBS
 
 
 def test_a_tool_is_declared_with_three_words() -> None:

@@ -5,14 +5,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from interlock.lanes.arriving import Permission
-from interlock.lanes.beyond import HandedOff, HandOff, OpenLog
+from interlock.clock import Clock, SystemClock
 from interlock.lanes.connection import Prepare
+from interlock.lanes.durable_log import HandedOff, HandOff, OpenLog
+from interlock.lanes.handover import Permission
 from interlock.lanes.lane import Lane
-from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.work import Work
-from interlock.seams import Clock, SystemClock
+from interlock.lanes.transaction import Session, Work
 
 COUNTER = "CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER NOT NULL CHECK (n >= 0))"
 

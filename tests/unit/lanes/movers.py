@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interlock import faultpoints
+from interlock.clock import SystemClock
 from interlock.errors import UnavailableError
-from interlock.lanes import points
-from interlock.lanes.leaving import Leaving
-from interlock.seams import SystemClock
+from interlock.lanes.handover import Leaving
 
 THERE = "postgresql://clerk:hidden@there/stock"
 WAIT_S = 300.0
@@ -35,11 +35,11 @@ def leave(path: Path, *, epoch: int = 1) -> None:
 def meeting() -> Iterator[threading.Event]:
     """Set when a writer has met the seal."""
     met = threading.Event()
-    points.listen(lambda point: met.set() if point == points.SEAL_POINT else None)
+    faultpoints.listen(lambda point: met.set() if point == faultpoints.SEAL_POINT else None)
     try:
         yield met
     finally:
-        points.listen(None)
+        faultpoints.listen(None)
 
 
 def hold(say: Callable[[str], None], path: str, point: str) -> None:

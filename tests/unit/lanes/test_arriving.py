@@ -6,13 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from interlock.clock import RandomIds, SystemClock
 from interlock.errors import MovedElsewhere, TargetNotFound, UnavailableError
-from interlock.lanes.arriving import Arrived, Draft, admit, arrival, departure, draft_of, left_for
 from interlock.lanes.backup import back_up
 from interlock.lanes.connection import open_beside, open_writer
 from interlock.lanes.doctor import examine
-from interlock.lanes.tombstone import Tombstone, write_tombstone
-from interlock.seams import RandomIds, SystemClock
+from interlock.lanes.handover import (
+    Arrived,
+    Draft,
+    Tombstone,
+    admit,
+    arrival,
+    departure,
+    draft_of,
+    left_for,
+    write_tombstone,
+)
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, run
 from tests.unit.lanes.movers import THERE, leave, leaving
 

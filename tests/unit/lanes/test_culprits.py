@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import TransactionError, UnavailableError
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
+from interlock.lanes.transaction import Session, Work
 from interlock.lanes.writer import PASSES_MAX
 from tests.unit.lanes.lanes import count, group, make_counter, opened, rows, run, sql
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from interlock.clock import SystemChance
 from interlock.errors import OutcomeUnknown, TransactionError, UnavailableError
 from interlock.lanes.lane import Lane
-from interlock.lanes.work import Work
-from interlock.seams import SystemChance
+from interlock.lanes.transaction import Work
 from interlock.testing.faults.disk import FaultyDisk
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, run, sql
 

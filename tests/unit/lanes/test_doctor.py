@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from interlock.errors import LaneOwned, TargetNotFound, UnusableFile
-from interlock.lanes import doctor, symptoms
+from interlock.lanes import doctor
 from interlock.lanes.doctor import LaneReport, Owner, examine
 from interlock.lanes.ownership import lock_path
 from tests.unit.lanes.lanes import SetClock, increment, make_counter, opened, sql
@@ -137,7 +137,7 @@ def test_rows_without_their_parent_are_found_up_to_a_limit(lane: Path) -> None:
     connection.executemany("INSERT INTO item VALUES (?, 9)", [(number,) for number in range(50)])
     connection.close()
     report = look(lane)
-    assert codes(report) == ["foreign-key"] * symptoms.SYMPTOMS_MAX
+    assert codes(report) == ["foreign-key"] * doctor.SYMPTOMS_MAX
     assert "row 0 of item refers to a row of counter" in report.findings[0].what
 
 
@@ -201,8 +201,8 @@ def test_a_folder_that_may_not_be_entered_is_told(tmp_path: Path, monkeypatch: p
 
 
 def test_a_large_log_and_many_free_pages_are_told(lane: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symptoms, "LOG_BYTES_EXPECTED", 1)
-    monkeypatch.setattr(symptoms, "FREE_PAGES_MIN", 1)
+    monkeypatch.setattr(doctor, "LOG_BYTES_EXPECTED", 1)
+    monkeypatch.setattr(doctor, "FREE_PAGES_MIN", 1)
     with opened(lane, idle_s=60) as running:
 
         async def churn() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import Overloaded, UnavailableError
-from interlock.lanes.gate import Gate, Shares
+from interlock.lanes.readers import Gate, Shares
 
 
 class Visit:

@@ -8,14 +8,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import InterlockError, LaneOwned, MovedElsewhere, OutcomeUnknown, TargetNotFound, UnavailableError
-from interlock.lanes import watchdog
+from interlock.lanes import transact
 from interlock.lanes.connection import open_beside
+from interlock.lanes.handover import Leaving, Tombstone, tombstone_of
 from interlock.lanes.lane import Lane
-from interlock.lanes.leaving import Leaving, Tombstone, tombstone_of
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
-from interlock.seams import SystemClock
+from interlock.lanes.transaction import Session, Work
 from tests.unit.lanes.lanes import SetClock, count, group, increment, make_counter, opened, rested, rows, run, sql
 from tests.unit.lanes.movers import THERE, WAIT_S, leave, leaving, meeting
 
@@ -142,7 +141,7 @@ def test_the_watchdog_does_not_take_the_wait_for_a_function_that_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[float] = []
-    watched = watchdog.watched
+    watched = transact.watched
 
     def counted(limit_s: float, interrupt: Callable[[], None], function: Callable[[], object]) -> object:
         begun.append(limit_s)
@@ -154,7 +153,7 @@ def test_the_watchdog_does_not_take_the_wait_for_a_function_that_blocks(
     async def main() -> None:
         with opened(tmp_path / "x") as lane, leaving(tmp_path / "x") as mover:
             await make_counter(lane)
-            monkeypatch.setattr(watchdog, "watched", counted)
+            monkeypatch.setattr(transact, "watched", counted)
             with meeting() as met, mover.sealed(WAIT_S):
                 waiting = asyncio.ensure_future(lane.run(Work(function, limit_s=60.0)))
                 await asyncio.to_thread(met.wait)

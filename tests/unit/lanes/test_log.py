@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from interlock.lanes.lane import Lane
-from interlock.lanes.reads import LOG_EXCESS_MAX
+from interlock.lanes.readers import LOG_EXCESS_MAX
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, run, sql
 
 LIMIT = 65_536

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.lanes import reads
+from interlock.lanes import readers
 from interlock.lanes.lane import Lane
 from tests.sabotage.checks import read_count
 from tests.unit.lanes.lanes import increment, make_counter, opened, run
@@ -54,7 +54,7 @@ class Abandoned:
 def test_the_reads_of_a_loop_that_is_left_behind_give_their_places_back(
     tmp_path: Path, end: Callable[[asyncio.AbstractEventLoop, list[object]], None], *, before: bool
 ) -> None:
-    free = reads._shares.free
+    free = readers._shares.free
     with opened(tmp_path / "x", readers_max=1) as lane:
         asyncio.run(make_counter(lane))
         other = Abandoned(lane)
@@ -67,7 +67,7 @@ def test_the_reads_of_a_loop_that_is_left_behind_give_their_places_back(
             end(other.loop, other.tasks)
         assert asyncio.run(read_count(lane)) == 0, "nobody keeps the only place"
         asyncio.run(left(lane))
-        assert reads._shares.free == free
+        assert readers._shares.free == free
         if end is stopped:
             tasks = [task for task in other.tasks if isinstance(task, asyncio.Task)]
             assert other.loop.run_until_complete(asyncio.gather(*tasks)) == [0] * 5, "should it run again after all"

@@ -7,11 +7,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.lanes import notes
+from interlock.clock import SeededIds
+from interlock.lanes import handover
 from interlock.lanes.connection import open_beside
-from interlock.lanes.leaving import FORGOTTEN_AT_ONCE
-from interlock.seams import SeededIds
-from interlock.testing.stepping import SteppedLane
+from interlock.lanes.handover import FORGOTTEN_AT_ONCE
+from interlock.testing.lives import SteppedLane
 from tests.unit.lanes.lanes import SetClock, sql
 from tests.unit.lanes.movers import leaving
 
@@ -162,9 +162,9 @@ def test_what_is_watched_can_change_and_end(tmp_path: Path, lane: SteppedLane) -
         lane.submit(sql("INSERT INTO texts VALUES ('a', 1)"))
         lane.run()
         assert [(table, key) for _, table, key in mover.touched(0, 10)] == [("plain", (77,))]
-        assert notes.watched(mover.connection)
+        assert handover.watched(mover.connection)
         mover.unwatch()
-        assert not notes.watched(mover.connection)
+        assert not handover.watched(mover.connection)
         lane.submit(sql("UPDATE plain SET n = 2"))
         assert [work.error for work in lane.run()] == [None]
 
@@ -192,5 +192,5 @@ def test_the_notes_of_a_file_that_nobody_has_open(tmp_path: Path, lane: SteppedL
         mover.watch(TABLES)
     other = open_beside(tmp_path / "x")
     other.execute("INSERT INTO plain VALUES (5, 5, 5)")
-    assert [key for _, _, key in notes.touched(other, 0, 10)] == [(5,)]
+    assert [key for _, _, key in handover.touched(other, 0, 10)] == [(5,)]
     other.close()

@@ -6,23 +6,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.lanes import published
-from interlock.lanes.contention import Contention, HotRow
-from interlock.lanes.lane import Lane
-from interlock.lanes.published import (
+from interlock.lanes import contention
+from interlock.lanes.contention import (
     EVERY_S,
     FIRST_S,
     FORMAT,
     ROWS_MAX,
     STALE_S,
     TRANSACTIONS_MIN,
+    Contention,
     HotReport,
+    HotRow,
     Latencies,
     Publishing,
     hot_path,
     read_report,
 )
-from interlock.lanes.work import Work
+from interlock.lanes.lane import Lane
+from interlock.lanes.transaction import Work
 from tests.unit.lanes.lanes import SetClock, group, increment, make_counter, opened, run, sql
 
 
@@ -256,8 +257,8 @@ def test_a_lane_in_a_storm_tells_and_one_that_is_closed_tells_nothing(tmp_path: 
 
 def test_a_lane_in_memory_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(published, "FIRST_S", 0.0)
-    monkeypatch.setattr(published, "EVERY_S", 0.0)
+    monkeypatch.setattr(contention, "FIRST_S", 0.0)
+    monkeypatch.setattr(contention, "EVERY_S", 0.0)
 
     async def scenario() -> None:
         with opened(None) as lane:

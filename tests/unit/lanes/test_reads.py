@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
-from interlock.lanes import reads
-from interlock.lanes.beyond import DurableLog, HandedOff, HandOff, OpenLog
+from interlock.lanes import readers
+from interlock.lanes.durable_log import DurableLog, HandedOff, HandOff, OpenLog
 from interlock.lanes.lane import Lane
-from interlock.lanes.objects.bucket import Unclear
-from interlock.lanes.objects.opening import open_log
-from interlock.lanes.objects.world import World
+from interlock.lanes.objectlog.bucket import Unclear, World
+from interlock.lanes.objectlog.open import open_log
 from interlock.lanes.settings import LaneSettings
-from interlock.testing.objects.memory import MemoryBucket
+from interlock.testing.objects import MemoryBucket
 from tests.sabotage.checks import SlowHandOff, read_count
 from tests.unit.lanes.lanes import increment, make_counter, opened, rested, run
 
@@ -168,7 +167,7 @@ def test_without_a_thread_a_read_is_refused_and_leaves_nothing(tmp_path: Path, m
         with opened(tmp_path / "x", readers_max=1) as lane:
             await make_counter(lane)
             with monkeypatch.context() as patch:
-                patch.setattr(reads, "_threads", Exhausted())
+                patch.setattr(readers, "_threads", Exhausted())
                 for _ in range(2):
                     with pytest.raises(UnavailableError, match="can't start new thread"):
                         await lane.read(lambda _connection: happened.append(1))

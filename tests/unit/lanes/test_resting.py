@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from interlock.lanes.lane import Lane
-from interlock.lanes.reads import Readers, _Reader
+from interlock.lanes.readers import Readers, _Reader
 from interlock.lanes.writer import Writer
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, rested, run
 from tests.unit.lanes.test_idle import READ, open_files

@@ -6,8 +6,7 @@ import pytest
 
 from interlock.lanes.contention import Contention
 from interlock.lanes.lane import Lane
-from interlock.lanes.turns import Turns
-from interlock.lanes.writer import LARGE_GROUP
+from interlock.lanes.writer import LARGE_GROUP, Turns
 from tests.unit.lanes.lanes import group, increment, make_counter, opened, run, sql
 
 BLOCKS = 2_000

@@ -10,8 +10,8 @@ from typing import ParamSpec
 import pytest
 
 from interlock.errors import Overloaded
-from interlock.lanes.waiting import STEPS_PER_CALL, Waiting
-from interlock.lanes.work import Work
+from interlock.lanes.lane import STEPS_PER_CALL, Waiting
+from interlock.lanes.transaction import Work
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, rested, run
 
 ParametersT = ParamSpec("ParametersT")

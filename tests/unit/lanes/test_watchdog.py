@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import TransactionError, UnavailableError
-from interlock.lanes import watchdog
-from interlock.lanes.watchdog import BARK_EVERY_S, HeldTooLong, watched
+from interlock.lanes import transact
+from interlock.lanes.transact import BARK_EVERY_S, HeldTooLong, watched
 
 
 def nothing() -> None:
@@ -131,7 +131,7 @@ def test_the_earlier_deadline_is_kept_while_a_later_one_is_waited_for() -> None:
 
 def test_a_later_deadline_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[int] = []
-    dog = watchdog._Watchdog()
+    dog = transact._Watchdog()
     dog._thread = threading.current_thread()  # It is stepped from here.
     monkeypatch.setattr(dog._changed, "notify", lambda: woken.append(1))
     dog.begin(60.0, nothing)
@@ -149,7 +149,7 @@ def test_without_its_thread_no_function_runs_and_the_next_one_tries_again(monkey
         raise RuntimeError("can't start new thread")
 
     ran: list[int] = []
-    monkeypatch.setattr(watchdog, "_watchdog", watchdog._Watchdog())
+    monkeypatch.setattr(transact, "_watchdog", transact._Watchdog())
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_more_threads)
         for _ in range(2):
@@ -157,7 +157,7 @@ def test_without_its_thread_no_function_runs_and_the_next_one_tries_again(monkey
                 watched(60.0, nothing, lambda: ran.append(1))
             assert "Repeat" in caught.value.fix
     assert not ran
-    assert not watchdog._watchdog._watches
+    assert not transact._watchdog._watches
     with pytest.raises(TransactionError, match="held the lane"):
         in_thread(lambda: watched(0.01, nothing, spin))
 
@@ -165,7 +165,7 @@ def test_without_its_thread_no_function_runs_and_the_next_one_tries_again(monkey
 def test_many_functions_leave_nothing_behind() -> None:
     for _ in range(1_000):
         watched(60.0, nothing, nothing)
-    assert len(watchdog._watchdog._watches) <= 1
+    assert len(transact._watchdog._watches) <= 1
 
 
 def test_a_function_that_ends_just_as_the_watchdog_barks() -> None:
@@ -201,12 +201,12 @@ class Sends:
 @pytest.fixture
 def sends(monkeypatch: pytest.MonkeyPatch) -> Sends:
     made = Sends()
-    monkeypatch.setattr(watchdog, "_send", made)
+    monkeypatch.setattr(transact, "_send", made)
     return made
 
 
 def test_it_barks_again_until_the_function_is_over(sends: Sends) -> None:
-    dog = watchdog._Watchdog()
+    dog = transact._Watchdog()
     dog._thread = threading.current_thread()  # It is stepped from here.
     interrupts: list[int] = []
     watch = dog.begin(0.0, lambda: interrupts.append(1))
@@ -232,7 +232,7 @@ def test_caught_it_sends_itself_again_until_that_is_taken_from_it() -> None:
 
     def catch() -> None:
         nonlocal arrived
-        kind = watchdog._insistent(threading.get_ident())
+        kind = transact._insistent(threading.get_ident())
         with contextlib.suppress(HeldTooLong):
             try:
                 try:
@@ -257,7 +257,7 @@ def test_the_exception_may_arrive_while_the_end_is_noted(
     monkeypatch: pytest.MonkeyPatch, sends: Sends, on_its_way: int, yields: int
 ) -> None:
     """Up to two are on their way when the function ends: both must be met, and one of our own, before it is over."""
-    watch = watchdog._Watch(nothing)
+    watch = transact._Watch(nothing)
     turns = 0
 
     def turn() -> None:
@@ -274,10 +274,10 @@ def test_the_exception_may_arrive_while_the_end_is_noted(
 
     def ends() -> int:
         watch.barking = watch.barked = True  # The watchdog barks at this very moment.
-        watch.insists = watchdog._insistent(watch.thread)
+        watch.insists = transact._insistent(watch.thread)
         return 7
 
-    monkeypatch.setattr(watchdog._watchdog, "begin", lambda _limit_s, _interrupt: watch)
+    monkeypatch.setattr(transact._watchdog, "begin", lambda _limit_s, _interrupt: watch)
     monkeypatch.setattr("os.sched_yield", turn)
     with pytest.raises(TransactionError, match="held the lane"):
         watched(60.0, nothing, ends)
@@ -288,7 +288,7 @@ def test_the_exception_may_arrive_while_the_end_is_noted(
 
 
 def test_it_waits_for_a_bark_that_finds_the_function_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watchdog._Watch(nothing)
+    watch = transact._Watch(nothing)
 
     def ends() -> int:
         watch.barking = True  # It has begun to look, and will see that there is nothing to do.
@@ -298,7 +298,7 @@ def test_it_waits_for_a_bark_that_finds_the_function_over(monkeypatch: pytest.Mo
         assert watch.over
         watch.barking = False
 
-    monkeypatch.setattr(watchdog._watchdog, "begin", lambda _limit_s, _interrupt: watch)
+    monkeypatch.setattr(transact._watchdog, "begin", lambda _limit_s, _interrupt: watch)
     monkeypatch.setattr("os.sched_yield", turn)
     assert watched(60.0, nothing, ends) == 7
     assert not watch.barking

@@ -4,7 +4,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from interlock.observe.carrying import carried, read_traceparent, traceparent_of
+from interlock.observe.traces import carried, read_traceparent, traceparent_of
 
 TEXT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.observe import cells as module
-from interlock.observe.cells import Cells
+from interlock.observe import counts as module
+from interlock.observe.counts import Cells
 
 
 def test_a_value_counts_in_the_first_bucket_that_is_not_below_it() -> None:

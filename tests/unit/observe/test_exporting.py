@@ -19,10 +19,10 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from interlock import Engine
-from interlock.observe.exporting import Exporting, Meters
-from interlock.observe.metering import Recording
 from interlock.observe.names import METRICS
 from interlock.observe.otel import OpenTelemetry
+from interlock.observe.otel_export import Exporting, Meters
+from interlock.observe.otel_metrics import Recording
 from tests.unit.observe.tickets import Buy, Ticket, tickets
 
 GROUPS = [({("ticket", "a", "b"): 3, ("ticket", "b", "c"): 1}, 0.0007), ({("ticket", "a", "b"): 2}, 0.3)]

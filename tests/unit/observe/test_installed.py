@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from interlock import DefinitionError, Engine, MissingExtra
-from interlock.observe.installed import installed
+from interlock.observe.names import installed
 from tests.integration.server.running import in_thread
 from tests.unit.observe.tickets import tickets
 

@@ -10,9 +10,9 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from interlock import Engine, InvalidTransition
+from interlock.engine.alerts import Alarms, Alert
 from interlock.observe.logs import JsonFormatter, Logs, log_as_json
 from interlock.observe.otel import OpenTelemetry
-from interlock.runtime.alerts import Alarms, Alert
 from interlock.signals import AlertRaised, BreakerChanged, ResultLate, StepAttempted, Subscribers, TransitionApplied
 from tests.unit.observe.tickets import Buy, Paid, Ticket, tickets
 

@@ -14,9 +14,9 @@ from opentelemetry.trace import NoOpTracerProvider
 
 from interlock import Admission, DefinitionError, Engine, InvalidTransition, MissingExtra, Overloaded
 from interlock.observe import otel
-from interlock.observe.metering import counted_by
 from interlock.observe.names import METRICS
 from interlock.observe.otel import OpenTelemetry
+from interlock.observe.otel_metrics import counted_by
 from tests.unit.observe.tickets import Buy, Paid, Ticket, tickets
 
 

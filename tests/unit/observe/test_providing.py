@@ -8,9 +8,8 @@ import pytest
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from interlock.observe import providing
-from interlock.observe.exporting import Meters
-from interlock.observe.providing import exporters
+from interlock.observe import otel_export
+from interlock.observe.otel_export import Meters, exporters
 
 OTLP = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -32,7 +31,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             assert group in {"opentelemetry_traces_exporter", "opentelemetry_metrics_exporter"}
             return [Found(name) for name in names]
 
-        monkeypatch.setattr(providing, "entry_points", found)
+        monkeypatch.setattr(otel_export, "entry_points", found)
 
     return install
 
@@ -72,8 +71,8 @@ def test_an_exporter_that_is_missing_is_told_and_work_goes_on(
 
 
 def test_a_reader_of_its_own_kind_is_told_of_each_value() -> None:
-    plain = providing._meters([InMemoryMetricReader, ConsoleMetricExporter], Resource.get_empty())
-    summed = providing._meters([ConsoleMetricExporter], Resource.get_empty())
+    plain = otel_export._meters([InMemoryMetricReader, ConsoleMetricExporter], Resource.get_empty())
+    summed = otel_export._meters([ConsoleMetricExporter], Resource.get_empty())
     assert not isinstance(plain, Meters)
     assert isinstance(summed, Meters)
     for each in (plain, summed):
@@ -83,12 +82,12 @@ def test_a_reader_of_its_own_kind_is_told_of_each_value() -> None:
 def test_whoever_sends_is_this_process_of_interlock_unless_the_environment_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ours = providing._resource().attributes
+    ours = otel_export._resource().attributes
     assert ours["service.name"] == "interlock"
     assert ours["service.instance.id"]
     monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=a,region=north")
-    theirs = providing._resource().attributes
+    theirs = otel_export._resource().attributes
     assert (theirs["service.name"], theirs["service.instance.id"], theirs["region"]) == ("shop", "a", "north")
 
 

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
+from interlock.engine.gauges import Depth, Gauges
 from interlock.errors import UnavailableError
-from interlock.observe import sampling
-from interlock.observe.sampling import Sampled
-from interlock.runtime.figures import Depth, Figures
+from interlock.observe import counts
+from interlock.observe.counts import Sampled
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
 DEPTH = Depth({("ticket", "open"): 1}, {}, {}, {})
@@ -49,7 +49,7 @@ class Store:
 def virtually(scenario: Callable[[Store, Sampled], Awaitable[None]]) -> None:
     async def main() -> None:
         store = Store()
-        await scenario(store, Sampled(cast("Figures", store)))
+        await scenario(store, Sampled(cast("Gauges", store)))
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(VirtualClock())) as runner:
         runner.run(main())
@@ -61,8 +61,8 @@ def test_all_who_ask_at_once_share_one_count_and_it_is_kept() -> None:
         assert (store.counted, sampled.depth) == (1, DEPTH)
         await sampled.fresh()
         assert store.counted == 1
-        await passed(sampling.KEPT_S)
-        assert sampled.age_s == pytest.approx(sampling.KEPT_S)
+        await passed(counts.KEPT_S)
+        assert sampled.age_s == pytest.approx(counts.KEPT_S)
         await sampled.fresh()
         assert store.counted == 2
 
@@ -90,11 +90,11 @@ def test_nobody_waits_for_a_count_without_bound_and_one_that_never_ends_is_given
         store.takes_s = 1_000.0
         begun_s = loop.time()
         await sampled.fresh()
-        assert loop.time() - begun_s == pytest.approx(sampling.WAIT_S)
+        assert loop.time() - begun_s == pytest.approx(counts.WAIT_S)
         assert sampled.depth is None
-        await passed(sampling.COUNTED_S_MAX)
+        await passed(counts.COUNTED_S_MAX)
         store.takes_s = 0.0
-        await passed(sampling.SHARE * sampling.COUNTED_S_MAX)
+        await passed(counts.SHARE * counts.COUNTED_S_MAX)
         await sampled.fresh()
         assert sampled.depth is DEPTH
 
@@ -111,7 +111,7 @@ def test_a_count_that_fails_is_a_warning_once_and_nothing_while_an_engine_closes
         for wrong in (OSError("no route"), OSError("no route"), None, OSError("full")):
             store.wrong = wrong
             await sampled.fresh()
-            await passed(sampling.KEPT_S)
+            await passed(counts.KEPT_S)
         store.wrong, store.closed = None, True
         await sampled.fresh()
 
@@ -123,7 +123,7 @@ def test_a_closed_engine_is_asked_no_more() -> None:
     async def scenario(store: Store, sampled: Sampled) -> None:
         store.closed = True
         await sampled.fresh()
-        await passed(sampling.KEPT_S)
+        await passed(counts.KEPT_S)
         await sampled.fresh()
         assert store.counted == 1
         assert sampled.closed

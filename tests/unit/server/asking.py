@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from interlock.server.dashboard import DASHBOARD
-from interlock.server.describing import PAGES
+from interlock.server.asgi import DASHBOARD
+from interlock.server.handlers.services import Served as Everything
+from interlock.server.openapi import PAGES
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route
-from interlock.server.served import Served as Everything
 
 EVERY: tuple[Route[Everything], ...] = (*ROUTES, *PAGES, *DASHBOARD)
 WITH_BODY = [route for route in ROUTES if route.body is not None]

@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 
 from interlock import Admission, Engine, Machine, Observer
-from interlock.seams import Clock
+from interlock.clock import Clock
 from interlock.server.asgi import AsgiApp, asgi
+from interlock.server.handlers.webhooks import Webhook
 from interlock.server.limits import Limits
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
-from interlock.server.webhooks import Webhook
 from tests.unit.server import shop
 
 BASE = "http://shop.test"

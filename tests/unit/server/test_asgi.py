@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from interlock import UnavailableError
-from interlock.client.problems import CLASSES
+from interlock.client.retries import CLASSES
 from interlock.errors import InterlockError, TransactionError
 from interlock.server import problems
-from interlock.server.dashboard import DASHBOARD
-from interlock.server.describing import PAGES
+from interlock.server.asgi import DASHBOARD
 from interlock.server.limits import Limits
+from interlock.server.openapi import PAGES
 from interlock.server.problems import STATUS, TITLES, answer_to, problem_of, status_of
 from interlock.server.routes import ROUTES
-from interlock.server.security.routes import Subject, route_for
+from interlock.server.security.guard import Subject, route_for
 from tests.unit.server.serving import Served, problem, served
 
 SUBJECTS = {Subject.MACHINE: "machine", Subject.HOME: "home"}

@@ -15,15 +15,12 @@ import msgspec
 import pytest
 
 from interlock import Webhook
+from interlock.server.handlers.services import Served as Everything
 from interlock.server.routing import Route
 from interlock.server.security.audit import Audit, MemoryTrail
-from interlock.server.security.documents import MemoryDocument
-from interlock.server.security.guard import LATE_S, Guard
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.keystore import KeyStore
-from interlock.server.security.routes import Subject, route_for
+from interlock.server.security.guard import LATE_S, Guard, Subject, route_for
+from interlock.server.security.keys import CreatedKey, KeyStore, MemoryDocument
 from interlock.server.security.scopes import LADDER, Scope
-from interlock.server.served import Served as Everything
 from tests.unit.server import shop
 from tests.unit.server.asking import EVERY, asked, named
 from tests.unit.server.security.homes import NOW, StandingClock, key_factory

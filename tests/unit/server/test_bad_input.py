@@ -11,9 +11,9 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
+from interlock.server.handlers.services import Served as Everything
 from interlock.server.limits import Limits
 from interlock.server.routing import Route
-from interlock.server.served import Served as Everything
 from tests.unit.server.asking import EVERY, WITH_BODY, WITH_VALUES, Asked, asked, named
 from tests.unit.server.raw import PARTS, Answered, home, told
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from interlock.server.counting import KEPT_S_MAX, SHARE, SMALL, Counted, Counts
+from interlock.server.service import KEPT_S_MAX, SHARE, SMALL, Counted, Counts
 
 
 class Store:

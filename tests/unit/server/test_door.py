@@ -6,9 +6,8 @@ import pytest
 
 from interlock import Admission
 from interlock.server.limits import Limits
-from interlock.server.security.documents import MemoryDocument
 from interlock.server.security.guard import FRESH_S, Guard
-from interlock.server.security.keystore import KeyStore
+from interlock.server.security.keys import KeyStore, MemoryDocument
 from interlock.server.security.scopes import Scope
 from tests.conformance.engine.places import SetClock
 from tests.unit.server.security.homes import StandingClock, key_factory

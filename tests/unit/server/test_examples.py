@@ -12,12 +12,11 @@ import msgspec
 import pytest
 
 from interlock import Event, Machine
-from interlock.server.examples import components, example_of, problem_examples
+from interlock.server.openapi import example_of, problem_components, problem_examples
 from interlock.server.problems import TITLES, Problem
 from interlock.server.routes import ROUTES
-from interlock.server.security.documents import MemoryDocument
 from interlock.server.security.guard import Guard
-from interlock.server.security.keystore import KeyStore
+from interlock.server.security.keys import KeyStore, MemoryDocument
 from interlock.server.security.scopes import Scope
 from tests.unit.server.security.homes import StandingClock, bearer, key_factory
 from tests.unit.server.serving import Served, served, serving
@@ -62,7 +61,7 @@ def test_an_example_of_a_bug_is_not_logged_as_a_bug(caplog: pytest.LogCaptureFix
 
 
 def test_every_example_of_a_problem_is_whole() -> None:
-    for code, each in components().items():
+    for code, each in problem_components().items():
         document = msgspec.convert(msgspec.to_builtins(each["value"]), Problem)
         assert (document.code, document.title) == (code, each["summary"])
         assert document.detail.startswith(document.what + " ")

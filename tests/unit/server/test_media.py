@@ -5,8 +5,8 @@ import gzip
 
 import pytest
 
+from interlock.server.handlers.services import Served as Everything
 from interlock.server.routing import Route
-from interlock.server.served import Served as Everything
 from tests.unit.server.asking import WITH_BODY, asked, named
 from tests.unit.server.raw import home, told
 

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from interlock.observe.names import METRICS
 from interlock.observe.otel import OpenTelemetry
 from interlock.observe.prometheus import Prometheus
-from interlock.server.siblings import Siblings, meeting_place
+from interlock.server.worker_metrics import Siblings, meeting_place
 from interlock.signals import Signal
 from tests.unit.server.serving import Served, served
 

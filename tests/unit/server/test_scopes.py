@@ -9,17 +9,15 @@ import httpx
 import msgspec
 import pytest
 
-from interlock.seams import SystemClock, SystemSecrets
-from interlock.server import looking
+from interlock.clock import SystemClock, SystemSecrets
+from interlock.server.handlers import workflows
+from interlock.server.handlers.services import Served as Everything
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route
 from interlock.server.security.audit import Audit, MemoryTrail
-from interlock.server.security.documents import MemoryDocument
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import made
-from interlock.server.security.keystore import KeyStore
+from interlock.server.security.keys import KeyStore, MemoryDocument, make_key
 from interlock.server.security.scopes import LADDER, Limits, Scope
-from interlock.server.served import Served as Everything
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, problem, serving
 
@@ -50,7 +48,7 @@ class Keyed:
         self, scope: Scope, *, machines: tuple[str, ...] = (), prefixes: tuple[str, ...] = ()
     ) -> dict[str, str]:
         limits = Limits(machines, prefixes)
-        created = made(SystemSecrets(), name="", scopes=(scope,), limits=limits, now=datetime.now(UTC))
+        created = make_key(SystemSecrets(), name="", scopes=(scope,), limits=limits, now=datetime.now(UTC))
         await self._store.add(created.record)
         self._guard._read_s = self._guard._tried_s = float("-inf")
         return {"Authorization": f"Bearer {created.key.reveal()}"}
@@ -144,7 +142,7 @@ def test_a_key_within_its_limits_may() -> None:
 
 def test_what_a_limited_key_may_see_is_not_hidden_behind_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit on a page is one on what is shown; and however little that is, a page is found in bounded time (G6)."""
-    monkeypatch.setattr(looking, "PAGES_MAX", 2)
+    monkeypatch.setattr(workflows, "PAGES_MAX", 2)
 
     async def run() -> None:
         async with keyed(worker=True) as home:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.server import siblings as module
-from interlock.server.siblings import SIBLINGS, Siblings, meeting_place
+from interlock.server import worker_metrics as module
+from interlock.server.worker_metrics import SIBLINGS, Siblings, meeting_place
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 import interlock
 from interlock.server.limits import Limits
-from interlock.server.stop_signals import SIGNALS
+from interlock.server.service import SIGNALS
 from tests.unit.server.serving import Served, problem, served
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.sql import arrays
-from interlock.sql.datatypes import PLAIN
+from interlock.sql.functions import arrays
+from interlock.sql.types import PLAIN_TYPES
 from interlock.sql.values import array_items, array_text
 
 words = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
@@ -19,7 +19,7 @@ def written(items: list[str | None]) -> str:
 @given(st.lists(words, max_size=4))
 def test_an_array_reads_as_postgresql_writes_it(items: list[str | None]) -> None:
     assert arrays.read_items(written(items)) == items
-    assert array_items(PLAIN["text[]"], array_text(items)) == items
+    assert array_items(PLAIN_TYPES["text[]"], array_text(items)) == items
 
 
 @pytest.mark.parametrize(

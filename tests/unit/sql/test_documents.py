@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql import documents, documentvalues
+from interlock.sql.functions import documents
 from interlock.sql.values import json_text
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
@@ -57,10 +57,10 @@ def test_what_is_no_document_is_not_read(text: str) -> None:
         lambda: documents.place("[1]", '["x"]', "1"),
         lambda: documents.place("{}", "[null]", "1"),
         lambda: documents.array_length("{}"),
-        lambda: documentvalues.build_object(None, "1"),
-        lambda: documentvalues.to_numeric('"1"'),
-        lambda: documentvalues.to_bool("1"),
-        lambda: documentvalues.to_integer("int4")("3000000000"),
+        lambda: documents.build_object(None, "1"),
+        lambda: documents.to_numeric('"1"'),
+        lambda: documents.to_bool("1"),
+        lambda: documents.to_integer("int4")("3000000000"),
     ],
 )
 def test_what_postgresql_refuses_is_an_error_of_the_transaction(change: object) -> None:
@@ -70,7 +70,7 @@ def test_what_postgresql_refuses_is_an_error_of_the_transaction(change: object) 
     assert caught.value.fix
 
 
-@pytest.mark.parametrize("cast", [documentvalues.to_numeric, documentvalues.to_bool, documentvalues.to_integer("int8")])
+@pytest.mark.parametrize("cast", [documents.to_numeric, documents.to_bool, documents.to_integer("int8")])
 def test_the_cast_of_null_depends_on_the_version_and_is_refused(cast: object) -> None:
     assert callable(cast)
     with pytest.raises(DialectError, match="jsonb null"):

@@ -3,9 +3,8 @@
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.accumulators import IntegerSum
-from interlock.sql.frames import MovingAggregate, NumericExtreme
-from interlock.sql.guards import SameValue, SingleRow, Upserts, step
+from interlock.sql.functions.accumulators import IntegerSum, MovingAggregate, NumericExtreme
+from interlock.sql.registry import SameValue, SingleRow, Upserts, step
 
 
 def test_a_subquery_as_a_value_has_one_row() -> None:

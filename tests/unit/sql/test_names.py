@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.errors import DialectError
-from interlock.sql.names import settle_names
-from interlock.sql.syntax import LanePostgres
+from interlock.sql.grammar import settle_names
+from interlock.sql.parse import LanePostgres
 
 
 def names(sql: str) -> list[str]:

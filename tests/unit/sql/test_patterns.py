@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.patterns import ilike, like
+from interlock.sql.functions.texts import ilike, like
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import TransactionError
-from interlock.sql import decimals, scalars
-from interlock.sql.functions import Function, scalar_functions
+from interlock.sql import registry
+from interlock.sql.functions import decimals
+from interlock.sql.registry import Function, scalar_functions
 from tests.unit.sql.lane import SOURCES
 
 numbers = st.decimals(min_value=-(10**30), max_value=10**30, allow_nan=False, places=6).map(lambda n: format(n, "f"))
@@ -33,10 +34,10 @@ def test_a_quotient_is_the_nearest_of_its_scale(left: str, right: str) -> None:
 def test_division_of_whole_numbers_goes_towards_zero(left: int, right: int) -> None:
     if (left, right) == (-(2**63), -1):
         with pytest.raises(TransactionError):
-            scalars.divide(left, right)
+            registry.divide(left, right)
         return
-    assert scalars.divide(left, right) == int(Fraction(left, right))
-    assert scalars.divide(left, right) * right + scalars.modulo(left, right) == left
+    assert registry.divide(left, right) == int(Fraction(left, right))
+    assert registry.divide(left, right) * right + registry.modulo(left, right) == left
 
 
 def test_functions_give_null_for_null() -> None:

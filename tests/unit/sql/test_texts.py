@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import TransactionError
-from interlock.sql import texts
+from interlock.sql.functions import texts
 
 
 @given(st.text(max_size=5), st.integers(-9, 9), st.integers(0, 9))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.functions import aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.registry import aggregate_functions, collations, scalar_functions, window_functions
 from tests.unit.sql.lane import SOURCES, translated
 
 CALLED = re.compile(r"interlock_\w+(?=\()|(?<=COLLATE )interlock_\w+")

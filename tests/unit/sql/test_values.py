@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.datatypes import (
+from interlock.sql.types import (
     BOOL,
     BYTEA,
     FLOAT8,
@@ -23,7 +23,7 @@ from interlock.sql.datatypes import (
     JSONB,
     NUMERIC,
     PASSING,
-    PLAIN,
+    PLAIN_TYPES,
     TEXT,
     TIMESTAMPTZ,
     UUID_TYPE,
@@ -31,8 +31,7 @@ from interlock.sql.datatypes import (
     declared,
     parse_declared,
 )
-from interlock.sql.rows import Row, row_class
-from interlock.sql.statement import ResultColumn, Statement
+from interlock.sql.values import ResultColumn, Row, Statement, row_class
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 documents = st.recursive(
@@ -54,13 +53,13 @@ values = st.one_of(
     st.tuples(st.just(TIMESTAMPTZ), st.datetimes(timezones=st.just(UTC))),
     st.tuples(st.just(UUID_TYPE), st.uuids()),
     st.tuples(st.just(JSONB), documents),
-    st.tuples(st.just(PLAIN["int8[]"]), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3)),
-    st.tuples(st.just(PLAIN["text[]"]), st.lists(st.none() | texts, max_size=3)),
-    st.tuples(st.just(PLAIN["uuid[]"]), st.lists(st.none() | st.uuids(), max_size=3)),
-    st.tuples(st.just(PLAIN["bytea[]"]), st.lists(st.none() | st.binary(), max_size=3)),
-    st.tuples(st.just(PLAIN["bool[]"]), st.lists(st.none() | st.booleans(), max_size=3)),
-    st.tuples(st.just(PLAIN["timestamptz[]"]), st.lists(st.datetimes(timezones=st.just(UTC)), max_size=3)),
-    st.tuples(st.sampled_from([kind for name, kind in PLAIN.items() if name not in PASSING]), st.none()),
+    st.tuples(st.just(PLAIN_TYPES["int8[]"]), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3)),
+    st.tuples(st.just(PLAIN_TYPES["text[]"]), st.lists(st.none() | texts, max_size=3)),
+    st.tuples(st.just(PLAIN_TYPES["uuid[]"]), st.lists(st.none() | st.uuids(), max_size=3)),
+    st.tuples(st.just(PLAIN_TYPES["bytea[]"]), st.lists(st.none() | st.binary(), max_size=3)),
+    st.tuples(st.just(PLAIN_TYPES["bool[]"]), st.lists(st.none() | st.booleans(), max_size=3)),
+    st.tuples(st.just(PLAIN_TYPES["timestamptz[]"]), st.lists(st.datetimes(timezones=st.just(UTC)), max_size=3)),
+    st.tuples(st.sampled_from([kind for name, kind in PLAIN_TYPES.items() if name not in PASSING]), st.none()),
 )
 
 
@@ -128,12 +127,12 @@ def test_subclasses_and_wider_numbers_are_taken() -> None:
         (JSONB, Decimal("1.5")),
         (JSONB, datetime(2030, 1, 1, tzinfo=UTC)),
         (JSONB, {"\ud800": 1}),
-        (PLAIN["int8[]"], 5),
-        (PLAIN["int8[]"], "12"),
-        (PLAIN["int8[]"], [1, "x"]),
-        (PLAIN["int8[]"], [[1]]),
-        (PLAIN["int4[]"], [2**31]),
-        (PLAIN["text[]"], ["a\0b"]),
+        (PLAIN_TYPES["int8[]"], 5),
+        (PLAIN_TYPES["int8[]"], "12"),
+        (PLAIN_TYPES["int8[]"], [1, "x"]),
+        (PLAIN_TYPES["int8[]"], [[1]]),
+        (PLAIN_TYPES["int4[]"], [2**31]),
+        (PLAIN_TYPES["text[]"], ["a\0b"]),
         (JSONB, {1: 2}),
         (JSONB, [UUID(int=1)]),
         (JSONB, ["\0"]),
@@ -168,7 +167,7 @@ def test_an_interval_goes_in_and_never_comes_out() -> None:
 
 def test_an_array_has_a_bound() -> None:
     with pytest.raises(TransactionError, match="at most 100,000"):
-        through(PLAIN["int8[]"], [0] * 100_001)
+        through(PLAIN_TYPES["int8[]"], [0] * 100_001)
 
 
 def test_a_document_has_a_depth() -> None:
@@ -207,7 +206,7 @@ def test_a_computed_number_is_verified_when_it_is_read() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(kind for name, kind in PLAIN.items() if name not in PASSING),
+        *(kind for name, kind in PLAIN_TYPES.items() if name not in PASSING),
         Type("varchar", length=9),
         Type("numeric", precision=9, scale=2),
     ],

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.catalog.backends import FolderCatalog
 from interlock.catalog.entries import Entry
-from interlock.catalog.folder import FolderCatalog
+from interlock.clock import SystemClock
 from interlock.errors import (
     BadUsage,
     DefinitionError,
@@ -21,12 +22,11 @@ from interlock.errors import (
 )
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.work import Work
-from interlock.seams import SystemClock
+from interlock.lanes.transaction import Work
+from interlock.store.lane import SqliteStore
 from interlock.store.memory import MemoryStore
-from interlock.store.opening import open_store
+from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.store.sqlite import SqliteStore
 from tests.conformance.store.samples import begun, started
 
 NO_ADDRESSES = [

@@ -8,16 +8,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.catalog.opening import closing_thread
+from interlock.catalog.open_lane import closing_thread
+from interlock.clock import SystemClock
 from interlock.errors import InterlockError, InvalidPayload, OutcomeUnknown, UnavailableError
-from interlock.lanes.beyond import HandedOff
+from interlock.lanes.durable_log import HandedOff
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
-from interlock.seams import SystemClock
-from interlock.store import opening, sqlite, tables
-from interlock.store.applying import apply
-from interlock.store.opening import open_store
-from interlock.store.sqlite import SqliteStore
+from interlock.store import lane
+from interlock.store import open as store_open
+from interlock.store.lane import SqliteStore, apply
+from interlock.store.open import open_store
 from tests.conformance.store.samples import begun, moved, run, started
 
 
@@ -45,11 +45,11 @@ def test_what_stops_a_group_is_told_and_nothing_of_it_happened(
             apply(connection, *more)  # type: ignore[arg-type]
             raise raised
 
-        monkeypatch.setattr(sqlite, "apply", stopped)
+        monkeypatch.setattr(lane, "apply", stopped)
         with pytest.raises(UnavailableError, match=told) as caught:
             await store.commit([started()])
         assert not isinstance(caught.value, OutcomeUnknown)
-        monkeypatch.setattr(sqlite, "apply", apply)
+        monkeypatch.setattr(lane, "apply", apply)
         assert await store.load(["w"]) == {}
         await begun(store, started())
         await store.close()
@@ -117,7 +117,7 @@ def test_a_value_that_no_table_can_hold_is_refused(
 
 def test_more_workflows_than_numbers_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G6: those that were forgotten are looked up by their ids."""
-    monkeypatch.setattr(sqlite, "NUMBERS_MAX", 4)
+    monkeypatch.setattr(lane, "NUMBERS_MAX", 4)
 
     async def scenario() -> None:
         store = await opened(tmp_path)
@@ -180,7 +180,7 @@ def test_an_opening_that_is_thrown_away_leaves_no_owner(tmp_path: Path, monkeypa
     async def scenario() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(SqliteStore, "begin", wait)
-            patch.setattr(opening, "closing_thread", close)
+            patch.setattr(store_open, "closing_thread", close)
             await ThrownAway()
         await asyncio.wrap_future(begun_to_close[0])
         store = await opened(tmp_path)
@@ -192,7 +192,7 @@ def test_an_opening_that_is_thrown_away_leaves_no_owner(tmp_path: Path, monkeypa
 def test_tables_that_cannot_be_made_leave_no_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(tables, "TABLES", tables.TABLES + "CREATE TABLE workflows (twice TEXT);")
+            patch.setattr(lane, "TABLES", lane.TABLES + "CREATE TABLE workflows (twice TEXT);")
             with pytest.raises(InterlockError, match="already exists"):
                 await opened(tmp_path)
         store = await opened(tmp_path)

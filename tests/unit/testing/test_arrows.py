@@ -9,8 +9,7 @@ from interlock import Event, Machine
 from interlock.examples.checkout import checkout
 from interlock.examples.order import order
 from interlock.testing import Arrow, Compiled, transitions
-from interlock.testing.arrows import arrows_of
-from interlock.testing.coverage import measure
+from interlock.testing.coverage import arrows_of, measure
 from tests.unit.testing.samples import shop
 
 

@@ -181,10 +181,10 @@ def test_every_test_begins_with_all_breakers_closed(project: pytest.Pytester) ->
     project.makepyfile(
         test_breakers="""
             import pytest
-            from interlock.core.breakers import Breaker
+            from interlock.core.policies import Breaker
             from interlock.core.policies import Dependency
-            from interlock.runtime.resilience.outlets import outlet_of
-            from interlock.seams import SystemClock
+            from interlock.engine.dependencies.dependency import outlet_of
+            from interlock.clock import SystemClock
 
             @pytest.mark.parametrize("turn", [1, 2])
             def test_one_failure_opens_it(turn):
@@ -203,7 +203,7 @@ def test_no_engine_is_loaded_for_it(project: pytest.Pytester) -> None:
             import sys
 
             def test_loaded():
-                assert "interlock.runtime.resilience.outlets" not in sys.modules
+                assert "interlock.engine.dependencies.dependency" not in sys.modules
         """
     )
     run(project, "test_loaded.py").assert_outcomes(passed=1)

@@ -8,7 +8,7 @@ import pytest
 from interlock import Event, GuardRejected, InvalidTransition, Machine, StepFailure
 from interlock.examples.checkout import Checkout, checkout
 from interlock.testing import Arrow, assert_path, explore
-from interlock.testing.trial import try_samples
+from interlock.testing.explore import try_samples
 from tests.unit.testing.samples import Basket, Cancel, Charged, Put, State, Submit, Vanish, shop
 
 SAMPLES = [Put(1), Put(2), Submit(), Charged("r"), Vanish()]

@@ -6,7 +6,7 @@ from enum import Enum
 import pytest
 
 from interlock import AlertRaised, Event, Machine, StepContext
-from interlock.runtime.stalls import QUIET_S_MAX, StallDetector
+from interlock.engine.alerts.stall_detector import QUIET_S_MAX, StallDetector
 from interlock.signals import Signal
 from interlock.store.memory import MemoryStore
 from interlock.store.values import Row

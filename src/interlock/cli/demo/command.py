@@ -17,14 +17,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from interlock.cli.demo.dashboard import listening
-from interlock.cli.demo.plot import plot
-from interlock.cli.demo.progress import watching
-from interlock.cli.demo.show import show_outcome, show_verdict
+from interlock.cli.demo.news import listening
+from interlock.cli.demo.show import plot, show_outcome, show_verdict, watching
 from interlock.cli.demo.verify import verify
 from interlock.cli.demo.walk import Walk
-from interlock.cli.exits import Exit
-from interlock.cli.output import stdout, write_file
+from interlock.cli.output import Exit, stdout, write_file
 from interlock.core import diagrams
 from interlock.examples.order import order
 

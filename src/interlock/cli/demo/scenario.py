@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from interlock.clock import Chance
 from interlock.examples.order import (
     ATTEMPTS_MAX,
     Cancel,
@@ -28,7 +29,6 @@ from interlock.examples.order import (
     Submit,
     order,
 )
-from interlock.seams import Chance
 
 SKUS = ("tea", "cup", "pot", "tin", "honey", "spoon")
 PIECES_MAX = 4

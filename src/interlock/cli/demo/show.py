@@ -3,19 +3,42 @@
 It fits into 80 columns. The summary comes last, because it stays visible on the screen.
 """
 
-from dataclasses import fields
+import math
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from html import escape
+from typing import NamedTuple
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from interlock.cli.demo.bars import bar
-from interlock.cli.demo.observers import FAILS_EVERY
-from interlock.cli.demo.outcome import Kill, Outage, Outcome, Stall
+from interlock.cli.demo.outcome import FAILS_EVERY, MOMENTS_PER_S, Kill, Moment, Outage, Outcome, Stall
+from interlock.cli.demo.walk import Watcher
 from interlock.cli.output import counted
 from interlock.core.events import Event
 from interlock.core.values import StepFailure, StoredJson
 from interlock.examples.order import order
+
+# --- Bars for the terminal, from cold to hot -------------------------------------------------------------------------
+
+WIDTH = 32
+_STYLES = ("bright_black", "blue", "cyan", "green", "yellow", "red")
+
+
+def bar(count: int, most: int, *, width: int = WIDTH) -> Text:
+    """Draw a bar for one count. Its length is proportional; its colour follows the square root, to show rare states."""
+    if count <= 0 or most <= 0:
+        return Text("·", style=_STYLES[0])
+    heat = math.sqrt(count / most)
+    style = _STYLES[round(heat * (len(_STYLES) - 1))]
+    return Text("█" * max(1, round(width * count / most)), style=style)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 DETAIL_CHARACTERS_MAX = 44
 
@@ -183,3 +206,316 @@ def _show_proof(console: Console, outcome: Outcome) -> None:
 def _heading(console: Console, text: str) -> None:
     console.print()
     console.print(text, style="bold cyan", soft_wrap=True)
+
+
+# --- The progress display of a walk: a live table on a terminal, plain lines elsewhere -------------------------------
+# A separate thread draws the live table from counts that the walk keeps anyway. It reads them while they change, so
+# a frame may be slightly out of date; the next one corrects it.
+
+FRAMES_PER_S = 20
+LINES = 10
+_BREAKER_STYLES = {"closed": "green", "half_open": "yellow", "open": "bold red"}
+
+
+@contextmanager
+def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Watcher, None, None]:
+    """Yield a watcher for the walk; the display ends with the block."""
+    if not live:
+        yield _lines(console, outcome)
+        return
+    progress = Progress(TextColumn("orders"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
+    task = progress.add_task("orders", total=outcome.orders)
+
+    def frame() -> Group:
+        progress.update(task, completed=outcome.done)
+        return Group(progress, _states_now(outcome), _others_now(outcome))
+
+    def watch(now: Outcome, /) -> None:
+        _remark(console, now)
+
+    with Live(get_renderable=frame, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
+        yield watch
+
+
+def _remark(console: Console, outcome: Outcome) -> None:
+    """Print and remove all queued remarks."""
+    while outcome.remarks:
+        remark = outcome.remarks.pop(0)
+        console.print(remark.text, style=remark.style, soft_wrap=True)
+
+
+def _lines(console: Console, outcome: Outcome) -> Watcher:
+    printed = 0
+
+    def watch(now: Outcome, /) -> None:
+        nonlocal printed
+        _remark(console, now)
+        tenth = now.done * LINES // outcome.orders
+        if tenth > printed:
+            printed = tenth
+            tally = now.tally
+            console.print(
+                f"{now.done:>9,} of {outcome.orders:,} orders done, {tally.transitions:,} transitions, "
+                f"{now.paid:,} paid, {sum(now.rejected.values()):,} events rejected",
+                soft_wrap=True,
+            )
+
+    return watch
+
+
+def _states_now(outcome: Outcome) -> Table:
+    table = Table(box=None, padding=(0, 1))
+    table.add_column("state", style="bold")
+    table.add_column("orders now", justify="right")
+    table.add_column("visits", justify="right")
+    table.add_column("")
+    most = max(outcome.tally.visits.values())
+    for state, visits in outcome.tally.visits.items():
+        table.add_row(state, f"{outcome.tally.now[state]:,}", f"{visits:,}", bar(visits, most))
+    return table
+
+
+def _others_now(outcome: Outcome) -> Text:
+    state = outcome.breaker
+    return Text.assemble(
+        " hot counter ",
+        (f"{outcome.paid:,} paid", "bold"),
+        "   breaker of the bank ",
+        (state.replace("_", "-"), _BREAKER_STYLES.get(state, "")),
+    )
+
+
+# --- The plot of a walk (SVG, written by hand): transition rate, incidents, and progress of the orders ---------------
+# Three panels share one time axis. Incidents are drawn twice: as named bars in the middle, and as bands under the
+# curves, so that a dip is seen together with its cause. As in machine diagrams, CSS classes set every colour for
+# both themes.
+
+PLOT_WIDTH, LEFT, RIGHT = 860, 128, 28
+ACROSS = PLOT_WIDTH - LEFT - RIGHT
+HEAD = 104
+RATE_HEIGHT, ROW_HEIGHT, ORDERS_HEIGHT = 220, 26, 170
+GAP = 52
+POINTS_MAX = 160
+LABEL_LEFT_AFTER = 0.62
+"""Bars that end after this share of the axis have their label on the left: the right side has no room."""
+
+_FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
+_LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
+_DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
+_COLOURS = {
+    "rate": ("#175cd3", "#84adff"),
+    "down": ("#d92d20", "#f97066"),
+    "open": ("#e04f16", "#f38744"),
+    "dead": ("#475467", "#98a2b3"),
+    "stuck": ("#ca8504", "#fac515"),
+    "started": ("#6941c6", "#bdb4fe"),
+    "paid": ("#067647", "#47cd89"),
+    "done": ("#175cd3", "#84adff"),
+}
+
+
+class Span(NamedTuple):
+    """An incident with a duration: its name, CSS class, start, end and label."""
+
+    name: str
+    look: str
+    from_s: float
+    to_s: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """The scale from seconds to positions on the shared axis."""
+
+    whole_s: float
+
+    def __call__(self, seconds: float) -> float:
+        return min(seconds, self.whole_s) / self.whole_s * ACROSS
+
+
+def plot(outcome: Outcome) -> str:
+    """Return the plot as a standalone SVG document."""
+    spans = spans_of(outcome)
+    across = _Time(max(outcome.walking_s, len(outcome.timeline.moments) / MOMENTS_PER_S, 0.1))
+    rows_height = ROW_HEIGHT * len(spans)
+    rows_top = HEAD + RATE_HEIGHT + (GAP if spans else 0)
+    orders_top = rows_top + rows_height + GAP
+    height = orders_top + ORDERS_HEIGHT + 60
+    title = f"{outcome.orders:,} orders through a bad day: {_verdict(outcome)}"
+    size = f'width="{PLOT_WIDTH}" height="{height}"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PLOT_WIDTH} {height}" role="img" {size}>',
+            f"<title>{escape(title)}</title>",
+            f"<style>{_style()}</style>",
+            f'<rect class="paper" width="{PLOT_WIDTH}" height="{height}"/>',
+            f'<text class="title" x="24" y="32">{escape(title)}</text>',
+            f'<text class="soft" x="24" y="56">{escape(_plot_remark(outcome))}</text>',
+            f'<g transform="translate({LEFT} 0)">',
+            *_bands(spans, across, HEAD, RATE_HEIGHT),
+            *_rate(outcome.timeline.moments, across),
+            *_rows(spans, across, rows_top),
+            *_bands(spans, across, orders_top, ORDERS_HEIGHT),
+            *_orders(outcome, across, orders_top),
+            *_seconds(across, orders_top + ORDERS_HEIGHT),
+            "</g>",
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def spans_of(outcome: Outcome) -> list[Span]:
+    """Return the incidents in drawing order."""
+    end_s = outcome.walking_s
+    spans: list[Span] = []
+    outage, kill, stall = outcome.outage, outcome.kill, outcome.stall
+    if outage is not None:
+        ended_s = end_s if outage.ended_s is None else outage.ended_s
+        spans.append(Span("bank down", "down", outage.began_s, ended_s, f"{outage.refused:,} calls refused"))
+        if outage.opened_s is not None:
+            closed_s = end_s if outage.closed_s is None else outage.closed_s
+            spans.append(Span("breaker open", "open", outage.opened_s, closed_s, "calls stopped"))
+    if kill is not None:
+        label = f"kill -9, {kill.on_their_way:,} orders on their way"
+        spans.append(Span("no worker", "dead", kill.at_s, kill.at_s + kill.gap_s, label))
+    if stall is not None:
+        ended_s = end_s if stall.ended_s is None else stall.ended_s
+        label = f"{len(stall.listed):,} orders, found by engine.stalled"
+        spans.append(Span("parcels stuck", "stuck", stall.began_s, ended_s, label))
+    return spans
+
+
+def _verdict(outcome: Outcome) -> str:
+    return "nothing lost" if not outcome.problems else counted(len(outcome.problems), "problem")
+
+
+def _plot_remark(outcome: Outcome) -> str:
+    done = outcome.books
+    return (
+        f"{outcome.acknowledged:,} calls acknowledged · {done['charged']:,} charges and {done['refunded']:,} refunds"
+        f"{'' if outcome.problems else ', none twice'} · {outcome.tally.transitions:,} durable transitions · "
+        f"seed {outcome.seed}"
+    )
+
+
+def _bands(spans: Sequence[Span], across: _Time, top: int, height: int) -> list[str]:
+    parts: list[str] = []
+    for span in spans:
+        x, width = across(span.from_s), max(1.0, across(span.to_s) - across(span.from_s))
+        parts.append(f'<rect class="band b-{span.look}" x="{x:.1f}" y="{top}" width="{width:.1f}" height="{height}"/>')
+    return parts
+
+
+def _rate(moments: Sequence[Moment], across: _Time) -> list[str]:
+    together = max(1, math.ceil(len(moments) / POINTS_MAX))
+    rates = [
+        sum(moment.transitions for moment in moments[at : at + together]) * MOMENTS_PER_S / together
+        for at in range(0, len(moments), together)
+    ]
+    up = _Up(max(rates), HEAD, RATE_HEIGHT)
+    step_s = together / MOMENTS_PER_S
+    points = [(across((place + 0.5) * step_s), up(rate)) for place, rate in enumerate(rates)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    floor = HEAD + RATE_HEIGHT
+    return [
+        *up.grid("transitions per second, all durable"),
+        f'<polygon class="area a-rate" points="{points[0][0]:.1f},{floor} {line} {points[-1][0]:.1f},{floor}"/>',
+        f'<polyline class="line l-rate" points="{line}"/>',
+    ]
+
+
+def _rows(spans: Sequence[Span], across: _Time, top: int) -> list[str]:
+    parts = [f'<text class="head" x="0" y="{top - 12}">what happened</text>'] if spans else []
+    for row, span in enumerate(spans):
+        y = top + row * ROW_HEIGHT
+        x, end = across(span.from_s), across(span.to_s)
+        width = max(2.0, end - x)
+        at, anchor = (x - 8, "end") if end > ACROSS * LABEL_LEFT_AFTER else (end + 8, "start")
+        label = f"{span.to_s - span.from_s:.1f} s · {span.label}"
+        parts += [
+            f'<line class="grid" x1="0" x2="{ACROSS}" y1="{y + 11}" y2="{y + 11}"/>',
+            f'<text class="tick" text-anchor="end" x="-12" y="{y + 15}">{escape(span.name)}</text>',
+            f'<rect class="s-{span.look}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="16" rx="3"/>',
+            f'<text class="tick halo" text-anchor="{anchor}" x="{at:.1f}" y="{y + 15}">{escape(label)}</text>',
+        ]
+    return parts
+
+
+def _orders(outcome: Outcome, across: _Time, top: int) -> list[str]:
+    moments = outcome.timeline.moments
+    up = _Up(outcome.orders, top, ORDERS_HEIGHT)
+    parts = up.grid("orders, so far")
+    place = ACROSS - 330
+    for look, name, width in (("started", "started", 92), ("paid", "paid: the hot counter", 166), ("done", "done", 72)):
+        values = [getattr(moment, look) for moment in moments]
+        line = " ".join(f"{across((at + 1) / MOMENTS_PER_S):.1f},{up(value):.1f}" for at, value in enumerate(values))
+        parts += [
+            f'<polyline class="line l-{look}" points="0,{top + ORDERS_HEIGHT} {line}"/>',
+            f'<line class="line l-{look}" x1="{place}" x2="{place + 20}" y1="{top - 16}" y2="{top - 16}"/>',
+            f'<text class="tick" x="{place + 26}" y="{top - 12}">{escape(name)}</text>',
+        ]
+        place += width
+    return parts
+
+
+def _seconds(across: _Time, floor: int) -> list[str]:
+    step = _step(across.whole_s, 10)
+    parts = [f'<line class="axis" x1="0" x2="{ACROSS}" y1="{floor}" y2="{floor}"/>']
+    for tick in range(int(across.whole_s / step) + 1):
+        x = across(tick * step)
+        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{floor}" y2="{floor + 5}"/>')
+        parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{floor + 20}">{tick * step:g}</text>')
+    parts.append(f'<text class="soft" text-anchor="middle" x="{ACROSS / 2}" y="{floor + 42}">seconds</text>')
+    return parts
+
+
+class _Up:
+    """The scale from values to positions on one panel's axis, from zero to a round number."""
+
+    def __init__(self, largest: float, top: int, height: int) -> None:
+        self._step = _step(max(largest, 1.0), 5)
+        self._whole = self._step * math.ceil(max(largest, 1.0) / self._step)
+        self._top, self._height = top, height
+
+    def __call__(self, value: float) -> float:
+        return self._top + self._height * (1 - value / self._whole)
+
+    def grid(self, title: str) -> list[str]:
+        """Draw the grid lines of round numbers, and the panel's title."""
+        parts = [f'<text class="head" x="0" y="{self._top - 12}">{escape(title)}</text>']
+        for count in range(round(self._whole / self._step) + 1):
+            y = self(count * self._step)
+            parts.append(f'<line class="grid" x1="0" x2="{ACROSS}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(
+                f'<text class="tick" text-anchor="end" x="-12" y="{y + 4:.1f}">{count * self._step:,.4g}</text>'
+            )
+        return parts
+
+
+def _step(largest: float, count: int) -> float:
+    rough = largest / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+
+
+def _style() -> str:
+    fixed = (
+        f"text{{font-family:{_FONT}}}.title{{font-size:18px;font-weight:600}}.head{{font-size:13px;font-weight:600}}"
+        ".soft,.tick{font-size:12px}.line{fill:none;stroke-width:2;stroke-linejoin:round}.axis,.grid{stroke-width:1}"
+        ".area{opacity:.16}.band{opacity:.12}.halo{paint-order:stroke;stroke-width:4;stroke-linejoin:round}"
+    )
+    dark = _theme(_DARK, 1)
+    return f"{fixed}{_theme(_LIGHT, 0)}@media (prefers-color-scheme:dark){{{dark}}}"
+
+
+def _theme(paper: dict[str, str], which: int) -> str:
+    rules = [
+        f".paper{{fill:{paper['paper']}}}.title,.head{{fill:{paper['ink']}}}.soft,.tick{{fill:{paper['soft']}}}",
+        f".axis{{stroke:{paper['soft']}}}.grid{{stroke:{paper['grid']}}}.halo{{stroke:{paper['paper']}}}",
+    ]
+    for look, colours in _COLOURS.items():
+        colour = colours[which]
+        rules.append(f".l-{look}{{stroke:{colour}}}.a-{look},.b-{look},.s-{look}{{fill:{colour}}}")
+    return "".join(rules)

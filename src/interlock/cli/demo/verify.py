@@ -16,17 +16,15 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from interlock.cli.demo.bank import BOOKS, FAULTS, Entry, entries, home_in
-from interlock.cli.demo.life import PAID, TILL
-from interlock.cli.demo.listening import STATES
-from interlock.cli.demo.observers import Tally
-from interlock.cli.demo.outcome import Check, OrderHistory, Outcome
+from interlock.cli.demo.news import PAID, STATES, TILL
+from interlock.cli.demo.outcome import Check, OrderHistory, Outcome, Tally
 from interlock.cli.demo.walk import Walk
 from interlock.core.events import STARTED
 from interlock.database.database import Database
+from interlock.engine.engine import Engine
+from interlock.engine.views import HistoryRow, View
 from interlock.errors import Refusal
 from interlock.examples.order import Order, OrderEvent, State, order
-from interlock.runtime.engine import Engine
-from interlock.runtime.views import HistoryRow, View
 
 OpenedT = TypeVar("OpenedT")
 

@@ -21,18 +21,14 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.cli.demo.bank import BOOKS, Bank, Books
-from interlock.cli.demo.dashboard import NONE
-from interlock.cli.demo.gateway import Gateway
-from interlock.cli.demo.life import Life, Part
-from interlock.cli.demo.listening import Listener
-from interlock.cli.demo.observers import Tally
-from interlock.cli.demo.outcome import Kill, Outage, Outcome
+from interlock.cli.demo.bank import BOOKS, Bank, Books, Gateway
+from interlock.cli.demo.news import NONE, Life, Listener, Part
+from interlock.cli.demo.outcome import Kill, Outage, Outcome, Tally
 from interlock.cli.demo.scenario import TROUBLE_FROM
 from interlock.errors import InternalError
 from interlock.examples.order import order
 
-WORKER = "interlock.cli.demo.worker"
+WORKER = "interlock.cli.demo.shop"
 LINES_PER_LOOK = 64
 OUTAGE_S = 3.0
 """How long the bank stays down after the breaker has opened; less in a small demo."""

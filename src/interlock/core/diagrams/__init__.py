@@ -4,9 +4,7 @@ All four are pure functions of a description, so the command line, the server, t
 They never fail on a valid description, with any characters in its names.
 """
 
-from interlock.core.diagrams.dot import dot
-from interlock.core.diagrams.mermaid import mermaid
+from interlock.core.diagrams.markup import dot, mermaid, table
 from interlock.core.diagrams.svg import svg
-from interlock.core.diagrams.table import table
 
 __all__ = ["dot", "mermaid", "svg", "table"]

@@ -11,17 +11,370 @@ it without reading SVG.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-from interlock.core.diagrams.grid import Grid, build_grid
-from interlock.core.diagrams.layers import Wire, assign_rows, downward
-from interlock.core.diagrams.legend import Legend, LegendEntry, lay_out_legend
-from interlock.core.diagrams.measure import text_width
-from interlock.core.diagrams.ordering import reduce_crossings
-from interlock.core.diagrams.placement import Extent, place
-from interlock.core.diagrams.routing import find_bands, find_knots, find_ports, wanted_reach
-from interlock.core.diagrams.sketch import Arrow, Node, Size, Sketch, label_size
-from interlock.core.diagrams.straighten import straighten
+from interlock.core.diagrams.grid import Extent, Grid, Wire, assign_rows, build_grid, downward, place, reduce_crossings
+from interlock.core.diagrams.sketch import Arrow, Node, Size, Sketch, label_size, text_width
+
+# --- Legend under a drawing: the meaning of its signs, and remarks that do not fit into it ---------------------------
+# A legend names only signs that occur in the picture. Signs stand side by side and wrap; remarks, which may list
+# many states, are broken between words.
+#
+# The invariant: no line is wider than `width_max`, unless a single word already is. The odd choice is that the
+# legend has its own width, since such a word must widen the canvas instead of running out of it.
+
+Sign = Literal["step", "resting", "unwinding", "final", "failed", "unwound"]
+
+LEGEND_SIZE = 11.0
+SIGN_WIDTH = 22.0
+SIGN_GAP = 7.0
+_ENTRY_GAP = 15.0
+LEGEND_LINE_HEIGHT = 19.0
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    """A sign and its meaning."""
+
+    sign: Sign
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedEntry:
+    """An entry and where it starts, from the upper left corner of the legend."""
+
+    entry: LegendEntry
+    left: float
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """All lines of the legend."""
+
+    entries: tuple[PlacedEntry, ...]
+    remarks: tuple[str, ...]
+    """Lines of text below the entries, already broken."""
+    width: float
+    lines: int
+
+    @property
+    def height(self) -> float:
+        """The height of all its lines."""
+        return self.lines * LEGEND_LINE_HEIGHT
+
+
+def lay_out_legend(entries: Sequence[LegendEntry], remarks: Sequence[str], width_max: float) -> Legend:
+    """Break the entries and the remarks into lines of at most that width."""
+    placed: list[PlacedEntry] = []
+    left, line, widest = 0.0, 0, 0.0
+    for entry in entries:
+        width = SIGN_WIDTH + SIGN_GAP + text_width(entry.text, LEGEND_SIZE)
+        if left > 0 and left + width > width_max:
+            left, line = 0.0, line + 1
+        placed.append(PlacedEntry(entry, left, line))
+        widest = max(widest, left + width)
+        left += width + _ENTRY_GAP
+    texts = [text for remark in remarks for text in _broken(remark, width_max)]
+    widest = max([widest, *(text_width(text, LEGEND_SIZE) for text in texts)])
+    lines = (line + 1 if entries else 0) + len(texts)
+    return Legend(tuple(placed), tuple(texts), widest, lines)
+
+
+def _broken(remark: str, width_max: float) -> list[str]:
+    lines: list[str] = []
+    for word in remark.split(" "):
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, LEGEND_SIZE) <= width_max:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+# --- Tracks between two rows, in which arrows change sides -----------------------------------------------------------
+# Each arrow that does not go straight runs down to a track of its own, along it, and down again. The order of the
+# tracks determines how many arrows cross, so each pair has a price and every arrow is put where it costs least.
+#
+# The invariant: two arrows that overlap across the flow never share a track. The odd choice is that above a limit
+# the arrows are only sorted and not searched: in such a crowd no reader can follow a single arrow.
+
+# Closer than this, two lines look like one.
+_CLEARANCE = 7.0
+_OVERLAP_PRICE = 3
+_SEARCH_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An arrow between two rows: where it comes from and where it goes, across the flow."""
+
+    chain: int
+    start: float
+    end: float
+
+    @property
+    def low(self) -> float:
+        """The smaller of its two ends."""
+        return min(self.start, self.end)
+
+    @property
+    def high(self) -> float:
+        """The larger of its two ends."""
+        return max(self.start, self.end)
+
+
+def assign_tracks(turns: Sequence[Turn]) -> dict[int, int]:
+    """Return the track of each chain that turns, counted from the upper row."""
+    ordered = sorted(turns, key=_outermost_first)
+    if len(ordered) <= _SEARCH_MAX:
+        ordered = _searched(ordered)
+    tracks: dict[int, int] = {}
+    for index, turn in enumerate(ordered):
+        above = [tracks[other.chain] for other in ordered[:index] if _meet(turn, other)]
+        tracks[turn.chain] = max(above, default=-1) + 1
+    return tracks
+
+
+def _outermost_first(turn: Turn) -> tuple[bool, float]:
+    rightwards = turn.end > turn.start
+    return rightwards, -turn.start if rightwards else turn.start
+
+
+def _searched(turns: Sequence[Turn]) -> list[Turn]:
+    """Insert one turn after the other where it costs least among those already there."""
+    ordered: list[Turn] = []
+    for turn in turns:
+        price = lowest = sum(_price(turn, other) for other in ordered)
+        best = 0
+        for index, other in enumerate(ordered):
+            price += _price(other, turn) - _price(turn, other)
+            if price < lowest:
+                best, lowest = index + 1, price
+        ordered.insert(best, turn)
+    return ordered
+
+
+def _price(upper: Turn, lower: Turn) -> int:
+    """Return the price of one turn above another: crossings, and lines that would lie on each other."""
+    crossings = (upper.low < lower.start < upper.high) + (lower.low < upper.end < lower.high)
+    return crossings + _OVERLAP_PRICE * (abs(upper.end - lower.start) < _CLEARANCE)
+
+
+def _meet(one: Turn, other: Turn) -> bool:
+    return one.low < other.high + _CLEARANCE and other.low < one.high + _CLEARANCE
+
+
+# --- Route each arrow through the placed cells -----------------------------------------------------------------------
+# Inside a row an arrow runs straight through the cell kept free for it; between two rows, where nothing else stands,
+# it changes sides. The invariant: no arrow touches a box or a label that is not its own. It needs no search.
+#
+# All coordinates here are (along, across): along the flow of the rows, and across it. The odd choice is that an
+# arrow leaves its box right opposite the cell it goes to wherever the box is wide enough, because a straight arrow
+# is worth more than one that leaves from the middle.
+
+PORT_GAP = 17.0
+_PORT_GAP_MIN = 12.0
+_JOG_MAX = 5.0
+_GAP_STRAIGHT = 20.0
+_GAP_ASIDE = 13.0
+_TRACK_GAP = 10.0
+
+Knot = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Where each row starts and ends along the flow, and where the tracks below it are."""
+
+    starts: tuple[float, ...]
+    ends: tuple[float, ...]
+    tracks: tuple[dict[int, float], ...]
+    """For each row, the chains that change sides below it, and where they do."""
+
+
+def wanted_reach(grid: Grid, spine: frozenset[int]) -> list[float]:
+    """Return how far from its middle each node should be left and entered, so that its arrows keep apart."""
+    position = {cell: index for row in grid.rows for index, cell in enumerate(row)}
+    wanted = [0.0] * grid.node_count
+    for (node, entering), chains in _sides(grid).items():
+        inner = -2 if entering else 1
+        chains.sort(key=lambda index: position[grid.chains[index][inner]])
+        main = next((place for place, index in enumerate(chains) if index in spine), (len(chains) - 1) / 2)
+        wanted[node] = max(wanted[node], _PORT_GAP_MIN * max(main, len(chains) - 1 - main))
+    return wanted
+
+
+def find_ports(
+    grid: Grid, middles: Sequence[float], reach: Sequence[float], spine: frozenset[int]
+) -> list[tuple[float, ...]]:
+    """Return for each chain its coordinate across the flow at every cell.
+
+    `reach` is how far from its middle a node may be left or entered; bends and labels are crossed in the middle.
+    A chain of the spine goes straight, and the others of the same box keep to its sides.
+    """
+    ways = [[middles[cell] for cell in chain] for chain in grid.chains]
+    for (node, entering), chains in _sides(grid).items():
+        end, inner = (-1, -2) if entering else (0, 1)
+        chains.sort(key=lambda index: ways[index][inner])
+        wishes = [middles[grid.chains[index][inner]] for index in chains]
+        main = next((place for place, index in enumerate(chains) if index in spine), None)
+        low, high = middles[node] - reach[node], middles[node] + reach[node]
+        for index, port in zip(chains, _spread(wishes, low, high, main), strict=True):
+            # A jog of a few pixels looks like a mistake; the corner of a box has that much to spare.
+            near = reach[node] > 0 and abs(port - ways[index][inner]) <= _JOG_MAX
+            ways[index][end] = ways[index][inner] if near else port
+    # Rounded, because float errors would make a straight arrow change sides.
+    return [tuple(round(across, 1) for across in way) for way in ways]
+
+
+def _sides(grid: Grid) -> dict[tuple[int, bool], list[int]]:
+    """Return the chains at each side of each node: those below it, and those above, marked True."""
+    sides: dict[tuple[int, bool], list[int]] = {}
+    for index, chain in enumerate(grid.chains):
+        sides.setdefault((chain[0], False), []).append(index)
+        sides.setdefault((chain[-1], True), []).append(index)
+    return sides
+
+
+def _spread(wishes: Sequence[float], low: float, high: float, main: int | None) -> list[float]:
+    """Return the wanted places in the same order, between low and high and not on top of each other."""
+    if main is None:
+        gap = min(PORT_GAP, (high - low) / max(1, len(wishes) - 1))
+        return _queue(wishes, low, high, gap)
+    middle = min(max(wishes[main], low), high)
+    left, right = wishes[:main], wishes[main + 1 :]
+    gap_left = min(PORT_GAP, (middle - low) / max(1, len(left)))
+    gap_right = min(PORT_GAP, (high - middle) / max(1, len(right)))
+    return [
+        *_queue(left, low, middle - gap_left, gap_left),
+        middle,
+        *_queue(right, middle + gap_right, high, gap_right),
+    ]
+
+
+def _queue(wishes: Sequence[float], low: float, high: float, gap: float) -> list[float]:
+    """Place each as near to its wanted place as its predecessors and the room for its successors allow."""
+    ports: list[float] = []
+    for index, wish in enumerate(wishes):
+        first = ports[-1] + gap if ports else low
+        ports.append(min(max(wish, first), high - gap * (len(wishes) - 1 - index)))
+    return ports
+
+
+def find_bands(grid: Grid, ways: Sequence[Sequence[float]], lengths: Sequence[float]) -> Bands:
+    """Stack the rows, with room for as many tracks between two of them as their arrows need."""
+    row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
+    turns: list[list[Turn]] = [[] for _ in grid.rows]
+    for index, (chain, way) in enumerate(zip(grid.chains, ways, strict=True)):
+        for cell, start, end in zip(chain, way, way[1:], strict=False):
+            if start != end:
+                turns[row_of[cell]].append(Turn(index, start, end))
+    starts: list[float] = []
+    ends: list[float] = []
+    tracks: list[dict[int, float]] = []
+    along = 0.0
+    for cells, turning in zip(grid.rows, turns, strict=True):
+        starts.append(along)
+        ends.append(along + max(lengths[cell] for cell in cells))
+        first = ends[-1] + _GAP_ASIDE
+        tracks.append({chain: first + track * _TRACK_GAP for chain, track in assign_tracks(turning).items()})
+        along = max([ends[-1] + _GAP_STRAIGHT, *(track + _GAP_ASIDE for track in tracks[-1].values())])
+    return Bands(tuple(starts), tuple(ends), tuple(tracks))
+
+
+def find_knots(
+    grid: Grid, bands: Bands, ways: Sequence[Sequence[float]], lengths: Sequence[float]
+) -> list[tuple[Knot, ...]]:
+    """Return for each chain its corners from top to bottom. `lengths` are those of the boxes it leaves and enters."""
+    row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
+    routes: list[tuple[Knot, ...]] = []
+    for index, (chain, way) in enumerate(zip(grid.chains, ways, strict=True)):
+        first, last = row_of[chain[0]], row_of[chain[-1]]
+        # A box that is shorter than its row stands in the middle of it.
+        leave = (bands.starts[first] + bands.ends[first] + lengths[chain[0]]) / 2
+        enter = (bands.starts[last] + bands.ends[last] - lengths[chain[-1]]) / 2
+        knots = [(leave, way[0])]
+        for row, (start, end) in enumerate(pairwise(way), start=first):
+            if start != end:
+                track = bands.tracks[row][index]
+                knots += [(track, start), (track, end)]
+        routes.append((*knots, (enter, way[-1])))
+    return routes
+
+
+# --- Remove needless corners from arrows, in a last pass -------------------------------------------------------------
+# Coordinates are averages, so an arrow may miss the box it goes to by a few pixels and need two corners to get
+# there. Here each arrow's label and bends, which stand in one line, are shifted together to where the arrow needs
+# fewest corners.
+#
+# The invariant: nothing moves past or nearer to its neighbours than their extents allow, so cells that did not
+# overlap before do not overlap after. The odd choice is to move only bends and labels and never a node: moving a
+# node would bend all its other arrows.
+
+_ROUNDS = 3
+# Two corners weigh more than any detour on a page.
+_CORNER_PRICE = 10_000.0
+
+
+def straighten(grid: Grid, middles: Sequence[float], extents: Sequence[Extent], reach: Sequence[float]) -> list[float]:
+    """Return the coordinates with the inner cells of each arrow moved to where it has the fewest corners."""
+    result = list(middles)
+    place = {cell: (row, index) for row in grid.rows for index, cell in enumerate(row)}
+    for _ in range(_ROUNDS):
+        before = list(result)
+        for chain in grid.chains:
+            inner = chain[1:-1]
+            if inner and all(abs(result[cell] - result[inner[0]]) < 1 for cell in inner):
+                low, high = _room(inner, place, result, extents)
+                ends = [(result[node], reach[node]) for node in (chain[0], chain[-1])]
+                target = _straightest(result[inner[0]], ends, low, high)
+                for cell in inner:
+                    result[cell] = target
+        if result == before:
+            break
+    return result
+
+
+def _room(
+    inner: Sequence[int],
+    place: dict[int, tuple[tuple[int, ...], int]],
+    middles: Sequence[float],
+    extents: Sequence[Extent],
+) -> tuple[float, float]:
+    """Return how far these cells can be moved together in both directions."""
+    low, high = float("-inf"), float("inf")
+    for cell in inner:
+        row, index = place[cell]
+        if index > 0:
+            left = row[index - 1]
+            low = max(low, middles[left] + extents[left].after + extents[cell].before)
+        if index < len(row) - 1:
+            right = row[index + 1]
+            high = min(high, middles[right] - extents[right].before - extents[cell].after)
+    return low, high
+
+
+def _straightest(now: float, ends: Sequence[tuple[float, float]], low: float, high: float) -> float:
+    """Return the place, within reach of an end, with the fewest corners and then the shortest way."""
+    wishes = [now]
+    for middle, reach in ends:
+        wishes += [middle, min(max(now, middle - reach), middle + reach)]
+    # Rounding may leave slightly less room than the cell already has.
+    low, high = min(low, now), max(high, now)
+    reachable = [min(max(wish, low), high) for wish in wishes]
+    return min(reachable, key=lambda place: (_corner_price(place, ends), abs(place - now)))
+
+
+def _corner_price(place: float, ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    misses = [max(0.0, abs(place - middle) - reach) for middle, reach in ends]
+    # Where both ends are missed, the sum is the same all the way between them: then it is best to be near one.
+    return round(sum(_CORNER_PRICE + miss for miss in misses if miss > 0), 1), min(misses)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 Flow = Literal["down", "right"]
 Point = tuple[float, float]

@@ -8,14 +8,194 @@ The invariant: every state and every transition of the description is in the ske
 choice is that internal transitions are text and not arrows, as in UML: the state is neither left nor entered.
 """
 
-from collections.abc import Mapping
+import math
+import unicodedata
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from interlock.core.description import MachineDescription, StateDescription, TransitionDescription, TransitionKind
-from interlock.core.diagrams.gather import CatchAll, gather, sources_in_words
-from interlock.core.diagrams.measure import text_width
-from interlock.core.diagrams.wording import SETTLES, guard, step_words, timer_words, trigger, visible
+from interlock.core.describe import MachineDescription, StateDescription, TransitionDescription, TransitionKind
+
+# --- Texts that all diagrams share: durations, guards, and names with visible characters only ------------------------
+# A machine's names come from user code and may contain anything, so each format first makes them visible here and
+# then escapes them for its own syntax. The invariant is that `visible` never returns a control character, a lone
+# surrogate or a line break: one name is always one line, in every format.
+#
+# The odd choice is to show a control character as its Unicode picture (a newline as `␊`) instead of dropping it,
+# because two names that differ only there must not look the same.
+
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_DELETE = 0x7F
+SETTLES = "· settles"
+"""The mark of a transition that settles: earlier runs are final."""
+_PICTURES = 0x2400
+# Control characters are shown by their pictures. XML allows neither the surrogates nor the last two of the plane.
+_SHOWN_AS = {
+    **{code: chr(_PICTURES + code) for code in range(ord(" "))},
+    _DELETE: "\u2421",
+    **dict.fromkeys(
+        (*range(_DELETE + 1, 0xA0), 0x2028, 0x2029, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF),
+        "\ufffd",
+    ),
+}
+
+
+def visible(text: str) -> str:
+    """Return the text on one line, with every character printable or harmless."""
+    return text.translate(_SHOWN_AS)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people write it: `250 ms`, `4 s`, `90 min`, `24 h`, `3 d`."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:g} ms"
+    for size, unit in _UNITS:
+        amount = seconds / size
+        # One day is 24 h: below two days, people compare hours.
+        if amount >= (2 if unit == "d" else 1) and amount.is_integer():
+            return f"{amount:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def trigger(transition: TransitionDescription) -> str:
+    """Return the event with its guard, and whether it settles: `SUBMIT [has_items]`, `CHARGED · settles`."""
+    suffix = f" {guard(transition)}" if transition.guard is not None else ""
+    return visible(transition.event) + suffix + (f" {SETTLES}" if transition.settle is True else "")
+
+
+def guard(transition: TransitionDescription) -> str:
+    """Return the guard in brackets, or an empty text."""
+    return f"[{visible(transition.guard)}]" if transition.guard is not None else ""
+
+
+def step_words(state: StateDescription) -> str | None:
+    """Return the step of a state with its timeout: `take_payment · 4 s`."""
+    if state.step is None:
+        return None
+    return f"{visible(state.step.name)} · {duration(state.step.timeout_s)}"
+
+
+def timer_words(state: StateDescription) -> tuple[str, ...]:
+    """Return the timers of a state, one text each: `24 h → CANCEL`."""
+    return tuple(f"{duration(timer.after_s)} → {visible(timer.event)}" for timer in state.timers)
+
+
+def fresh(wanted: str, taken: Collection[str]) -> str:
+    """Return `wanted`, lengthened until it differs from all names already taken."""
+    while wanted in taken:
+        wanted += "_"
+    return wanted
+
+
+# --- Group catch-all transitions into one arrow from "any" state -----------------------------------------------------
+# A catch-all is described once per state it applies to. Drawn like that it would clutter the diagram, so transitions
+# that differ only in their source are grouped here, for all diagram formats.
+#
+# The invariant: every transition of the description is either in `single` or in exactly one group. The odd choice is
+# the threshold: a catch-all that applies to only one or two states is drawn as plain arrows, because a pill with a
+# legend would then say less in more room.
+
+SOURCES_MIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CatchAll:
+    """Catch-all transitions that leave the same states for the same target."""
+
+    sources: tuple[str, ...]
+    target: str | None
+    """None when the transitions are internal: each workflow stays where it is."""
+    transitions: tuple[TransitionDescription, ...]
+    """One for each distinct event and guard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """All the transitions of a machine, in declared order, each exactly once."""
+
+    single: tuple[TransitionDescription, ...]
+    catch_alls: tuple[CatchAll, ...]
+
+
+def gather(description: MachineDescription) -> Gathered:
+    """Separate the catch-alls worth gathering from the arrows drawn one by one."""
+    alike: dict[tuple[str | bool | None, ...], list[TransitionDescription]] = {}
+    for transition in description.transitions:
+        if transition.catch_all:
+            alike.setdefault(_likeness(transition), []).append(transition)
+    gathered = {key for key, members in alike.items() if len(members) >= SOURCES_MIN}
+    single = tuple(
+        transition
+        for transition in description.transitions
+        if not (transition.catch_all and _likeness(transition) in gathered)
+    )
+    return Gathered(single=single, catch_alls=_joined([members for key, members in alike.items() if key in gathered]))
+
+
+def _likeness(transition: TransitionDescription) -> tuple[str | bool | None, ...]:
+    target = None if transition.internal else transition.target
+    settles = transition.settle is True
+    return (target, transition.event, transition.guard, transition.kind, transition.action, settles)
+
+
+def _joined(groups: list[list[TransitionDescription]]) -> tuple[CatchAll, ...]:
+    """Merge groups with the same sources and the same target into one pill."""
+    pills: dict[tuple[tuple[str, ...], str | None], list[TransitionDescription]] = {}
+    for members in groups:
+        sources = tuple(dict.fromkeys(member.source for member in members))
+        target = None if members[0].internal else members[0].target
+        pills.setdefault((sources, target), []).append(members[0])
+    return tuple(
+        CatchAll(sources=sources, target=target, transitions=tuple(transitions))
+        for (sources, target), transitions in pills.items()
+    )
+
+
+def sources_in_words(sources: tuple[str, ...], description: MachineDescription) -> str:
+    """Return the states of "any" as text, the shorter way: by the states it has or by those it lacks."""
+    open_states = [state.name for state in description.states if not state.final]
+    missing = [name for name in open_states if name not in sources]
+    if set(sources) <= set(open_states) and len(missing) * 2 < len(sources):
+        return "every state that is not final" + (f" except {', '.join(missing)}" if missing else "")
+    return ", ".join(sources)
+
+
+# --- Estimate the width of a text without a font ---------------------------------------------------------------------
+# An SVG is drawn with the font of the reader's system, so its boxes must fit the text in any of them. The widths
+# below are those of DejaVu Sans, the widest of the usual system fonts; in every other one the text is a little
+# narrower than its box. The invariant is that an estimate is never zero for a text that can be seen.
+#
+# The odd choice is to ignore kerning, ligatures and combining marks: each of them only makes a text narrower than
+# estimated here.
+
+# Hundredths of the font size, for the characters from space to tilde.
+_WIDTHS = (
+    *(32, 40, 46, 84, 64, 95, 78, 27, 39, 39, 50, 84, 32, 36, 32, 34, 64, 64, 64, 64, 64, 64, 64, 64),
+    *(64, 64, 34, 34, 84, 84, 84, 53, 100, 68, 69, 70, 77, 63, 58, 77, 75, 29, 29, 66, 56, 86, 75, 79),
+    *(60, 79, 69, 63, 61, 73, 68, 99, 69, 61, 69, 39, 34, 39, 84, 50, 50, 61, 63, 55, 63, 62, 35, 63),
+    *(63, 28, 28, 58, 28, 97, 63, 61, 63, 63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84),
+)
+_WIDTH_WIDE = 125
+_WIDTH_OTHER = 85
+_BOLD_FACTOR = 1.1
+
+
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Return an upper estimate of the width of one line of text."""
+    hundredths = sum(_character_width(character) for character in text)
+    return hundredths * size / 100 * (_BOLD_FACTOR if bold else 1.0)
+
+
+def _character_width(character: str) -> int:
+    index = ord(character) - ord(" ")
+    if 0 <= index < len(_WIDTHS):
+        return _WIDTHS[index]
+    if unicodedata.east_asian_width(character) in "WF":
+        return _WIDTH_WIDE
+    return _WIDTH_OTHER
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 Look = Literal["plain", "step", "resting", "unwinding", "final", "start", "any"]
 Role = Literal["name", "detail", "visits", "event", "failed", "unwound", "guard", "pill"]
@@ -269,3 +449,27 @@ def _padded(lines: tuple[Line, ...], padding: tuple[float, float]) -> Size:
         max(line.width for line in lines) + 2 * across,
         sum(line.height for line in lines) + 2 * down,
     )
+
+
+# --- Heat levels: the visits of a state on a scale of a few levels ---------------------------------------------------
+# Shared by everything that colours by visits, so that a state has the same heat in an SVG, in Mermaid and in DOT.
+# The invariant: level 0 means never visited, and only that. The odd choice is the square root: visits differ by
+# orders of magnitude, so a linear scale would leave all but the busiest state cold, and a logarithm would make all
+# of them hot.
+
+HEAT_LEVELS = 6
+
+
+def busiest(description: MachineDescription, visits: Mapping[str, int]) -> int:
+    """Return the most visits that any state of the machine has."""
+    return max((visits.get(state.name, 0) for state in description.states), default=0)
+
+
+def share(count: int, most: int) -> float:
+    """Return a count on a scale from 0 to 1."""
+    return math.sqrt(count / most) if 0 < count <= most else 0.0
+
+
+def level(count: int, most: int) -> int:
+    """Return a count as one of `HEAT_LEVELS`."""
+    return math.ceil(share(count, most) * (HEAT_LEVELS - 1))

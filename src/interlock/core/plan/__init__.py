@@ -10,13 +10,13 @@ from interlock.core.plan.findings import (
     Incompatibility,
     Obstacle,
     PayloadVerdict,
+    Plan,
     RefusedEvent,
     Severity,
     StateVerdict,
     Verdict,
 )
-from interlock.core.plan.outcome import Plan
-from interlock.core.plan.schemas import accepts
+from interlock.core.plan.schema_changes import accepts
 from interlock.core.values import Finding
 
 __all__ = [

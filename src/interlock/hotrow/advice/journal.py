@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from interlock.errors import UnusableFile
-from interlock.hotrow.advice.verdict import Action, Knob, Target
+from interlock.hotrow.advice.rule import Action, Knob, Target
 
 FILE = "interlock-advice.json"
 FORMAT = 1

@@ -6,7 +6,15 @@ value is always the sum of them, so every add may choose its form by itself. Eve
 exactly one row. Roll-ups have a row of their own, because concurrent adds to the counter's row would starve them.
 """
 
-from typing import Final
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeVar
+from weakref import WeakSet
+
+from interlock.errors import TransactionError
+from interlock.sql.values import Executor, Statements
 
 COUNTER_TABLES: Final = (
     # `n` counts exact adds. `shard_count` is 0 until the first shard is written. `keyed` and
@@ -88,3 +96,117 @@ VALUE: Final = (
 
 # The shards that live in this database.
 SHARDS: Final = "SELECT shard, n FROM hotrow_counter_shard WHERE name = $1"
+
+
+# --- Deduplication of concurrent calls: the first caller starts the work, and all of them get its result -------------
+# A burst on a new counter would otherwise create its tables a hundred times. A cancelled caller does not cancel the
+# work. Completed work is not recorded: callers keep that themselves.
+
+ResultT = TypeVar("ResultT")
+
+
+class Once(Generic[ResultT]):
+    """The running calls of this process, by event loop and key."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[tuple[asyncio.AbstractEventLoop, Hashable], asyncio.Task[ResultT]] = {}
+
+    async def do(self, what: Hashable, function: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        """Return the function's result, called by this caller or by a concurrent one in the same event loop."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # A function passed to `transact` runs outside of any loop; the statement that it calls raises the error.
+            return await function()
+        # A task can only be awaited in its own event loop, and a database may be used from several.
+        place = loop, what
+        task = self._under_way.get(place)
+        if task is None:
+            task = self._under_way[place] = asyncio.create_task(function())
+            task.add_done_callback(lambda _: self._under_way.pop(place, None))
+        return await asyncio.shield(task)
+
+
+# --- The tables of counters: created when they are first needed, and not checked again while the database is open ----
+# They are looked for first: CREATE needs rights that reading does not, and on PostgreSQL takes a lock that stops all
+# writers. Of two processes that create the same table concurrently on PostgreSQL, one can fail although it says IF
+# NOT EXISTS: that one looks again.
+
+Part = Literal["counter", "shard"]
+
+ATTEMPTS_MAX: Final = 5
+"""Each failed attempt means that another process has succeeded, or that none ever will."""
+
+_TABLES: Final[dict[Part, Sequence[str]]] = {
+    "counter": COUNTER_TABLES,
+    "shard": SHARD_TABLES,
+}
+
+_LOOK: Final[dict[Part, str]] = {
+    # The tables of a part are made in one transaction: one of them stands for all.
+    "counter": "SELECT 1 FROM hotrow_counter LIMIT 1",
+    "shard": "SELECT 1 FROM hotrow_counter_shard LIMIT 1",
+}
+
+
+class Tables:
+    """The databases that are known to have the tables."""
+
+    def __init__(self) -> None:
+        self._ready: dict[Part, WeakSet[Executor]] = {"counter": WeakSet(), "shard": WeakSet()}
+        self._making: Once[None] = Once()
+
+    async def need(self, executor: Executor, part: Part) -> None:
+        """Create the tables of this part in this database, if they are missing."""
+        ready = self._ready[part]
+        if executor not in ready:
+            await self._making.do((part, id(executor)), partial(_make, executor, part))
+            ready.add(executor)
+
+
+async def _make(executor: Executor, part: Part) -> None:
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        if await _is_there(executor, part):
+            return
+        try:
+            await executor.transact(_define, _TABLES[part])
+        except TransactionError:
+            if attempt == ATTEMPTS_MAX:
+                raise
+        else:
+            return
+
+
+async def _is_there(executor: Executor, part: Part) -> bool:
+    try:
+        await executor.query(_LOOK[part])
+    except TransactionError:
+        return False
+    return True
+
+
+async def _define(tx: Statements, tables: Sequence[str]) -> None:
+    for sql in tables:
+        await tx.execute(sql)
+
+
+# --- Amounts of counters: the check of an argument, and numbers as the two engines return them -----------------------
+
+AMOUNT_MAX: Final = 2**63 - 1
+
+
+def refuse_amount(amount: object) -> None:
+    """Raise ValueError for an amount that is not a whole number, is 0, or is more than a `bigint` holds."""
+    if isinstance(amount, int) and not isinstance(amount, bool) and amount and abs(amount) <= AMOUNT_MAX:
+        return
+    raise ValueError(
+        f"{amount!r} cannot be added to a counter; a whole number from 1 to {AMOUNT_MAX} can, or its negative.\n"
+        "  why: A counter is the exact sum of what was added, in a column of 64 bits. Nothing is added by 0.\n"
+        "  fix: Add a whole number, and leave the call out when there is nothing to add."
+    )
+
+
+def whole(stored: object) -> int:
+    """Return a number of the database as an int: a sum of bigint is a numeric."""
+    assert isinstance(stored, int | Decimal)
+    return int(stored)

@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.clock import Clock, Ids, RandomIds
 from interlock.errors import InterlockError
 from interlock.redaction import redacted_text, redacted_value
-from interlock.seams import Clock, Ids, RandomIds
-from interlock.server.security.identity import Identity
+from interlock.server.security.scopes import Identity
 
 RETENTION: Final = timedelta(days=400)
 """A year, and some weeks to review it."""

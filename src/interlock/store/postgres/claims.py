@@ -12,17 +12,17 @@ A lease belongs to one visit of a state: a commit that leaves the state ends it.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from interlock.sql.postgres.pool import Pool
-from interlock.store.postgres import columns
-from interlock.store.postgres.databasetime import DatabaseTime
+from interlock.postgres.pool import Pool
+from interlock.store.postgres import statement
+from interlock.store.postgres.notify import DatabaseTime
 from interlock.store.postgres.statement import micros
-from interlock.store.shared import Due, Stored
+from interlock.store.protocol import Due, Stored
 from interlock.store.values import OwedEffect, Row
 
 CLAIMED_MAX = 1_000
 """The most that one claim takes."""
 
-TIME = columns.ROW_WIDTH
+TIME = statement.ROW_WIDTH
 """Index of the database's time in the rows of a claim."""
 
 
@@ -39,7 +39,7 @@ UPDATE {schema}.workflows w
 SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
     revision = w.revision + 1
 FROM due WHERE w.id = due.id
-RETURNING {columns.row_of_table("w")}, {micros("clock_timestamp()")}"""
+RETURNING {statement.row_of_table("w")}, {micros("clock_timestamp()")}"""
         # By workflows_to_wake, machine by machine: due workflows of a machine without an engine delay no others.
         self._claim = f"""
 WITH due AS MATERIALIZED (
@@ -75,7 +75,7 @@ WITH due AS MATERIALIZED (
         {{}})
     ORDER BY e.wake_at, e.id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.workflow_effects e SET lease_owner = $1, lease_until = now() + $3 * interval '1 second'
-FROM due WHERE e.id = due.id RETURNING {columns.effect_of_table("e")}"""
+FROM due WHERE e.id = due.id RETURNING {statement.effect_of_table("e")}"""
         self._due = f"""
 SELECT {micros("clock_timestamp()")}, m.name, (
     SELECT {micros(due)} FROM {schema}.workflows w WHERE w.wake_at IS NOT NULL AND w.workflow_type = m.name
@@ -129,7 +129,7 @@ WITH {_leased(schema)}, released AS (
         rows = await self._pool.write(*_without(refused, sql, values))
         if rows:
             self._time.heard(rows[-1][TIME])
-        claimed = [columns.row_of(row) for row in rows]
+        claimed = [statement.row_of(row) for row in rows]
         return sorted(claimed, key=lambda row: (row.wake_us or 0, row.id))
 
     async def claim_effects(
@@ -138,7 +138,7 @@ WITH {_leased(schema)}, released AS (
         """Claim up to `limit` due effects without a lease, soonest first."""
         values: list[object] = [owner, min(limit, CLAIMED_MAX), lease_s, list(machines)]
         rows = await self._pool.write(*_without(refused, self._claim_effects, values))
-        return sorted(map(columns.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
+        return sorted(map(statement.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
         """Renew the leases of workflows, by token; return those that this owner has lost.

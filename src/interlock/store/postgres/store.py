@@ -8,30 +8,465 @@ database's own; `now_us` follows its clock. A lost connection is opened again by
 that never left is UnavailableError, and one that may have arrived is OutcomeUnknown, which `settle` resolves.
 """
 
+# ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
+
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from interlock.errors import InterlockError, MovedElsewhere, TransactionError, UnavailableError
-from interlock.seams import Clock
-from interlock.sql.postgres.failures import closed
-from interlock.sql.postgres.link import Record
-from interlock.sql.postgres.pool import Pool
-from interlock.store import cursors
-from interlock.store.postgres import columns
+from interlock.clock import Clock
+from interlock.errors import (
+    ConstraintViolation,
+    InterlockError,
+    InternalError,
+    MovedElsewhere,
+    OutcomeUnknown,
+    TransactionError,
+    UnavailableError,
+)
+from interlock.lanes.settings import LaneSettings
+from interlock.postgres.connection import Link, Record
+from interlock.postgres.errors import Blocked, closed
+from interlock.postgres.pool import Pool
+from interlock.store import values
+from interlock.store.postgres import statement
+from interlock.store.postgres import statement as postgres_statement
 from interlock.store.postgres.claims import Claims
-from interlock.store.postgres.databasetime import DatabaseTime
-from interlock.store.postgres.hints import LEFT, Hints
-from interlock.store.postgres.locks import PostgresLeases
-from interlock.store.postgres.marks import is_missing, marks_of, refuse_marked
-from interlock.store.postgres.pruning import PostgresPruning
-from interlock.store.postgres.queries import Queries
-from interlock.store.postgres.settling import Settling
-from interlock.store.postgres.transactions import PostgresTransactions
-from interlock.store.postgres.turns import Turns
-from interlock.store.postgres.writing import NO_HOLDER, Writing
-from interlock.store.shared import Due, Holder, Stored
-from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
+from interlock.store.postgres.notify import LEFT, DatabaseTime, Hints, channel
+from interlock.store.postgres.schema import arrive, beside, is_missing, marks_of, migrated, refuse_marked
+from interlock.store.postgres.statement import (
+    EFFECTS,
+    HAPPENED,
+    LETTERS,
+    ROW,
+    Parts,
+    group_statement,
+    micros,
+    moment,
+    row_of_table,
+)
+from interlock.store.protocol import (
+    Batch,
+    Due,
+    Granted,
+    Held,
+    Holder,
+    LockedWorkflow,
+    Old,
+    SharedStore,
+    StatementGenerator,
+    Stored,
+)
+from interlock.store.values import (
+    KEEP,
+    Change,
+    Cursor,
+    Delivered,
+    Found,
+    HistoryRecord,
+    Letter,
+    OwedEffect,
+    Row,
+    refuse_twice,
+)
+from interlock.urls import PostgresAddress, parse_postgres_url
+
+# --- The queries of a store, each with the index that serves it ------------------------------------------------------
+# The texts are made once per schema, so that each is prepared once per connection.
+
+
+class Queries:
+    """The questions, for one schema."""
+
+    def __init__(self, schema: str) -> None:
+        self.time = f"SELECT {micros('clock_timestamp()')}"
+        # By the primary key, however many ids there are.
+        self.load = f"SELECT {ROW} FROM {schema}.workflows WHERE id = ANY($1::text[])"
+        # By workflow_events_by_key.
+        self.delivered = f"""
+SELECT e.workflow_id, e.key, e.version, e.to_state, e.key_digest
+FROM unnest($1::text[], $2::text[]) AS k(workflow_id, key)
+JOIN {schema}.workflow_events e ON e.workflow_id = k.workflow_id AND e.key = k.key"""
+        self.history = f"""
+SELECT {HAPPENED} FROM {schema}.workflow_events
+WHERE workflow_id = $1 AND version > $2 ORDER BY version LIMIT $3"""
+        # By workflows_by_type.
+        self.find = f"""
+SELECT {ROW}, number FROM {schema}.workflows
+WHERE workflow_type = $1 AND number > $2 ORDER BY number LIMIT $3"""
+        # By workflows_by_state, and so is `stalled`: as many rows of each state as are wanted of all.
+        self.find_in_state = f"""
+SELECT {ROW}, number FROM {schema}.workflows
+WHERE workflow_type = $1 AND state = $2 AND (entered_at, number) > ({moment("$3::bigint")}, $4)
+ORDER BY entered_at, number LIMIT $5"""
+        self.stalled = f"""
+SELECT found.* FROM unnest($2::text[], $3::bigint[]) AS s(state, before_us)
+CROSS JOIN LATERAL (
+    SELECT {row_of_table("w")}, w.number, w.entered_at AS since FROM {schema}.workflows w
+    WHERE w.workflow_type = $1 AND w.state = s.state AND w.active AND w.entered_at < {moment("s.before_us")}
+    ORDER BY w.entered_at, w.number LIMIT $4
+) found ORDER BY found.since, found.number LIMIT $4"""
+        # By workflow_effects_to_wake and dead_letters_by_age.
+        self.effects = f"""
+SELECT {EFFECTS} FROM {schema}.workflow_effects
+WHERE (wake_at, id) > ({moment("$1::bigint")}, $2) ORDER BY wake_at, id LIMIT $3"""
+        self.letters = f"""
+SELECT {LETTERS} FROM {schema}.dead_letters
+WHERE (since, id) > ({moment("$1::bigint")}, $2) AND ($3::text IS NULL OR kind = $3) ORDER BY since, id LIMIT $4"""
+        # A sample of 100 %, to read the table from the first page to the last. These connections disable sequential
+        # scans, and an index scan would read pages in random order.
+        self.living = f"""
+SELECT workflow_type, machine_version, state, count(*) FROM {schema}.workflows TABLESAMPLE SYSTEM (100)
+GROUP BY workflow_type, machine_version, state"""
+        self.note = f"""
+INSERT INTO {schema}.notes (name, text) VALUES ($1, $2)
+ON CONFLICT (name) DO UPDATE SET text = excluded.text"""
+        self.noted = f"SELECT name, text FROM {schema}.notes"
+
+
+# --- Resolution of a group whose outcome is unknown (G9). The answer is final ----------------------------------------
+# The connection was lost, and the statement may have been carried out, may be waiting in a pooler, or may be running
+# at this moment. A read alone is not enough: the first try could overtake a second decision. The rows that are still
+# at the revision that was decided upon are written: their revision goes up, and the first try, however late it
+# comes, finds another one and is lost. That waits for a row that the first try is just writing. Of the rows that
+# have moved on, the envelope in history shows whether the group moved them, and so does the row itself until its
+# next write. A change without history that was overwritten since counts as not committed: reports of attempts and
+# effects name the attempt, so that deciding it again does nothing twice.
+
+_HAPPENED = """
+SELECT k.id FROM unnest($1::text[], $2::bigint[]) AS k(id, version)
+LEFT JOIN {schema}.workflow_events e ON e.workflow_id = k.id AND e.version = k.version
+LEFT JOIN {schema}.workflows w ON w.id = k.id
+WHERE e.envelope = $3::uuid OR w.envelope = $3::uuid"""
+
+LOCK_WAIT_MS = 2_000
+"""Milliseconds that it waits for rows that another transaction is writing."""
+
+
+class Settling:
+    """Asks, for one schema."""
+
+    def __init__(self, pool: Pool) -> None:
+        schema = pool.address.schema
+        self._pool = pool
+        self._happened = _HAPPENED.format(schema=schema)
+        self._fence = f"""
+WITH asked AS MATERIALIZED (
+    SELECT k.*, set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS k(id, expected, created_us)),
+locked AS MATERIALIZED (
+    SELECT w.id, k.expected FROM asked k JOIN {schema}.workflows w ON w.id = k.id
+    WHERE k.expected > 0 AND w.created_at = {moment("k.created_us")} ORDER BY w.id FOR NO KEY UPDATE OF w)
+UPDATE {schema}.workflows w SET revision = w.revision + 1 FROM locked l WHERE w.id = l.id AND w.revision = l.expected
+RETURNING w.id"""
+
+    async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
+        """Which of the changes have happened."""
+        ids = [change.row.id for change in changes]
+        try:
+            created = [change.row.created_us for change in changes]
+            rows = await self._pool.write(self._fence, (ids, [change.expected for change in changes], created))
+        except Blocked as blocked:
+            raise UnavailableError(
+                "another transaction has locked a workflow of a group whose outcome is unknown.",
+                why="The outcome can be read only after that transaction has ended.",
+                fix="It is tried again; keep transactions that send events short.",
+            ) from blocked
+        fenced = {row[0] for row in rows}
+        left = [change for change in changes if change.row.id not in fenced]
+        return await self._found(self._happened, left, envelope)
+
+    async def look_aside(self, changes: Sequence[Change], envelope: str, epoch: int) -> set[str]:
+        """Resolve a group of workflows that have left with a move, from the tables that were put aside unchanged."""
+        aside = beside(self._pool.address, f"moved_{epoch}")
+        return await self._found(_HAPPENED.format(schema=aside), changes, envelope)
+
+    async def _found(self, sql: str, changes: Sequence[Change], envelope: str) -> set[str]:
+        if not changes:
+            return set()
+        found = await self._pool.read(
+            sql,
+            [change.row.id for change in changes],
+            [change.history[-1].version if change.history else None for change in changes],
+            envelope,
+        )
+        return {row[0] for row in found}
+
+
+# --- The writing of one group, mostly by one statement ---------------------------------------------------------------
+# It takes more than one when the group is very large, and when an open transaction that has started one of its
+# workflows blocks it. Then the group is halved until the blocked change is alone; that change is lost, and the
+# others are written. Each statement is a transaction of its own, so from the second one on a failure no longer means
+# that nothing happened, and raises OutcomeUnknown (G9).
+
+GROUP_MAX = 10_000
+"""Changes in one statement; a larger group is split, because a statement is kept in memory as a whole."""
+
+NO_HOLDER = Holder("", 0.0, str(uuid.UUID(int=0)))
+"""The holder of a group that is committed without an engine."""
+
+
+def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[object]:
+    """The parameters of the group's statement."""
+    return [*postgres_statement.arrays_of(changes, parts), holder.envelope, holder.owner, holder.lease_s]
+
+
+class Writing:
+    """One group on its way."""
+
+    def __init__(self, pool: Pool, time: DatabaseTime, holder: Holder) -> None:
+        self.lost: set[str] = set()
+        self._pool = pool
+        self._time = time
+        self._holder = holder
+        self._begun = False
+        """Whether a part of it is durable."""
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Make the changes durable that are not lost."""
+        try:
+            for begin in range(0, len(changes), GROUP_MAX):
+                await self._part(changes[begin : begin + GROUP_MAX])
+        except OutcomeUnknown:
+            raise
+        except InterlockError as error:
+            if not self._begun:
+                raise
+            raise OutcomeUnknown(
+                f"only a part of a group was written: {error.what}",
+                why="The group took several statements, and a later one failed.",
+            ) from error
+
+    async def _part(self, changes: Sequence[Change]) -> None:
+        holder = self._holder
+        parts = postgres_statement.parts_of(changes)
+        values = values_of(changes, parts, holder)
+        statement = group_statement(self._pool.address.schema, parts)
+        try:
+            [row] = await self._pool.write(statement, values, reserve=holder.urgent)
+        except Blocked:
+            await self._halves(changes)
+            return
+        except ConstraintViolation as error:
+            raise InternalError(
+                f"a group of changes contradicts the history that is stored: {error.what}",
+                why="A version or a delivery key stands in history once; what was decided upon was something else.",
+            ) from error
+        self._begun = True
+        self._time.heard(row[0])
+        self.lost.update(row[1])
+
+    async def _halves(self, changes: Sequence[Change]) -> None:
+        if len(changes) == 1:
+            self.lost.add(changes[0].row.id)
+            return
+        middle = len(changes) // 2
+        await self._part(changes[:middle])
+        await self._part(changes[middle:])
+
+
+# --- Statements inside a transaction of the caller: the workflow, its delivery key, and the grouped statement --------
+# The row is locked first, and waited for: in the caller's own transaction it is the caller who waits, by the
+# caller's own `lock_timeout`. The key is looked up in a later statement of its own, because a statement sees what
+# was committed when it began, which is before the wait. Then the group of one change is written as any other, by the
+# same statement, but without its bound on waiting: that is a setting, and would stay for the rest of the caller's
+# transaction.
+
+
+class PostgresTransactions:
+    """The statements for one schema."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+        row = postgres_statement.row_of_table("w")
+        workflow = f"SELECT {{}} FROM {schema}.workflows w WHERE w.id = $1::text"
+        # The time is taken when the row is locked, and is there when the row is not.
+        time = f"SELECT {micros('clock_timestamp()')}, l.* FROM (VALUES (1)) AS one LEFT JOIN l ON true"
+        self._load = f"WITH l AS MATERIALIZED ({workflow.format(row)}) {time}"
+        self._lock = f"WITH l AS MATERIALIZED ({workflow.format(row)} FOR NO KEY UPDATE) {time}"
+        self._delivered = f"""SELECT e.version, e.to_state, e.key_digest FROM {schema}.workflow_events e
+WHERE e.workflow_id = $1::text AND e.key = $2::text"""
+        self._hint = f", pg_notify('{channel(schema)}', '{{}}')::text"
+
+    def load(self, workflow: str, *, lock: bool) -> StatementGenerator[LockedWorkflow]:
+        """Load the workflow; with `lock` its row is locked until the transaction ends."""
+        [(now_us, *values)] = yield self._lock if lock else self._load, (workflow,)
+        row = None if values[0] is None else postgres_statement.row_of(values)
+        return LockedWorkflow(now_us, row)
+
+    def delivered(self, workflow: str, key: str) -> StatementGenerator[Delivered | None]:
+        """Load the recorded use of the key."""
+        rows = yield self._delivered, (workflow, key)
+        return postgres_statement.delivered_of(*rows[0]) if rows else None
+
+    def noted(self) -> StatementGenerator[dict[str, str]]:
+        """The notes of the store, by their names."""
+        rows = yield f"SELECT n.name, n.text FROM {self._schema}.notes n", ()
+        return {row[0]: row[1] for row in rows}
+
+    def write(self, change: Change, *, hint: bool) -> StatementGenerator[bool]:
+        """Write the change; return False when another writer was faster, and nothing was written."""
+        parts = postgres_statement.parts_of([change])
+        statement = group_statement(self._schema, parts, bounded=False)
+        hint_sql = self._hint.format(LEFT if change.hold == KEEP else "") if hint else ""
+        [row] = yield statement + hint_sql, values_of([change], parts, NO_HOLDER)
+        return not row[1]
+
+
+# --- Order of groups in one process: groups that share a workflow run one after the other, others concurrently -------
+# A group of another process is skipped and decided again. Within one process that would be waste, and a change that
+# builds upon another one under way would be lost without need (G1).
+
+
+class Turns:
+    """The queue of groups for each workflow."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def turn(self, workflows: Iterable[str]) -> AsyncGenerator[None]:
+        """Wait for all earlier groups with one of these workflows. The place in the queue is taken immediately."""
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        before: set[asyncio.Future[None]] = set()
+        names = list(workflows)
+        for each in names:
+            earlier = self._last.get(each)
+            if earlier is not None:
+                before.add(earlier)
+            self._last[each] = mine
+        try:
+            if before:
+                await asyncio.wait(before)
+            yield
+        finally:
+            mine.set_result(None)
+            for each in names:
+                if self._last.get(each) is mine:
+                    del self._last[each]
+
+
+# --- Pruning in PostgreSQL: a batch is one statement, and safe beside any number of engines --------------------------
+# It reads `limit` rows by `workflows_by_state`, locks those that match and are not locked, and deletes them with
+# their history. A final workflow gets no further history, so none is left over. Plain deletes in the order of age
+# are followed by autovacuum; decision 0008 has the figures, and why there are no partitions.
+
+BEFORE_ALL = Cursor(-(2**52), 0)
+
+
+class PostgresPruning:
+    """The way out of one schema."""
+
+    def __init__(self, schema: str, write: Callable[[str, Sequence[object]], Awaitable[list[Record]]]) -> None:
+        self._schema = schema
+        self._write = write
+
+    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """Look at the next workflows and remove those that may go."""
+        values = (old.machine, old.state, *(after or BEFORE_ALL), old.before_us, limit)
+        [(ids, events, looked, entered_us, number)] = await self._write(self._statement(old, dry_run=dry_run), values)
+        return Batch(tuple(ids), events, Cursor(entered_us, number) if looked == limit else None)
+
+    def _statement(self, old: Old, *, dry_run: bool) -> str:
+        schema = self._schema
+        conditions = ["w.state = $2", "NOT w.active", "w.wake_at IS NULL"]
+        if not old.owing:
+            # Hashed: effects have no index by workflow, and only owed ones exist.
+            conditions += [
+                f"(w.id IN (SELECT workflow_id FROM {schema}.workflow_effects)) IS NOT TRUE",
+                f"NOT EXISTS (SELECT FROM {schema}.dead_letters d WHERE d.workflow_id = w.id)",
+            ]
+        if old.history_only:
+            conditions.append(f"EXISTS (SELECT FROM {schema}.workflow_events e WHERE e.workflow_id = w.id)")
+        lock = "" if dry_run else "FOR UPDATE OF w SKIP LOCKED"
+        history = f"FROM {schema}.workflow_events e"
+        parts = [
+            f"""looked AS MATERIALIZED (
+    SELECT w.id, w.entered_at, w.number FROM {schema}.workflows w
+    WHERE w.workflow_type = $1 AND w.state = $2 AND w.entered_at < {moment("$5::bigint")}
+    AND (w.entered_at, w.number) > ({moment("$3::bigint")}, $4) ORDER BY w.entered_at, w.number LIMIT $6)""",
+            f"""chosen AS MATERIALIZED (
+    SELECT w.id FROM looked l JOIN {schema}.workflows w ON w.id = l.id
+    WHERE {" AND ".join(conditions)} {lock})""",
+            f"events AS (SELECT 1 {history} JOIN chosen c ON e.workflow_id = c.id)"
+            if dry_run
+            else f"events AS (DELETE {history} USING chosen c WHERE e.workflow_id = c.id RETURNING 1)",
+        ]
+        if not dry_run and not old.history_only:
+            parts.append(f"gone AS (DELETE FROM {schema}.workflows w USING chosen c WHERE w.id = c.id)")
+            if old.owing:
+                parts += [
+                    f"{table}_gone AS (DELETE FROM {schema}.{table} o USING chosen c WHERE o.workflow_id = c.id)"
+                    for table in ("workflow_effects", "dead_letters")
+                ]
+        return f"""WITH {", ".join(parts)}
+SELECT ARRAY(SELECT id FROM chosen), (SELECT count(*) FROM events), count(*), {micros("max(entered_at)")},
+    (array_agg(number ORDER BY entered_at DESC, number DESC))[1] FROM looked"""
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+# Leases in PostgreSQL: one statement for each operation, by the database's clock, with no state in the connection.
+#
+# An acquisition first reads whether another owner has the lease, and then writes nothing: a waiting caller costs one
+# read per attempt. The insert decides between concurrent callers that find it free; they queue at the row for one
+# statement. A caller that lost that race saw the row as it was before, and repeats the statement to get the winner.
+
+Write = Callable[[str, Sequence[object]], Awaitable[list[Record]]]
+
+ASKED_MAX = 20
+"""Attempts of an acquisition to read the winner, before it raises UnavailableError."""
+
+
+class PostgresLeases:
+    """The leases of one schema."""
+
+    def __init__(self, schema: str, write: Write) -> None:
+        self._write = write
+        table, clock = f"{schema}.leases", "clock_timestamp()"
+        mine = "(l.owner = excluded.owner AND l.until IS NOT NULL)"
+        end = f"{clock} + $3 * interval '1 second'"
+        self._acquire = f"""
+WITH taken AS (
+    INSERT INTO {table} AS l (name, owner, token, since, until)
+    SELECT $1, $2, 1, {clock}, {end}
+    WHERE NOT EXISTS (SELECT FROM {table} h WHERE h.name = $1 AND h.until > {clock} AND h.owner <> $2)
+    ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until,
+        token = CASE WHEN {mine} THEN l.token ELSE l.token + 1 END,
+        since = CASE WHEN {mine} THEN l.since ELSE excluded.since END
+    WHERE (l.until > {clock} AND l.owner <> excluded.owner) IS NOT TRUE
+    RETURNING l.token)
+SELECT token, NULL, NULL, NULL FROM taken
+UNION ALL
+SELECT NULL, h.owner, {micros("h.since")}, {micros(clock)} FROM {table} h
+WHERE h.name = $1 AND h.until > {clock} AND h.owner <> $2 AND NOT EXISTS (SELECT FROM taken)"""
+        self._renew = f"""
+UPDATE {table} SET until = {end} WHERE name = $1 AND token = $2 AND until IS NOT NULL RETURNING token"""
+        self._release = f"""
+UPDATE {table} SET until = NULL WHERE name = $1 AND token = $2 AND until IS NOT NULL RETURNING token"""
+
+    async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
+        """Grant the lease to the owner, unless another owner has it."""
+        for _ in range(ASKED_MAX):
+            for token, holder, since_us, now_us in await self._write(self._acquire, (name, owner, lease_s)):
+                return Granted(token) if token is not None else Held(holder, since_us, now_us)
+        raise UnavailableError(
+            f"lease {name!r} changed hands {ASKED_MAX} times while it was asked for.",
+            why="Each time another owner acquired it first, and had released it before its name could be read.",
+            fix="Try again; reduce the number of concurrent callers.",
+        )
+
+    async def renew(self, name: str, token: int, lease_s: float) -> bool:
+        """Extend the lease to `lease_s` from now."""
+        return bool(await self._write(self._renew, (name, token, lease_s)))
+
+    async def release(self, name: str, token: int) -> bool:
+        """Release the lease."""
+        return bool(await self._write(self._release, (name, token)))
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
 
@@ -77,13 +512,13 @@ class PostgresStore:
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """Return the rows of these workflows."""
         rows = await self._read(self._queries.load, list(ids))
-        return {row.id: row for row in map(columns.row_of, rows)}
+        return {row.id: row for row in map(statement.row_of, rows)}
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
         """Return the recorded uses of these delivery keys."""
         workflows, names = [workflow for workflow, _ in keys], [key for _, key in keys]
         rows = await self._read(self._queries.delivered, workflows, names)
-        return {(row[0], row[1]): columns.delivered_of(row[2], row[3], row[4]) for row in rows}
+        return {(row[0], row[1]): statement.delivered_of(row[2], row[3], row[4]) for row in rows}
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
         """Return which changes of a group with an unknown outcome were committed (see `settling`)."""
@@ -103,13 +538,13 @@ class PostgresStore:
         except TransactionError:
             raise moved from None
 
-    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
+    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
         """Return the history after a version."""
-        return [columns.happened_of(row) for row in await self._read(self._queries.history, workflow, after, limit)]
+        return [statement.happened_of(row) for row in await self._read(self._queries.history, workflow, after, limit)]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
-        begin = cursors.parsed(after) or cursors.Cursor(BEFORE_ALL_US, 0)
+        begin = values.parsed(after) or values.Cursor(BEFORE_ALL_US, 0)
         if state is None:
             found = await self._read(self._queries.find, machine, begin.number, limit + 1)
         else:
@@ -117,25 +552,25 @@ class PostgresStore:
         page = found[:limit]
         end = None
         if len(found) > limit:
-            end = str(cursors.Cursor(page[-1][columns.ENTERED_AT], page[-1][columns.ROW_WIDTH]))
-        return Found(tuple(map(columns.row_of, page)), end)
+            end = str(values.Cursor(page[-1][statement.ENTERED_AT], page[-1][statement.ROW_WIDTH]))
+        return Found(tuple(map(statement.row_of, page)), end)
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """Return the active workflows that have been in their state for too long."""
         rows = await self._read(self._queries.stalled, machine, list(before_us), list(before_us.values()), limit)
-        return [columns.row_of(row) for row in rows]
+        return [statement.row_of(row) for row in rows]
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """Return the owed effects, soonest first."""
         begin = (BEFORE_ALL_US, "") if after is None else (after.wake_us, after.id)
-        return [columns.effect_of(row) for row in await self._read(self._queries.effects, *begin, limit)]
+        return [statement.effect_of(row) for row in await self._read(self._queries.effects, *begin, limit)]
 
     async def letters(
         self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
     ) -> list[Letter]:
         """Return the dead letters, oldest first."""
         begin = (BEFORE_ALL_US, "") if after is None else (after.since_us, after.id)
-        return [columns.letter_of(row) for row in await self._read(self._queries.letters, *begin, kind, limit)]
+        return [statement.letter_of(row) for row in await self._read(self._queries.letters, *begin, kind, limit)]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """Count the workflows by machine, version and state."""
@@ -296,3 +731,43 @@ def _unusable(error: TransactionError) -> UnavailableError:
         why="The schema is not what it was, or this user may not use it. Nothing was changed.",
         fix="Look at the tables and the rights of the user; `interlock migrate` says what is missing.",
     )
+
+
+# --- Opening a store in PostgreSQL: migrate the schema, then read the database's clock -------------------------------
+# Moved workflows raise MovedElsewhere, which the caller follows; arriving ones raise UnavailableError. A caller that
+# followed a tombstone may finish an arrival whose mover died.
+#
+# One connection is opened, because an address that cannot be reached is best found now; the others come when they
+# are needed.
+
+
+async def open_postgres(
+    url: str, *, clock: Clock, lease_s: float = LaneSettings().lease_s, epoch: int | None = None
+) -> SharedStore:
+    """Open the store at an address; `epoch` is that of the tombstone which led here.
+
+    Raises BadUsage for a wrong one, UnavailableError when the server cannot be reached or workflows are on their way to
+    it, MovedElsewhere when they have left, and UnusableFile for a schema that a later version of Interlock has made.
+    """
+    pool = Pool(parse_postgres_url(url))
+    store = PostgresStore(pool, clock, lease_s)
+    try:
+        async with pool.link() as link:
+            if epoch is not None:
+                await arrive(link, pool.address, epoch)
+            await _refuse_marked(link, pool.address)
+            await migrated(link, pool.address)
+            # Again: a move to here may have begun meanwhile.
+            await _refuse_marked(link, pool.address)
+        await store.begin()
+    except BaseException:
+        await pool.close()
+        raise
+    return store
+
+
+async def _refuse_marked(link: Link, address: PostgresAddress) -> None:
+    async def read(sql: str, *values: object) -> list[Record]:
+        return await link.read(sql, values)
+
+    refuse_marked(await marks_of(read, address.schema), address.shown)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import apsw
 
-from interlock.seams import Chance
+from interlock.clock import Chance
 
 SECTOR_BYTES = 512
 

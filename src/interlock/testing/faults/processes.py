@@ -13,6 +13,7 @@ milliseconds instead of half a second of imports, so hundreds of crashes fit int
 Only processes started here are killed, by their number; the kernel cannot reuse a number before it is reaped.
 """
 
+import asyncio
 import json
 import os
 import select
@@ -24,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from interlock.seams import Clock, SystemClock
+from interlock.clock import Clock, SystemClock
 
 LIFETIME_S_MAX = 600
 """The alarm that ends a process even if its parent is dead. No workload comes near it."""
@@ -33,7 +34,7 @@ Argument = str | int | float | bool | None | Sequence["Argument"]
 
 
 class At(NamedTuple):
-    """The n-th time that a named point is reached (`interlock.lanes.points`)."""
+    """The n-th time that a named point is reached (`interlock.faultpoints`)."""
 
     point: str
     reached: int = 1
@@ -170,3 +171,22 @@ class Processes:
             raise RuntimeError("the helper process is gone; its error output says why.")
         answer: dict[str, str] = json.loads(data)
         return answer
+
+
+# --- Close the server of a test without leaking a connection that is being accepted ----------------------------------
+# A connection that arrives in the loop turn in which an asyncio server is closed is accepted and dropped: creating
+# its transport fails, and the garbage collector reports its socket in a later test. So accepting stops first, then
+# accepted connections get their transports, then the server is closed. The caller still closes the connections.
+
+TURNS = 10
+"""Turns of the event loop to wait; an accepted connection has its transport after two or three."""
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Stop accepting connections, and close the server. Existing connections stay open."""
+    loop = server.get_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    server.close()

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from interlock.catalog.places import CACHE_VARIABLE
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.door import bucket_of
+from interlock.catalog.open_lane import CACHE_VARIABLE
+from interlock.lanes.objectlog.open import bucket_of
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import BUCKET, Moto
 
 
@@ -26,6 +26,6 @@ def another(server: Moto) -> str:
 
 def objects(url: str) -> dict[str, bytes]:
     """Every object below the address."""
-    bucket = bucket_of(parse(url))
+    bucket = bucket_of(parse_bucket_url(url))
     found = {key: bucket.get(key) for key in bucket.keys("")}
     return {key: each.data for key, each in found.items() if each is not None}

@@ -8,19 +8,16 @@ import pytest
 
 from interlock import Database
 from interlock.cli.program import main
-from interlock.database.moving.mover import abandon_database, plan_database
-from interlock.database.moving.opening import shown_url
-from interlock.database.on_lanes import Translators
+from interlock.database.lane_engine import Translators
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.arriving import departure
-from interlock.lanes.objects.addresses import parse
-from interlock.lanes.objects.door import bucket_of
-from interlock.lanes.objects.following import note_left, take_over
-from interlock.lanes.objects.manifest import read_manifest
-from interlock.lanes.objects.takeover import claim
-from interlock.lanes.objects.world import World
+from interlock.lanes.handover import Tombstone, departure
+from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.manifest import read_manifest
+from interlock.lanes.objectlog.open import bucket_of, claim
+from interlock.lanes.objectlog.replica import note_left, take_over
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.tombstone import Tombstone
+from interlock.relocate.database.mover import abandon_database, plan_database, shown_url
+from interlock.urls import parse_bucket_url
 from tests.integration.objects.moving.buckets import another, objects, without_key
 from tests.integration.objects.servers import Moto
 from tests.integration.postgres.moving.places import (
@@ -210,7 +207,7 @@ def test_a_mover_that_died_before_its_first_group_has_taken_nothing(places: Pair
     async def scenario() -> None:
         await filled(places.source)
         settings = LaneSettings(lease_s=0.1)
-        claim(bucket_of(parse(places.target)), World(), settings, "somebody who died")
+        claim(bucket_of(parse_bucket_url(places.target)), World(), settings, "somebody who died")
         done = await moved(places)
         assert done.rows == 91
 
@@ -231,6 +228,6 @@ def test_the_command_says_that_nothing_brings_it_back(
     assert "It had arrived already." in capsys.readouterr().out
     assert main([*words, f"{home}/back"]) == 2
     assert "interlock restore" in capsys.readouterr().err
-    found = read_manifest(bucket_of(parse(places.target)))
+    found = read_manifest(bucket_of(parse_bucket_url(places.target)))
     assert found is not None
     assert found[0].owner is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.database.moving.routing import find_route, move_along
+from interlock.relocate.database.route import find_route, move_along
 from tests.integration.objects.moving.buckets import without_key
 from tests.integration.objects.servers import Moto
 from tests.integration.postgres.moving.places import CLOCK
@@ -16,8 +16,8 @@ from tests.integration.postgres.moving.writers import Writers
 
 KILLED = """
 import asyncio, os, signal, sys
-from interlock.database.moving.routing import find_route, move_along
-from interlock.seams import SystemClock
+from interlock.relocate.database.route import find_route, move_along
+from interlock.clock import SystemClock
 
 name, home, target, last = sys.argv[1:]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.database.archive import MANIFEST
-from interlock.database.copies_postgres import copy_schema, restore_schema
+from interlock.backup.archive import MANIFEST
+from interlock.backup.postgres_copies import copy_schema, restore_schema
+from interlock.clock import SystemClock
 from interlock.errors import BadUsage, CorruptionError, DialectError, TargetNotFound, UnusableFile
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed
+from interlock.urls import parse_postgres_url
 from tests.integration.postgres.stores import somebody
 
 EVERYTHING = """
@@ -54,7 +54,7 @@ FROM pg_class c WHERE relnamespace = $1::regnamespace ORDER BY relname"""
 
 async def made(url: str, sql: str) -> None:
     async with somebody(url) as connection:
-        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {parsed(url).schema}")
+        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {parse_postgres_url(url).schema}")
         await connection.execute(sql)
 
 
@@ -62,7 +62,7 @@ async def definitions(url: str) -> list[object]:
     """What the server says of the schema, by its own names."""
     async with somebody(url) as connection:
         sql = DEFINED
-        return [tuple(row) for row in await connection.fetch(sql, parsed(url).schema)]
+        return [tuple(row) for row in await connection.fetch(sql, parse_postgres_url(url).schema)]
 
 
 async def rows(url: str, *tables: str) -> list[list[str]]:
@@ -73,11 +73,11 @@ async def rows(url: str, *tables: str) -> list[list[str]]:
 
 
 async def copied(url: str, path: Path) -> None:
-    await copy_schema(parsed(url), path, clock=SystemClock(), watch=lambda *_: None)
+    await copy_schema(parse_postgres_url(url), path, clock=SystemClock(), watch=lambda *_: None)
 
 
 async def restored(path: Path, url: str, *, force: bool = False) -> None:
-    await restore_schema(path, parsed(url), force=force, watch=lambda *_: None)
+    await restore_schema(path, parse_postgres_url(url), force=force, watch=lambda *_: None)
 
 
 def test_everything_that_a_schema_has_comes_back(postgres_url: str, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_what_is_there_is_kept_under_another_name(postgres_url: str, tmp_path: P
         for number in (1, 2):
             await restored(tmp_path / "copy", postgres_url, force=True)
             assert await rows(postgres_url, "t") == [["(1)"]]
-            aside = f"{parsed(postgres_url).schema}__replaced_{number}"
+            aside = f"{parse_postgres_url(postgres_url).schema}__replaced_{number}"
             assert await rows(postgres_url, f"{aside}.t") == [["(2)"] if number == 1 else ["(1)"]]
         await copied(postgres_url, tmp_path / "again")
         with zipfile.ZipFile(tmp_path / "again") as file:
@@ -248,7 +248,7 @@ def test_a_damaged_archive_is_refused_and_nothing_is_made(
         with pytest.raises(CorruptionError, match="no whole archive"):
             await restored(path, f"{postgres_url}_there")
         async with somebody(postgres_url) as connection:
-            schema = parsed(f"{postgres_url}_there").schema
+            schema = parse_postgres_url(f"{postgres_url}_there").schema
             assert await connection.fetchval("SELECT to_regnamespace($1)::text", schema) is None
 
     asyncio.run(run())

@@ -11,8 +11,7 @@ from uuid import UUID
 import pytest
 
 from interlock import Database, Engine, Event, Machine, StepContext
-from interlock.database.backup import back_up_database
-from interlock.database.restoring import put_back
+from interlock.backup.backup import back_up_database, put_back
 from interlock.errors import BadUsage, ConstraintViolation, CorruptionError, DialectError, UnusableFile
 from tests.unit.cli import shop
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from interlock import Database, Engine
-from interlock.database.backup import back_up_database
-from interlock.database.moving.routing import find_route, move_along
-from interlock.database.restoring import put_back
+from interlock.backup.backup import back_up_database, put_back
+from interlock.clock import SystemClock
 from interlock.errors import BadUsage
-from interlock.seams import SystemClock
-from interlock.store.moving.routing import find_workflows
-from interlock.store.moving.routing import move_along as move_workflows_along
+from interlock.relocate.database.route import find_route, move_along
+from interlock.relocate.workflows.mover import find_workflows
+from interlock.relocate.workflows.mover import move_along as move_workflows_along
 from tests.unit.cli import shop
 from tests.unit.cli.running import plain_environment
 
@@ -96,8 +95,8 @@ def test_workflows_that_have_moved_are_copied_from_where_they_live(postgres_url:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from interlock.database.backup import back_up_database
-from interlock.database.restoring import put_back
+from interlock.backup.backup import back_up_database
+from interlock.backup.backup import put_back
 
 def watch(what, done, of):
     if what.startswith(sys.argv[4]):

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from interlock.database.database import Database
-from interlock.database.on_postgres import OnPostgres
+from interlock.database.postgres_engine import OnPostgres
 from interlock.database.transactions import Transaction
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.client import opened as connected
-from interlock.sql.postgres.plans import Plan
+from interlock.postgres.isolation import Plan
+from interlock.postgres.statements import opened as connected
+from interlock.urls import parse_postgres_url
 from tests.integration.postgres.databases.naive import CASES, COUNTER, Case, prepare, storm
 
 TASKS = 32
@@ -141,7 +141,7 @@ async def _holding(url: str, replaced: asyncio.Event, go: asyncio.Event) -> "asy
     """A transaction that has replaced the row by one with 10, and is not committed yet."""
 
     async def hold() -> None:
-        client = await connected(parsed(url))
+        client = await connected(parse_postgres_url(url))
         await client.begin("READ COMMITTED")
         await client.run("DELETE FROM c WHERE id = 1", (), schema="", writing=False)
         await client.run("INSERT INTO c VALUES (1, 10)", (), schema="", writing=False)

@@ -8,14 +8,13 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.defaults import below
-from interlock.catalog.entries import Entry
-from interlock.database.home_doctor import examine_home
-from interlock.database.moving.routing import find_route, move_along
-from interlock.database.residents import residents_of
+from interlock.catalog.entries import Entry, below
+from interlock.clock import SystemClock
+from interlock.database.doctor import examine_home
+from interlock.database.inventory import residents_of
 from interlock.errors import BadUsage
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed, redacted
+from interlock.relocate.database.route import find_route, move_along
+from interlock.urls import parse_postgres_url, redact_postgres_url
 
 ADD = "UPDATE c SET n = n + 1 WHERE id = 1"
 CLOCK = SystemClock()
@@ -64,7 +63,7 @@ def test_one_object_goes_to_postgresql_and_back_with_its_helpers_and_its_keys(
                 await db.execute(ADD, key=f"turn-{turn}")
                 assert await value(db) == 1 + turn, "the first key is used up wherever it lives"
                 assert db.engine == engine
-                assert db.url == redacted(target)
+                assert db.url == redact_postgres_url(target)
                 assert await stock.take(3)
                 await counter.add(1)
                 await balance.withdraw(2)
@@ -125,7 +124,7 @@ def test_a_move_after_one_that_the_catalog_never_heard_of_can_be_followed(tmp_pa
 
 def test_a_database_of_a_home_in_postgresql_goes_to_a_lane_and_comes_home(tmp_path: Path, postgres_url: str) -> None:
     lane = f"lanes://{tmp_path}/stock"
-    name = f"stock_{parsed(postgres_url).schema[5:17]}"
+    name = f"stock_{parse_postgres_url(postgres_url).schema[5:17]}"
 
     async def use() -> None:
         async with Database.open(name, home=postgres_url) as db:

@@ -7,10 +7,9 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.defaults import below
-from interlock.catalog.entries import Entry
-from interlock.catalog.in_postgres import TABLE
-from interlock.sql.postgres.address import parsed
+from interlock.catalog.entries import Entry, below
+from interlock.catalog.postgres_backend import TABLE
+from interlock.urls import parse_postgres_url
 from tests.unit.catalog.contract import Contract
 
 
@@ -50,24 +49,24 @@ def test_a_name_at_a_home_in_postgresql_is_a_schema_of_its_own(postgres_url: str
 
     url, rows = asyncio.run(use())
     assert rows == [1, 1]
-    assert parsed(url).schema == "stock"
+    assert parse_postgres_url(url).schema == "stock"
     assert asyncio.run(Catalog(postgres_url).names()) == {"stock": Entry()}
     run(below(postgres_url, "stock"), "DROP TABLE t")
 
 
 def test_a_name_that_was_moved_is_opened_where_it_lives(postgres_url: str) -> None:
     async def use() -> str:
-        elsewhere = below(postgres_url, f"moved_{parsed(postgres_url).schema[5:15]}")
+        elsewhere = below(postgres_url, f"moved_{parse_postgres_url(postgres_url).schema[5:15]}")
         await Catalog(postgres_url).enter("ledger", elsewhere, 1)
         async with Database.open("ledger", home=postgres_url) as db:
             return db.url
 
-    assert parsed(asyncio.run(use())).schema.startswith("moved_")
+    assert parse_postgres_url(asyncio.run(use())).schema.startswith("moved_")
 
 
 def test_opening_a_home_that_nobody_may_write_to_opens_the_name_all_the_same(postgres_url: str) -> None:
     """The catalog is a short cut: a user who may not make its table finds names where they always are."""
-    schema = parsed(postgres_url).schema
+    schema = parse_postgres_url(postgres_url).schema
     reader = f"reader_{schema[5:15]}"
     run(
         postgres_url,

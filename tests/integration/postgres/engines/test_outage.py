@@ -7,8 +7,8 @@ import asyncio
 from collections import Counter
 
 from interlock import Breaker, Dependency, Engine, Signal, StepAttempted, StepContext
-from interlock.runtime.opening import Opening
-from interlock.runtime.resilience.outlets import forget_outlets
+from interlock.engine.dependencies.dependency import forget_outlets
+from interlock.engine.open import Opening
 from tests.conformance.engine.outages import Changes
 from tests.conformance.engine.places import crash, run
 from tests.conformance.engine.shop import Charged, Order, State, Submit, shop

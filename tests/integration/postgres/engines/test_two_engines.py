@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from interlock import Engine, InvalidTransition, Moved
-from interlock.runtime.opening import Opening
+from interlock.engine.open import Opening
 from tests.conformance.engine.places import AnyMachine, NoDelay, run
 from tests.conformance.engine.shop import (
     Cancel,

@@ -8,19 +8,20 @@ from dataclasses import replace
 
 import apsw
 
-from interlock.database.moving.digests import Digest
-from interlock.database.moving.lane_rows import lane_rows, to_lane
-from interlock.database.moving.lane_shape import shape_of_lane
-from interlock.database.moving.making import broken_references, index_in_lane, make_in_lane
-from interlock.database.moving.numbering import lane_positions, set_lane_positions
-from interlock.database.moving.postgres_numbering import postgres_positions, set_postgres_positions
-from interlock.database.moving.postgres_rows import postgres_rows, to_postgres
-from interlock.database.moving.postgres_shape import shape_of_postgres
-from interlock.database.moving.shape import Check, Shape, Table
-from interlock.database.moving.values import StoredRow
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.client import Client, opened
-from tests.unit.database.moving.lanes import empty_lane
+from interlock.postgres.statements import Client, opened
+from interlock.relocate.database.lane import broken_references, index_in_lane, make_in_lane
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.postgres_rows import (
+    postgres_positions,
+    postgres_rows,
+    set_postgres_positions,
+    to_postgres,
+)
+from interlock.relocate.database.postgres_shape import shape_of_postgres
+from interlock.relocate.database.rows import Digest, StoredRow, lane_positions, lane_rows, set_lane_positions, to_lane
+from interlock.relocate.database.shape import Check, Shape, Table
+from interlock.urls import parse_postgres_url
+from tests.unit.relocate.database.lanes import empty_lane
 
 PAGE = 7
 """Small, so that a few rows are several pages."""
@@ -29,7 +30,7 @@ PAGE = 7
 @asynccontextmanager
 async def linked(url: str) -> AsyncGenerator[Client]:
     """A connection to PostgreSQL."""
-    link = await opened(parsed(url))
+    link = await opened(parse_postgres_url(url))
     try:
         yield link
     finally:

@@ -9,10 +9,10 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.moves import At, Moved
-from interlock.database.moving.mover import move_database
+from interlock.clock import SystemClock
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation
-from interlock.seams import SystemClock
+from interlock.relocate.database.mover import move_database
 
 DIRECTIONS = ("lane-to-postgres", "postgres-to-lane", "postgres-to-postgres", "lane-to-lane")
 CLOCK = SystemClock()

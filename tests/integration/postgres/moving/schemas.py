@@ -7,21 +7,13 @@ from decimal import Decimal
 import apsw
 from hypothesis import strategies as st
 
-from interlock.database.moving.lane_shape import shape_of_lane
-from interlock.database.moving.values import StoredRow
-from interlock.sql.datatypes import PASSING, PLAIN, Type
-from interlock.sql.decimals import fit
-from interlock.sql.syntax import quoted
-from interlock.sql.values import (
-    TIME_MAX,
-    TIME_MIN,
-    StoredValue,
-    array_text,
-    json_text,
-    microseconds,
-    numeric_text,
-)
-from tests.unit.database.moving.lanes import defined
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.rows import StoredRow
+from interlock.sql.functions.decimals import fit
+from interlock.sql.parse import quoted_name
+from interlock.sql.types import PASSING, PLAIN_TYPES, Type
+from interlock.sql.values import TIME_MAX, TIME_MIN, StoredValue, array_text, json_text, microseconds, numeric_text
+from tests.unit.relocate.database.lanes import defined
 
 EVERY = """CREATE TABLE every (
   id bigint PRIMARY KEY, small smallint, whole integer, exact numeric, money numeric(12,2), rough double precision,
@@ -30,7 +22,7 @@ EVERY = """CREATE TABLE every (
 )"""
 NAMES = ("item", 'Weird "name"', "select", "größe", "a b", "x'y", "order", "col_1")
 TYPES = [
-    *(kind for name, kind in PLAIN.items() if name not in PASSING),
+    *(kind for name, kind in PLAIN_TYPES.items() if name not in PASSING),
     Type("varchar", length=5),
     Type("numeric", precision=12, scale=3),
     Type("numeric", precision=20, scale=0),
@@ -129,7 +121,7 @@ class Drawn:
         connection = defined(*self.definitions)
         for table in shape_of_lane(connection).tables:
             places = ", ".join("?" * len(table.columns))
-            text = f"INSERT OR IGNORE INTO {quoted(table.name)} VALUES ({places})"
+            text = f"INSERT OR IGNORE INTO {quoted_name(table.name)} VALUES ({places})"
             connection.executemany(text, self.rows[table.name])
         return connection
 
@@ -145,7 +137,7 @@ def databases(draw: st.DrawFn) -> Drawn:
         numbered = key in {"serial", "always", "by default"}
         kinds = [draw(st.sampled_from(KEYS)) for _ in range({"none": 0, "one": 1, "two": 2}.get(key, 0))]
         if numbered:
-            kinds = [draw(st.sampled_from([PLAIN["int4"], PLAIN["int8"]]))]
+            kinds = [draw(st.sampled_from([PLAIN_TYPES["int4"], PLAIN_TYPES["int8"]]))]
         keys = len(kinds)
         kinds += draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=4))
         names = [f"{NAMES[(place * 3 + number) % len(NAMES)]}{place}" for place in range(len(kinds))]
@@ -162,15 +154,15 @@ def databases(draw: st.DrawFn) -> Drawn:
             for place, kind in enumerate(kinds)
         ]
         if keys and not numbered:
-            parts.append(f"PRIMARY KEY ({', '.join(map(quoted, names[:keys]))})")
+            parts.append(f"PRIMARY KEY ({', '.join(map(quoted_name, names[:keys]))})")
         if draw(st.booleans()) and parents:
             parent, column, kind = draw(st.sampled_from(parents))
             reaction = draw(st.sampled_from(["", " ON DELETE CASCADE", " ON UPDATE SET NULL"]))
-            parts.append(f'"parent" {kind} REFERENCES {quoted(parent)} ({quoted(column)}){reaction}')
+            parts.append(f'"parent" {kind} REFERENCES {quoted_name(parent)} ({quoted_name(column)}){reaction}')
             present = [row[0] for row in drawn.rows[parent]]
             values.append(st.sampled_from([None, *present]))
         parts += _constraints(draw, names, kinds)
-        drawn.definitions.append(f"CREATE TABLE {quoted(table)} ({', '.join(parts)})")
+        drawn.definitions.append(f"CREATE TABLE {quoted_name(table)} ({', '.join(parts)})")
         drawn.definitions += _indexes(draw, table, names, kinds)
         drawn.rows[table] = _unique_keys(draw(st.lists(st.tuples(*values), max_size=20)), kinds[:keys])
         if keys == 1 and kinds[0].name != "numeric" and not any("UNIQUE" in text for text in drawn.definitions):
@@ -194,12 +186,12 @@ def _unique_keys(rows: list[StoredRow], keys: list[Type]) -> list[StoredRow]:
 
 def _numbered(name: str, kind: Type, key: str) -> str:
     if key == "serial":
-        return f"{quoted(name)} {'serial' if kind.name == 'int4' else 'bigserial'} PRIMARY KEY"
-    return f"{quoted(name)} {kind} GENERATED {key.upper()} AS IDENTITY PRIMARY KEY"
+        return f"{quoted_name(name)} {'serial' if kind.name == 'int4' else 'bigserial'} PRIMARY KEY"
+    return f"{quoted_name(name)} {kind} GENERATED {key.upper()} AS IDENTITY PRIMARY KEY"
 
 
 def _column(draw: st.DrawFn, name: str, kind: Type, *, required: bool) -> str:
-    text = f"{quoted(name)} {kind}{' NOT NULL' if required else ''}"
+    text = f"{quoted_name(name)} {kind}{' NOT NULL' if required else ''}"
     if kind.name not in {"bytea[]", "timestamptz[]"} and draw(st.booleans()):
         listed = ("'{}'",) if kind.is_array else DEFAULTS[kind.name]
         text += f" DEFAULT {draw(st.sampled_from(listed))}"
@@ -209,7 +201,7 @@ def _column(draw: st.DrawFn, name: str, kind: Type, *, required: bool) -> str:
 
 
 def _condition(draw: st.DrawFn, name: str, kind: Type) -> str:
-    condition = draw(st.sampled_from(CONDITIONS[kind.name])).format(*[quoted(name)] * 2)
+    condition = draw(st.sampled_from(CONDITIONS[kind.name])).format(*[quoted_name(name)] * 2)
     return f"({condition}) OR NOT ({condition})"
 
 
@@ -219,7 +211,7 @@ def _constraints(draw: st.DrawFn, names: list[str], kinds: list[Type]) -> list[s
     if draw(st.booleans()) and comparable:
         listed = draw(st.lists(st.sampled_from(comparable), min_size=1, max_size=2, unique=True))
         label = draw(st.sampled_from(["", 'CONSTRAINT "only one" ']))
-        found.append(f"{label}UNIQUE ({', '.join(map(quoted, listed))})")
+        found.append(f"{label}UNIQUE ({', '.join(map(quoted_name, listed))})")
     pairs = [pair for pair in zip(names, kinds, strict=True) if not pair[1].is_array]
     if draw(st.booleans()) and pairs:
         first, second = draw(st.sampled_from(pairs)), draw(st.sampled_from(pairs))
@@ -232,14 +224,13 @@ def _indexes(draw: st.DrawFn, table: str, names: list[str], kinds: list[Type]) -
     found: list[str] = []
     for number in range(draw(st.integers(0, 2)) if comparable else 0):
         listed = draw(st.lists(st.sampled_from(comparable), min_size=1, max_size=2, unique=True))
-        columns = ", ".join(quoted(name) + draw(st.sampled_from(["", " DESC"])) for name in listed)
+        columns = ", ".join(quoted_name(name) + draw(st.sampled_from(["", " DESC"])) for name in listed)
         unique = draw(st.sampled_from(["", "", "UNIQUE "]))
         where = ""
         if draw(st.booleans()):
             pairs = [pair for pair in zip(names, kinds, strict=True) if not pair[1].is_array]
             where = f" WHERE {_condition(draw, *draw(st.sampled_from(pairs)))}"
             where = "" if "extract(" in where else where  # PostgreSQL takes none that depends on a time zone.
-        found.append(
-            f"CREATE {unique}INDEX {quoted(f'by {number} {table}'.lower())} ON {quoted(table)} ({columns}){where}"
-        )
+        name = quoted_name(f"by {number} {table}".lower())
+        found.append(f"CREATE {unique}INDEX {name} ON {quoted_name(table)} ({columns}){where}")
     return found

@@ -8,7 +8,7 @@ import pytest
 
 from interlock import Database
 from interlock.cli.program import main
-from interlock.database.residents import marks_at
+from interlock.database.inventory import marks_at
 from tests.integration.postgres.moving.places import Died, Dying, Pair, filled, moved
 from tests.unit.hotrow.advice.windows import row, window
 

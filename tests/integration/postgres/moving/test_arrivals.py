@@ -9,22 +9,22 @@ import asyncpg
 import pytest
 
 from interlock import Database
-from interlock.database.moving.postgres_link import Linked, Mine
-from interlock.database.residents import marks_at
+from interlock.database.inventory import marks_at
 from interlock.errors import InterlockError
-from interlock.sql.postgres.failures import Blocked
-from interlock.sql.postgres.leaving import (
+from interlock.postgres.connection import Link
+from interlock.postgres.errors import Blocked
+from interlock.postgres.handover import (
     ARRIVED,
     ARRIVING,
     MOVED,
     Marks,
     arrive,
     draft,
+    handover_marks,
     is_missing,
-    marks_of,
-    quoted,
+    quote_identifier,
 )
-from interlock.sql.postgres.link import Link
+from interlock.relocate.database.postgres_rows import Linked, Mine
 from tests.integration.postgres.moving.places import CLOCK, TABLES, Died, Dying, Pair, moved, pair
 
 STATEMENTS = ((asyncpg.Connection, "fetch"), (asyncpg.Connection, "execute"), (Link, "_statement"))
@@ -59,7 +59,7 @@ class Interleaving:
         link = await self._mine.connected()
         try:
             async with link.transaction():
-                await link.execute(f"LOCK TABLE {quoted(schema)}.{ARRIVING} IN ACCESS EXCLUSIVE MODE NOWAIT")
+                await link.execute(f"LOCK TABLE {quote_identifier(schema)}.{ARRIVING} IN ACCESS EXCLUSIVE MODE NOWAIT")
                 return await arrive(link, schema, self._epoch)
         except Blocked:
             return False
@@ -137,7 +137,7 @@ def test_the_marks_of_a_schema_are_of_one_moment(postgres: str, monkeypatch: pyt
             interleaving = Interleaving(mine.url, number, epoch=3)
             with monkeypatch.context() as patch:
                 interleaving.watch(patch)
-                marks = await marks_of(link.read, schema)
+                marks = await handover_marks(link.read, schema)
             assert marks in {Marks("lanes:///shop", 2, 3, "lanes:///shop", 1), Marks(arrived=3)}
         finally:
             await link.end()

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.database import postgres_connections
-from interlock.database.moving import lane_target, stages
-from interlock.database.moving.mover import abandon_database
-from interlock.database.moving.opening import shown_url
-from interlock.database.moving.postgres_link import Mine
+from interlock.database import postgres_engine
 from interlock.errors import BadUsage, UnavailableError
-from interlock.sql.postgres.leaving import Fetch, Marks, marks_of
+from interlock.postgres.handover import Fetch, Marks, handover_marks
+from interlock.relocate.database import lane, mover
+from interlock.relocate.database.mover import abandon_database, shown_url
+from interlock.relocate.database.postgres_rows import Mine
 from tests.integration.postgres.moving.places import (
     ARTICLES,
     CLOCK,
@@ -39,7 +38,7 @@ def test_two_movers_of_one_database_do_not_forget_each_others_notes(
     places: Pair, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each would forget what it has brought over, and the other one would leave without it."""
-    monkeypatch.setattr(stages, "FULL_ROWS_MAX", 0)  # As a big one: the seal compares only what is left.
+    monkeypatch.setattr(mover, "FULL_ROWS_MAX", 0)  # As a big one: the seal compares only what is left.
     elsewhere = places._replace(target=f"lanes://{tmp_path}/elsewhere")
 
     async def main() -> None:
@@ -122,7 +121,7 @@ def test_a_mover_that_dies_while_it_puts_a_tombstone_aside_opens_no_door(
         async with Database.open(there.target) as db:
             expected = await contents(db)
         with monkeypatch.context() as patch:
-            patch.setattr(lane_target, "admit", die)
+            patch.setattr(lane, "admit", die)
             with pytest.raises(Died):
                 await moved(back)
         async with Database.open(there.source) as db:
@@ -259,12 +258,12 @@ def test_whoever_opens_a_place_in_the_instant_in_which_it_is_left_is_sent_on(
 
     async def looked(fetch: Fetch, schema: str) -> Marks:
         looks.append(schema)
-        return Marks() if len(looks) == 1 else await marks_of(fetch, schema)
+        return Marks() if len(looks) == 1 else await handover_marks(fetch, schema)
 
     async def main() -> None:
         await filled(places.source)
         await moved(places)
-        monkeypatch.setattr(postgres_connections, "marks_of", looked)
+        monkeypatch.setattr(postgres_engine, "marks_of", looked)
         async with Database.open(places.source) as db:
             assert db.url == shown_url(places.target)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.database.moving.opening import shown_url
+from interlock.relocate.database.mover import shown_url
 from tests.integration.postgres.moving.places import (
     DIRECTIONS,
     Died,

@@ -9,14 +9,14 @@ import asyncpg
 import pytest
 
 from interlock import Database
-from interlock.database.moving.mover import abandon_database, move_database, plan_database
-from interlock.database.moving.postgres_link import Linked
-from interlock.database.on_postgres import opener
+from interlock.database.postgres_engine import opener
 from interlock.database.transactions import Transaction
 from interlock.errors import BadUsage, MovedElsewhere, OutcomeUnknown, TargetNotFound, UnavailableError
 from interlock.lanes.settings import LaneSettings
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.leaving import MOVED
+from interlock.postgres.handover import MOVED
+from interlock.relocate.database.mover import abandon_database, move_database, plan_database
+from interlock.relocate.database.postgres_rows import Linked
+from interlock.urls import parse_postgres_url
 from tests.integration.postgres.moving.places import (
     CLOCK,
     DIRECTIONS,
@@ -51,7 +51,7 @@ async def _looks(url: str) -> object:
             for path in sorted(folder.iterdir())
             if not path.name.endswith((".lock", "-shm", "-wal"))
         }
-    address = parsed(url)
+    address = parse_postgres_url(url)
     connection = await asyncpg.connect(address.url)
     try:
         return [tuple(row) for row in await connection.fetch(EVERYTHING, address.schema)]
@@ -195,8 +195,8 @@ def test_late_writers_of_postgresql_learn_where_it_is(postgres: str, tmp_path: P
         with pytest.raises(MovedElsewhere):
             await opener(places.source, hand_off=None, settings=LaneSettings(), clock=CLOCK)()
         await late.close()
-        connection = await asyncpg.connect(parsed(places.source).url)
-        aside = f"{parsed(places.source).schema}__moved_1"
+        connection = await asyncpg.connect(parse_postgres_url(places.source).url)
+        aside = f"{parse_postgres_url(places.source).schema}__moved_1"
         with pytest.raises(asyncpg.PostgresError, match="has moved"):  # Nor by the name that the tables have now.
             await connection.execute(f"UPDATE {aside}.article SET n = 0")
         await connection.close()
@@ -261,7 +261,9 @@ def test_a_commit_of_the_seal_that_nobody_answers_is_looked_for(
     answers: list[Linked] = []
 
     async def lost(link: Linked) -> None:
-        [row] = await link.fetch("SELECT to_regclass($1) IS NOT NULL", f"{parsed(places.source).schema}.{MOVED}")
+        [row] = await link.fetch(
+            "SELECT to_regclass($1) IS NOT NULL", f"{parse_postgres_url(places.source).schema}.{MOVED}"
+        )
         if not row[0] or answers:
             await commit(link)
             return

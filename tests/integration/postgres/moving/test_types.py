@@ -9,23 +9,18 @@ import apsw
 import pytest
 
 from interlock import Database
-from interlock.database.moving.lane_rows import to_lane
-from interlock.database.moving.lane_shape import shape_of_lane
-from interlock.database.moving.making import make_in_lane
-from interlock.database.moving.postgres_rows import (
-    postgres_rows,
-    postgres_rows_of,
-    refuse_unfit,
-)
-from interlock.database.moving.postgres_shape import shape_of_postgres
-from interlock.database.moving.shape import KEYS_TABLE, Shape
-from interlock.database.moving.values import StoredRow
+from interlock.clock import RandomIds, SystemChance
 from interlock.database.translation import Translator, register
 from interlock.errors import DialectError, KeyReused
 from interlock.hotrow.counters.statements import COUNTER_TABLES, SHARD_TABLES
 from interlock.hotrow.tables import INDEXES, TABLES
-from interlock.seams import RandomIds, SystemChance
-from interlock.sql.postgres.client import Client
+from interlock.postgres.statements import Client
+from interlock.relocate.database.lane import make_in_lane
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.postgres_rows import postgres_rows, postgres_rows_of, refuse_unfit
+from interlock.relocate.database.postgres_shape import shape_of_postgres
+from interlock.relocate.database.rows import StoredRow, to_lane
+from interlock.relocate.database.shape import KEYS_TABLE, Shape
 from tests.integration.postgres.moving.carrying import (
     empty_schema,
     from_server,
@@ -37,7 +32,7 @@ from tests.integration.postgres.moving.carrying import (
     to_server,
 )
 from tests.integration.postgres.moving.schemas import EVERY
-from tests.unit.database.moving.lanes import defined
+from tests.unit.relocate.database.lanes import defined
 
 FIRST, LAST = datetime(1, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999998, tzinfo=UTC)
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)

@@ -2,10 +2,10 @@
 
 from hypothesis import HealthCheck, given, settings
 
-from interlock.database.moving.lane_shape import shape_of_lane
-from interlock.database.moving.numbering import lane_positions
-from interlock.database.moving.postgres_numbering import postgres_positions
-from interlock.database.moving.postgres_shape import shape_of_postgres
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.postgres_rows import postgres_positions
+from interlock.relocate.database.postgres_shape import shape_of_postgres
+from interlock.relocate.database.rows import lane_positions
 from tests.integration.postgres.moving.carrying import (
     digests,
     from_server,

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Coroutine
 
-from interlock.database.moving.lane_rows import delete_in_lane, lane_rows_of, to_lane
-from interlock.database.moving.lane_shape import shape_of_lane
-from interlock.database.moving.noting import key_noted, noted
-from interlock.database.moving.postgres_rows import (
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.postgres import key_noted, noted
+from interlock.relocate.database.postgres_rows import (
     count_in_postgres,
     delete_in_postgres,
     empty_in_postgres,
@@ -14,8 +13,8 @@ from interlock.database.moving.postgres_rows import (
     put_in_postgres,
     to_postgres,
 )
-from interlock.database.moving.shape import Shape, Table
-from interlock.database.moving.values import StoredRow
+from interlock.relocate.database.rows import StoredRow, delete_in_lane, lane_rows_of, to_lane
+from interlock.relocate.database.shape import Shape, Table
 from tests.integration.postgres.moving.carrying import (
     lane_contents,
     linked,
@@ -25,7 +24,7 @@ from tests.integration.postgres.moving.carrying import (
     to_server,
 )
 from tests.integration.postgres.moving.schemas import EVERY
-from tests.unit.database.moving.lanes import defined
+from tests.unit.relocate.database.lanes import defined
 
 SEATS = (
     "CREATE TABLE seat (id integer PRIMARY KEY, guest text UNIQUE, hall integer, vip boolean NOT NULL)",

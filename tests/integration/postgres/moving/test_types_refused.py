@@ -2,16 +2,16 @@
 
 import pytest
 
-from interlock.database.moving.lane_shape import shape_of_lane
-from interlock.database.moving.numbering import lane_positions
-from interlock.database.moving.offering import refuse_untaken
-from interlock.database.moving.postgres_rows import postgres_rows
-from interlock.database.moving.postgres_shape import shape_of_postgres
-from interlock.database.moving.shape import Column
 from interlock.errors import DialectError
-from interlock.sql.datatypes import INT4
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.postgres import refuse_untaken
+from interlock.relocate.database.postgres_rows import postgres_rows
+from interlock.relocate.database.postgres_shape import shape_of_postgres
+from interlock.relocate.database.rows import lane_positions
+from interlock.relocate.database.shape import Column
+from interlock.sql.types import INT4
 from tests.integration.postgres.moving.carrying import empty_schema, from_server, linked, run
-from tests.unit.database.moving.lanes import defined
+from tests.unit.relocate.database.lanes import defined
 
 CIRCLE = """
 CREATE TABLE a (id integer PRIMARY KEY, b integer); CREATE TABLE b (id integer PRIMARY KEY, a integer REFERENCES a);

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.database.moving import filling, lane_target, stages
-from interlock.database.moving.shape import Table
-from interlock.database.moving.values import StoredRow
 from interlock.errors import BadUsage, CorruptionError, UnavailableError
+from interlock.relocate.database import lane, mover
+from interlock.relocate.database.rows import StoredRow
+from interlock.relocate.database.shape import Table
 from tests.integration.postgres.moving.places import Pair, contents, filled, moved, pair, whole
 
 LINES = ("one", "one", "two", None)
@@ -43,7 +43,7 @@ def test_a_table_without_a_key_comes_as_a_whole(places: Pair) -> None:
 def test_a_large_table_without_a_key_is_refused_before_anything_is_copied(
     places: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "WHOLE_ROWS_MAX", len(LINES) - 1)
+    monkeypatch.setattr(mover, "WHOLE_ROWS_MAX", len(LINES) - 1)
 
     async def main() -> None:
         await _with_lines(places.source)
@@ -59,8 +59,8 @@ def test_who_cannot_catch_up_says_so_and_goes_on_later(places: Pair, monkeypatch
     async def main() -> None:
         await filled(places.source)
         with monkeypatch.context() as slow:
-            slow.setattr(stages, "SEAL_KEYS_MAX", -1)  # However little is left, it is too much.
-            slow.setattr(stages, "ROUNDS_MAX", 3)
+            slow.setattr(mover, "SEAL_KEYS_MAX", -1)  # However little is left, it is too much.
+            slow.setattr(mover, "ROUNDS_MAX", 3)
             with pytest.raises(UnavailableError, match="the move cannot catch up"):
                 await moved(places)
         async with Database.open(places.source) as db:
@@ -77,7 +77,7 @@ def test_a_row_that_was_lost_on_the_way_is_found(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = pair("postgres-to-lane", postgres, tmp_path)
-    copied = filling.copy_in
+    copied = lane.copy_in
 
     def lossy(connection: object, table: Table, rows: list[StoredRow], draft: object) -> None:
         copied(connection, table, rows[:-1], draft)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def test_a_row_that_was_lost_on_the_way_is_found(
         async with Database.open(places.source) as db:
             expected = await contents(db)
         with monkeypatch.context() as broken:
-            broken.setattr(lane_target, "copy_in", lossy)
+            broken.setattr(lane, "copy_in", lossy)
             with pytest.raises(CorruptionError, match="is not the same at both places"):
                 await moved(places)
         async with Database.open(places.source) as db:

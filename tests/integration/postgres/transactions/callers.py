@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from interlock import BlockingTransaction, Engine, Event, Moved, Transaction, View
-from interlock.sql.postgres.address import parsed
+from interlock.urls import parse_postgres_url
 from tests.integration.postgres.transactions.machine import Order, State, order
 
 
@@ -223,16 +223,16 @@ KINDS: dict[str, Callable[[str], Any]] = {
 @asynccontextmanager
 async def called(kind: str, url: str) -> AsyncIterator[Caller]:
     """A connection of this kind, outside of a transaction."""
-    async with KINDS[kind](parsed(url).url) as caller:
+    async with KINDS[kind](parse_postgres_url(url).url) as caller:
         yield caller
 
 
 @asynccontextmanager
 async def shop(url: str) -> AsyncIterator[Engine]:
     """An engine that runs no steps, beside a table of the user's own."""
-    schema = parsed(url).schema
+    schema = parse_postgres_url(url).schema
     async with Engine.open(url, machines=[order], worker=False) as engine:
-        connection = await asyncpg.connect(parsed(url).url)
+        connection = await asyncpg.connect(parse_postgres_url(url).url)
         await connection.execute(f"CREATE TABLE {schema}.purchases (id text PRIMARY KEY)")
         await connection.close()
         yield engine
@@ -240,14 +240,14 @@ async def shop(url: str) -> AsyncIterator[Engine]:
 
 async def buy(caller: Caller, url: str, purchase: str) -> None:
     """A row of the user's own."""
-    await caller.execute(f"INSERT INTO {parsed(url).schema}.purchases VALUES ('{purchase}')")
+    await caller.execute(f"INSERT INTO {parse_postgres_url(url).schema}.purchases VALUES ('{purchase}')")
 
 
 async def bought(url: str) -> list[str]:
     """The user's own rows, as everybody else sees them."""
-    connection = await asyncpg.connect(parsed(url).url)
+    connection = await asyncpg.connect(parse_postgres_url(url).url)
     try:
-        rows = await connection.fetch(f"SELECT id FROM {parsed(url).schema}.purchases ORDER BY id")
+        rows = await connection.fetch(f"SELECT id FROM {parse_postgres_url(url).schema}.purchases ORDER BY id")
         return [row[0] for row in rows]
     finally:
         await connection.close()

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from interlock import BlockingEngine, BlockingTransaction, Engine, UnavailableError, WorkflowExists
-from interlock.sql.postgres.address import parsed
-from interlock.store.postgres.hints import channel
+from interlock.store.postgres.notify import channel
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import run
 from tests.integration.postgres.transactions import machine
 from tests.integration.postgres.transactions.callers import called, lent, shop
@@ -121,7 +121,7 @@ def test_workers_are_told_when_the_transaction_commits_and_only_then(postgres_ur
             called("asyncpg", postgres_url) as caller,
             called("asyncpg", postgres_url) as worker,
         ):
-            name = channel(parsed(postgres_url).schema)
+            name = channel(parse_postgres_url(postgres_url).schema)
             await worker.connection.add_listener(name, lambda *_: told.put_nowait("due"))
             await worker.connection.add_listener("end", lambda *_: told.put_nowait("end"))
             for workflow in ("kept", "gone", "waits"):
@@ -153,7 +153,10 @@ def test_a_thread_without_an_event_loop_sends_through_a_blocking_engine(postgres
         engine.start(order, "o-1", Order())
 
         def sends(number: int) -> None:
-            with psycopg.connect(parsed(postgres_url).url) as connection, engine.transaction(connection) as tx:
+            with (
+                psycopg.connect(parse_postgres_url(postgres_url).url) as connection,
+                engine.transaction(connection) as tx,
+            ):
                 assert isinstance(tx, BlockingTransaction)
                 answers.append(tx.send("o-1", Note(str(number))).version)
 
@@ -165,7 +168,7 @@ def test_a_thread_without_an_event_loop_sends_through_a_blocking_engine(postgres
         assert sorted(answers) == list(range(2, 10))
         assert engine.get("o-1").version == 9
     with (
-        psycopg.connect(parsed(postgres_url).url) as connection,
+        psycopg.connect(parse_postgres_url(postgres_url).url) as connection,
         engine.transaction(connection) as tx,
         pytest.raises(UnavailableError, match="closed"),
     ):
@@ -199,7 +202,7 @@ def test_a_deadlock_is_told_by_the_driver_itself(postgres_url: str) -> None:
 
 async def until_waiting(url: str) -> None:
     """Until somebody waits for a lock in this database."""
-    connection = await asyncpg.connect(parsed(url).url)
+    connection = await asyncpg.connect(parse_postgres_url(url).url)
     waiting = (
         "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted"
         " AND a.datname = current_database()"

@@ -12,7 +12,7 @@ from sqlalchemy.pool import NullPool
 
 from interlock import GuardRejected
 from interlock.errors import BadUsage
-from interlock.sql.postgres.address import parsed
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import run
 from tests.integration.postgres.transactions.callers import KINDS, bought, buy, called, lent, shop
 from tests.integration.postgres.transactions.machine import Note, Order, State, Submit, order
@@ -103,7 +103,7 @@ def test_sessions_of_a_scope_and_classes_of_ones_own_are_known(postgres_url: str
         __slots__ = ()
 
     async def scenario() -> None:
-        url = parsed(postgres_url).url
+        url = parse_postgres_url(postgres_url).url
         async with shop(postgres_url) as engine:
             made = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
             scoped = scoped_session(sessionmaker(made, class_=MySession))
@@ -157,7 +157,7 @@ def test_rows_and_cursors_of_the_callers_own_do_not_matter(postgres_url: str, ki
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_sqlalchemy_that_commits_each_statement_is_refused(postgres_url: str, driver: str) -> None:
     async def scenario() -> None:
-        url = parsed(postgres_url).url
+        url = parse_postgres_url(postgres_url).url
         connect = asyncpg.connect if driver == "asyncpg" else psycopg.AsyncConnection.connect
         made = create_async_engine(
             f"postgresql+{driver}://",

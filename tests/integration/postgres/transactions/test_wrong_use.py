@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from interlock import Engine, Event, InvalidPayload, Machine, PayloadTooLarge, UnavailableError
 from interlock.errors import BadUsage
-from interlock.sql.postgres.address import parsed
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import run
 from tests.integration.postgres.transactions.callers import called, lent, shop
 from tests.integration.postgres.transactions.machine import Note, Order, order
@@ -61,7 +61,7 @@ def test_what_is_no_connection_of_a_known_driver_is_refused(postgres_url: str) -
 
 def test_a_connection_is_entered_as_it_is(postgres_url: str) -> None:
     async def scenario() -> None:
-        url = parsed(postgres_url).url
+        url = parse_postgres_url(postgres_url).url
         async with shop(postgres_url) as engine:
             with psycopg.connect(url) as direct, pytest.raises(BadUsage, match="without an event loop"):
                 async with engine.transaction(direct):
@@ -85,7 +85,10 @@ def test_a_block_is_over_when_it_is_left(postgres_url: str) -> None:
             with pytest.raises(BadUsage, match="a second time"):
                 async with block:
                     raise AssertionError
-            with psycopg.connect(parsed(postgres_url).url) as direct, engine.transaction(direct) as blocking:
+            with (
+                psycopg.connect(parse_postgres_url(postgres_url).url) as direct,
+                engine.transaction(direct) as blocking,
+            ):
                 blocking.send("o-1", Note("in time"))
             with pytest.raises(BadUsage, match="behind the end"):
                 blocking.send("o-1", Note("late"))

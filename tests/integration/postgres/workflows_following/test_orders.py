@@ -8,14 +8,14 @@ import pytest
 
 from interlock import Engine, MovedElsewhere
 from interlock.catalog.catalog import Catalog
-from interlock.runtime import following
-from interlock.runtime.attempting import Attempting
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.clock import SystemClock
+from interlock.engine import relocation
+from interlock.engine.steps.runner import Attempting
+from interlock.store.open import open_store
 from tests.integration.objects.servers import Moto
 from tests.integration.postgres.workflows_following.flowing import Flow, made, problems
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
-from tests.unit.runtime.following.shop import Order, Submit, order
+from tests.unit.engine.following.shop import Order, Submit, order
 
 SOME = 10
 
@@ -23,7 +23,7 @@ SOME = 10
 @pytest.fixture(autouse=True)
 def nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: callers wait."""
-    monkeypatch.setattr(following, "WAITED_S", 60.0)
+    monkeypatch.setattr(relocation, "WAITED_S", 60.0)
 
 
 def test_every_order_is_final_and_each_result_is_applied_once(tmp_path: Path, postgres_url: str) -> None:
@@ -158,7 +158,7 @@ def test_attempts_that_are_not_ended_are_noticed(
 ) -> None:
     """Sabotage: the old inside goes on with its steps beside the new one, which begins the same."""
     monkeypatch.setattr(Attempting, "abort", lambda self: [])
-    monkeypatch.setattr(following, "_is_handed_over", lambda envelope: envelope.future is not None)
+    monkeypatch.setattr(relocation, "_is_handed_over", lambda envelope: envelope.future is not None)
 
     async def test() -> None:
         home = f"lanes://{tmp_path}"

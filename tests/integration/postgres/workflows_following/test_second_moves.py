@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from interlock import Engine, MovedElsewhere
-from interlock.database.copies_postgres import refuse_left
+from interlock.backup.postgres_copies import refuse_left
+from interlock.clock import SystemClock
+from interlock.engine import recovery, relocation
 from interlock.errors import UnavailableError
-from interlock.runtime import following, recovery
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.link import Link, Record, connected
-from interlock.store.opening import open_store
-from interlock.store.postgres import arriving, marks, migrating
+from interlock.postgres.connection import Link, Record, connected
+from interlock.store.open import open_store
+from interlock.store.postgres import schema
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.workflows_following.flowing import made
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
-from tests.unit.runtime.following.shop import order
+from tests.unit.engine.following.shop import order
 
 Act = Callable[[], Awaitable[object]]
 
@@ -41,9 +41,9 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, look: str, act: Act) -> list
 
 async def arrive(url: str, epoch: int) -> None:
     """Finish a move, as another engine would that has seen its tombstone."""
-    link = await connected(parsed(url))
+    link = await connected(parse_postgres_url(url))
     try:
-        assert await arriving.arrive(link, parsed(url), epoch)
+        assert await schema.arrive(link, parse_postgres_url(url), epoch)
     finally:
         await link.driver.close()
 
@@ -61,7 +61,7 @@ def test_an_engine_follows_although_the_old_mark_goes_while_it_looks(
 ) -> None:
     """Another process lets the workflows arrive between its look at the catalog and its read of the old tombstone."""
     monkeypatch.setattr(recovery, "HELD_US", 0)
-    monkeypatch.setattr(following, "WAITED_S", 60.0)
+    monkeypatch.setattr(relocation, "WAITED_S", 60.0)
 
     async def test() -> None:
         home = f"lanes://{tmp_path}"
@@ -75,7 +75,7 @@ def test_an_engine_follows_although_the_old_mark_goes_while_it_looks(
             # The mover and the engine are one process: whatever looks first, its look is the one that is overtaken.
             with pytest.raises(Died):
                 await move(home, postgres_url, epoch=3, at=dying_at("leave/after"))
-            acted = after_the_look(monkeypatch, marks._LOOK, lambda: arrive(postgres_url, 3))
+            acted = after_the_look(monkeypatch, schema._LOOK, lambda: arrive(postgres_url, 3))
             await order(engine, machine, "o-4", keyed=True)
             assert acted
             assert engine._inside.store.shared
@@ -95,7 +95,7 @@ def test_a_store_that_is_opened_while_its_workflows_leave_says_where_they_are(
         store = await open_store(postgres_url, clock=SystemClock())
         await begun(store, started("w1"))
         await store.close()
-        acted = after_the_look(monkeypatch, migrating.TABLES, lambda: move(postgres_url, home, epoch=1))
+        acted = after_the_look(monkeypatch, schema.TABLES_OF_SCHEMA, lambda: move(postgres_url, home, epoch=1))
         with pytest.raises(MovedElsewhere) as told:
             await open_store(postgres_url, clock=SystemClock())
         assert acted
@@ -106,7 +106,7 @@ def test_a_store_that_is_opened_while_its_workflows_leave_says_where_they_are(
 
 def test_a_move_is_taken_back_by_two_at_a_time(tmp_path: Path, postgres_url: str) -> None:
     """Both see the draft; the one that gets the lock later finds nothing left to do."""
-    home, address = f"lanes://{tmp_path}/home", parsed(postgres_url)
+    home, address = f"lanes://{tmp_path}/home", parse_postgres_url(postgres_url)
 
     async def scenario() -> None:
         store = await open_store(home, clock=SystemClock())
@@ -116,8 +116,8 @@ def test_a_move_is_taken_back_by_two_at_a_time(tmp_path: Path, postgres_url: str
             await move(home, postgres_url, epoch=1, at=dying_at("leave/before"))
         links = [await connected(address) for _ in range(2)]
         try:
-            await arriving.take_back(links[0], address, 1, "me")
-            thrown = await asyncio.gather(*[arriving.throw_away(link, address, 1, "me") for link in links])
+            await schema.take_back(links[0], address, 1, "me")
+            thrown = await asyncio.gather(*[schema.throw_away(link, address, 1, "me") for link in links])
             assert sorted(thrown) == [False, True]
         finally:
             for link in links:
@@ -128,7 +128,7 @@ def test_a_move_is_taken_back_by_two_at_a_time(tmp_path: Path, postgres_url: str
 
 def test_a_copy_that_begins_while_a_move_ends_says_so(tmp_path: Path, postgres_url: str) -> None:
     """Its snapshot has a mark in the catalog that is not there any more."""
-    home, address = f"lanes://{tmp_path}/home", parsed(postgres_url)
+    home, address = f"lanes://{tmp_path}/home", parse_postgres_url(postgres_url)
 
     async def scenario() -> None:
         store = await open_store(home, clock=SystemClock())

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from interlock.catalog.moves import Moved, nowhere
-from interlock.seams import Clock, SystemClock
-from interlock.store.moving.workflows import move_workflows
+from interlock.clock import Clock, SystemClock
+from interlock.relocate.workflows.mover import move_workflows
 
 
 class Died(Exception):

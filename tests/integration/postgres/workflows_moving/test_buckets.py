@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import Fenced, MovedElsewhere, UnavailableError
-from interlock.seams import SystemClock
-from interlock.store.moving.workflows import abandon_workflows, machines_at, plan_workflows
-from interlock.store.opening import open_store
-from interlock.store.protocol import Store
-from interlock.store.pruning import Old
+from interlock.relocate.workflows.mover import abandon_workflows, machines_at, plan_workflows
+from interlock.store.open import open_store
+from interlock.store.protocol import Old, Store
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.objects.servers import SeaweedFS
 from tests.integration.postgres.stores import opened

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.secrets import shown
-from interlock.catalog.workflows import workflows_at
+from interlock.catalog.catalog import workflows_at
+from interlock.clock import SystemClock
 from interlock.database.database import Database
 from interlock.errors import MovedElsewhere
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.store.open import open_store
+from interlock.urls import redact_secrets
 from tests.integration.postgres.stores import opened
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
 from tests.integration.postgres.workflows_moving.test_everything_arrives import contents, filled
@@ -86,7 +86,7 @@ def test_a_catalog_that_was_not_told_does_not_lie(tmp_path: Path, postgres_url: 
     for place in (home, f"{postgres_url}_further"):
         refused = run_program("route", "workflows", "--to", place, "--home", home, folder=tmp_path)
         assert refused.code == UNAVAILABLE, refused.err
-        assert f"live at {shown(postgres_url)} since move 1" in " ".join(refused.err.split())
+        assert f"live at {redact_secrets(postgres_url)} since move 1" in " ".join(refused.err.split())
     finished = run_program("route", "workflows", "--to", postgres_url, "--home", home, folder=tmp_path)
     assert finished.code == OK, finished.err
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere, UnavailableError
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.store.open import open_store
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.stores import opened
 from tests.integration.postgres.test_restarts import OwnServer, own_server

@@ -9,12 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed
-from interlock.store.moving import workflows
-from interlock.store.moving.draft import Draft, Exchange, Exchanged
-from interlock.store.opening import open_store
+from interlock.relocate.workflows import mover
+from interlock.relocate.workflows.draft import Draft, Exchange, Exchanged
+from interlock.store.open import open_store
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.stores import opened, somebody
 from tests.integration.postgres.workflows_moving.moves import move
@@ -34,7 +34,7 @@ class Ahead(SystemClock):
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is counted under the seal, however slow the machine is."""
-    monkeypatch.setattr(workflows, "SUMS_S_MAX", math.inf)
+    monkeypatch.setattr(mover, "SUMS_S_MAX", math.inf)
 
 
 def doing(point: str, do: Callable[[], None]) -> Callable[[str], None]:
@@ -76,7 +76,7 @@ def test_a_write_that_the_mover_was_not_told_of_is_found(tmp_path: Path, postgre
 @pytest.mark.usefixtures("counted")
 def test_a_draft_that_somebody_has_changed_is_found(tmp_path: Path, postgres_url: str) -> None:
     home = f"lanes://{tmp_path}/home"
-    schema = parsed(postgres_url).schema
+    schema = parse_postgres_url(postgres_url).schema
 
     async def spoil() -> None:
         async with somebody(postgres_url) as caller:

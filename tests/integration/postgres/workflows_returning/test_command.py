@@ -5,9 +5,9 @@ import json
 import shlex
 from pathlib import Path
 
-from interlock.catalog.workflows import workflows_at
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.catalog.catalog import workflows_at
+from interlock.clock import SystemClock
+from interlock.store.open import open_store
 from tests.integration.postgres.workflows_moving.test_everything_arrives import contents, filled
 from tests.unit.cli.running import run_program
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere, UnavailableError
-from interlock.seams import SystemClock
-from interlock.store.opening import open_store
+from interlock.store.open import open_store
 from interlock.testing.faults.processes import Processes
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.stores import opened

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import BadUsage, LaneOwned, MovedElsewhere, UnavailableError
-from interlock.seams import SystemClock
-from interlock.store.leases import Granted, Held
-from interlock.store.moving.workflows import abandon_workflows, machines_at, plan_workflows
-from interlock.store.opening import open_store
-from interlock.store.pruning import Old
+from interlock.relocate.workflows.mover import abandon_workflows, machines_at, plan_workflows
+from interlock.store.open import open_store
+from interlock.store.protocol import Granted, Held, Old
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened, somebody
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move

@@ -13,10 +13,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere
-from interlock.seams import SystemClock
-from interlock.store.moving.workflows import abandon_workflows
-from interlock.store.opening import open_store
+from interlock.relocate.workflows.mover import abandon_workflows
+from interlock.store.open import open_store
 from tests.conformance.store.samples import run
 from tests.integration.postgres.stores import opened, somebody
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move

@@ -5,15 +5,15 @@ import uuid
 from pathlib import Path
 
 from interlock import Engine
-from interlock.seams import SystemClock
-from interlock.store.holding import HELD
-from interlock.store.opening import open_store
-from interlock.store.shared import Holder
+from interlock.clock import SystemClock
+from interlock.store.lane import HELD
+from interlock.store.open import open_store
+from interlock.store.protocol import Holder
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened
 from tests.integration.postgres.workflows_following.flowing import made
 from tests.integration.postgres.workflows_moving.moves import move
-from tests.unit.runtime.following.shop import Noted, Order, Submit
+from tests.unit.engine.following.shop import Noted, Order, Submit
 
 
 class Behind(SystemClock):

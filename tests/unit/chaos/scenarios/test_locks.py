@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from interlock.chaos.locks import Fairness, Locks
-from interlock.chaos.scenarios.locks import wrong
+from interlock.chaos.scenarios import wrong
 
 FAIR = Fairness(least=1, median=2.0, most=3, busiest_process_share=0.25)
 SOUND = Locks(

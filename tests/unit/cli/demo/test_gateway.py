@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.demo.bank import BOOKS, Bank, Books, entries
-from interlock.cli.demo.gateway import Calling, Gateway, call_at
+from interlock.cli.demo.bank import BOOKS, Bank, Books, Calling, Gateway, call_at, entries
 from interlock.errors import Retryable
 
 

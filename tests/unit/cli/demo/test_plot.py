@@ -4,10 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from interlock.cli.demo.observers import Tally
-from interlock.cli.demo.outcome import Kill, Outage, Outcome, Stall
-from interlock.cli.demo.plot import POINTS_MAX, plot, spans_of
-from interlock.cli.demo.timeline import Moment
+from interlock.cli.demo.outcome import Kill, Moment, Outage, Outcome, Stall, Tally
+from interlock.cli.demo.show import POINTS_MAX, plot, spans_of
 from interlock.examples.order import order
 
 SVG = "{http://www.w3.org/2000/svg}"

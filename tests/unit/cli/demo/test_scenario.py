@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.cli.demo.scenario import STUCK_MAX, TROUBLE_FROM, Scenario, stuck_of
+from interlock.clock import SystemChance
 from interlock.examples.order import State
-from interlock.seams import SystemChance
 
 
 @pytest.mark.parametrize(("orders", "stuck"), [(TROUBLE_FROM - 1, 0), (TROUBLE_FROM, 2), (600, 12), (5_000, STUCK_MAX)])

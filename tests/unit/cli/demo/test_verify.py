@@ -8,13 +8,12 @@ import msgspec
 import pytest
 
 from interlock.cli.demo.bank import BOOKS, Books, Entry, entries, home_in
-from interlock.cli.demo.life import PAID, TILL
-from interlock.cli.demo.observers import Tally
-from interlock.cli.demo.outcome import Kill, OrderHistory, Outage, Outcome, Stall
+from interlock.cli.demo.news import PAID, TILL
+from interlock.cli.demo.outcome import Kill, OrderHistory, Outage, Outcome, Stall, Tally
 from interlock.cli.demo.verify import Found, checks_of, judge
 from interlock.database.database import Database
+from interlock.engine.views import View
 from interlock.examples.order import Order, State, order
-from interlock.runtime.views import View
 from tests.unit.cli.demo.walking import stored, verified, walked
 
 

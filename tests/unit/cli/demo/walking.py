@@ -7,9 +7,9 @@ from interlock.cli.demo.bank import home_in
 from interlock.cli.demo.outcome import OrderHistory, Outcome
 from interlock.cli.demo.verify import verify
 from interlock.cli.demo.walk import Walk
+from interlock.engine.engine import Engine
+from interlock.engine.views import View
 from interlock.examples.order import Order, State, order
-from interlock.runtime.engine import Engine
-from interlock.runtime.views import View
 
 
 def walked(folder: Path, orders: int, seed: int = 1) -> Walk:

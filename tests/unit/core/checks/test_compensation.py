@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 
-from interlock.core.checks.compensation import Move
+from interlock.core.checks import Move
 from interlock.core.table import Table
 from interlock.core.values import Finding, StepContext
 from tests.unit.core.checks.small_machines import (

@@ -3,7 +3,7 @@
 They are written by hand as descriptions, so that the diagrams are tested without the machines that make them.
 """
 
-from interlock.core.description import (
+from interlock.core.describe import (
     MachineDescription,
     StateDescription,
     StepDescription,

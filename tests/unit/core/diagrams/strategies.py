@@ -5,7 +5,7 @@ Most of them make no sense as machines. A diagram is still drawn, and still obey
 
 from hypothesis import strategies as st
 
-from interlock.core.description import (
+from interlock.core.describe import (
     MachineDescription,
     StateDescription,
     StepDescription,

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.core.description import MachineDescription
-from interlock.core.diagrams.layout import Box, Layout, lay_out
-from interlock.core.diagrams.legend import LegendEntry, lay_out_legend
-from interlock.core.diagrams.measure import text_width
-from interlock.core.diagrams.sketch import sketch
-from interlock.core.diagrams.tracks import Turn, assign_tracks
+from interlock.core.describe import MachineDescription
+from interlock.core.diagrams.layout import Box, Layout, LegendEntry, Turn, assign_tracks, lay_out, lay_out_legend
+from interlock.core.diagrams.sketch import sketch, text_width
 from tests.unit.core.diagrams.samples import CHECKOUT, HARD, ORDER, SAMPLES, State, Transition, machine
 from tests.unit.core.diagrams.strategies import machines
 

@@ -11,11 +11,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 
-from interlock.core.description import MachineDescription
+from interlock.core.describe import MachineDescription
 from interlock.core.diagrams import svg
-from interlock.core.diagrams.gather import gather
-from interlock.core.diagrams.theme import DARK, LIGHT, Paint, Palette
-from interlock.core.diagrams.wording import guard, visible
+from interlock.core.diagrams.sketch import gather, guard, visible
+from interlock.core.diagrams.svg import DARK, LIGHT, Paint, Palette
 from tests.unit.core.diagrams.samples import CHECKOUT, HARD, ORDER, State, Transition, machine
 from tests.unit.core.diagrams.strategies import machines
 

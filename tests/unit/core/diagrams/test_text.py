@@ -8,11 +8,9 @@ import re
 import pytest
 from hypothesis import given
 
-from interlock.core.description import MachineDescription
+from interlock.core.describe import MachineDescription
 from interlock.core.diagrams import dot, mermaid, table
-from interlock.core.diagrams.heat import level
-from interlock.core.diagrams.measure import text_width
-from interlock.core.diagrams.wording import duration, visible
+from interlock.core.diagrams.sketch import duration, level, text_width, visible
 from tests.unit.core.diagrams.samples import CHECKOUT, HARD, ORDER, State, Transition, machine, step
 from tests.unit.core.diagrams.strategies import machines
 

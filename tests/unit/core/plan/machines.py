@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.core.description import (
+from interlock.core.describe import (
     EventDescription,
     MachineDescription,
     StateDescription,

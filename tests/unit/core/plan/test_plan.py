@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.core.description import MachineDescription, StateDescription
+from interlock.core.describe import MachineDescription, StateDescription
 from interlock.core.plan import Plan, plan
 from tests.unit.core.plan.machines import (
     CHARGE,

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.core.description import MachineDescription, StateDescription, StepDescription, TimerDescription
+from interlock.core.describe import MachineDescription, StateDescription, StepDescription, TimerDescription
 from interlock.core.plan import Finding, Plan, StateVerdict, plan
-from interlock.core.plan.exits import undoable_states
+from interlock.core.plan.states import undoable_states
 from tests.unit.core.plan.machines import (
     CHARGE,
     ORDER,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.hotrow.advice.words import HELD_BACK, UNKNOWN_KIND, WHY
+from interlock.hotrow.advice.rule import HELD_BACK, UNKNOWN_KIND, WHY
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGES = [

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from interlock import Database
+from interlock.clock import SystemClock
 from interlock.errors import TargetNotFound
-from interlock.hotrow.advice.gathered import as_evidence, gather
-from interlock.hotrow.signal.windows import Window
-from interlock.lanes.published import HotReport, hot_path
-from interlock.seams import SystemClock
+from interlock.hotrow.advice.rule import as_evidence, gather
+from interlock.hotrow.hot_rows import Window
+from interlock.lanes.contention import HotReport, hot_path
 from tests.unit.hotrow.advice.windows import row
 
 

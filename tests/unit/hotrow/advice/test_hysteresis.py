@@ -2,9 +2,7 @@
 
 import msgspec
 
-from interlock.hotrow.advice.hysteresis import HELD_S, VOTES, WINDOWS, Advisor, fresh, step
-from interlock.hotrow.advice.rule import advise
-from interlock.hotrow.advice.verdict import Verdict
+from interlock.hotrow.advice.rule import HELD_S, VOTES, WINDOWS, Advisor, Verdict, advise, fresh, step
 from tests.unit.hotrow.advice.windows import a_tool, row, window
 
 TOOL = a_tool(critical=True)

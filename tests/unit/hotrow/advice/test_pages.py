@@ -4,12 +4,10 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from interlock.catalog.configuration import DECLARATIONS, KNOBS
 from interlock.hotrow.advice.evidence import Evidence
-from interlock.hotrow.advice.hysteresis import VOTES, WINDOWS
-from interlock.hotrow.advice.rule import STRICT, advise
-from interlock.hotrow.advice.verdict import Action, Target
-from interlock.hotrow.signal.windows import Engine
+from interlock.hotrow.advice.rule import STRICT, VOTES, WINDOWS, Action, Target, advise
+from interlock.hotrow.hot_rows import Engine
+from interlock.settings import DECLARATIONS, KNOBS
 from tests.unit.hotrow.advice.windows import a_tool, row, window
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.hotrow.advice.evidence import Evidence
-from interlock.hotrow.advice.hysteresis import Advisor, fresh, step
-from interlock.hotrow.advice.rule import advise
-from interlock.hotrow.advice.verdict import CHOICES, Choice, Verdict
-from interlock.hotrow.signal.windows import Engine
+from interlock.hotrow.advice.rule import CHOICES, Advisor, Choice, Verdict, advise, fresh, step
+from interlock.hotrow.hot_rows import Engine
 from interlock.hotrow.tools import Tool
 from interlock.lanes.contention import HotRow
 

@@ -3,10 +3,8 @@
 import pytest
 
 from interlock.hotrow.advice.evidence import Evidence
-from interlock.hotrow.advice.rule import advise
-from interlock.hotrow.advice.verdict import CHOICES, Choice
-from interlock.hotrow.advice.words import WHY
-from interlock.hotrow.signal.windows import Engine
+from interlock.hotrow.advice.rule import CHOICES, WHY, Choice, advise
+from interlock.hotrow.hot_rows import Engine
 from interlock.hotrow.tools import Tool
 from tests.unit.hotrow.advice.windows import a_tool, row, window
 

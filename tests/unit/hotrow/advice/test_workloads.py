@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.hotrow.advice.evidence import Evidence
-from interlock.hotrow.advice.verdict import Choice
+from interlock.hotrow.advice.rule import Choice
 from interlock.hotrow.tools import Tool
 from tests.unit.hotrow.advice.windows import a_tool, changes, row, shown, window
 

@@ -4,10 +4,8 @@ import itertools
 from collections.abc import Iterable
 
 from interlock.hotrow.advice.evidence import Evidence
-from interlock.hotrow.advice.hysteresis import Advisor, fresh, step
-from interlock.hotrow.advice.rule import advise
-from interlock.hotrow.advice.verdict import Choice
-from interlock.hotrow.signal.windows import Engine
+from interlock.hotrow.advice.rule import Advisor, Choice, advise, fresh, step
+from interlock.hotrow.hot_rows import Engine
 from interlock.hotrow.tools import Tool
 from interlock.lanes.contention import HotRow
 

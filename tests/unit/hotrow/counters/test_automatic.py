@@ -6,12 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.hotrow.counters.automatic import Automatic
-from interlock.hotrow.counters.choice import Form
-from interlock.hotrow.counters.signal import Groups, Signal
+from interlock.hotrow.counters.choice import Form, Groups, Signal
+from interlock.hotrow.counters.counter import Automatic
 from interlock.lanes.contention import HotRow
-from interlock.lanes.stats import LaneStats
-from interlock.sql.executor import EngineName
+from interlock.lanes.transaction import LaneStats
+from interlock.sql.values import EngineName
 
 
 class SetClock:

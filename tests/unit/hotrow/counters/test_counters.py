@@ -7,7 +7,7 @@ import pytest
 from interlock.database.database import Database
 from interlock.errors import BadUsage, DefinitionError
 from interlock.hotrow.counters.choice import Kind
-from interlock.hotrow.counters.counters import Counters
+from interlock.hotrow.counters.counter import Counters
 from interlock.lanes.settings import COUNTER_SHARDS_MAX
 
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from interlock.database.database import Database
-from interlock.hotrow.counters import headers
+from interlock.hotrow.counters import counter
 from interlock.hotrow.counters.choice import Kind
-from interlock.hotrow.counters.headers import Header, Headers
-from interlock.hotrow.counters.tables import Tables
+from interlock.hotrow.counters.counter import Header, Headers
+from interlock.hotrow.counters.statements import Tables
 
 
 def make(db: Database, *, shard_count: int = 4) -> Headers:
@@ -16,7 +16,7 @@ def make(db: Database, *, shard_count: int = 4) -> Headers:
 
 
 def test_no_more_counters_are_remembered_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headers, "NAMES_MAX", 3)
+    monkeypatch.setattr(counter, "NAMES_MAX", 3)
 
     async def scenario() -> None:
         async with Database.open("memory:") as db:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from interlock.errors import TransactionError
-from interlock.hotrow.counters import rollup
-from interlock.hotrow.counters.rollup import FAILURES_MAX, FOLDS_PER_TURN, Rollup
-from interlock.sql.executor import Executor
+from interlock.hotrow.counters import counter
+from interlock.hotrow.counters.counter import FAILURES_MAX, FOLDS_PER_TURN, Rollup
+from interlock.sql.values import Executor
 from interlock.testing.virtual import VirtualLoop
 
 ResultT = TypeVar("ResultT")
@@ -128,7 +128,7 @@ def test_what_is_appended_during_a_fold_is_folded_in_the_next_turn() -> None:
 
 def test_counters_that_wait_for_a_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """G6: with new names faster than they can be folded the process does not grow; who was left out comes later."""
-    monkeypatch.setattr(rollup, "OWED_MAX", 3)
+    monkeypatch.setattr(counter, "OWED_MAX", 3)
     with world() as here:
         for name in "abcd":
             here.append(name)

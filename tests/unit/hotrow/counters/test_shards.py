@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.hotrow.counters.shards import Shards
+from interlock.hotrow.counters.counter import Shards
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from typing import TypeVar, cast
 import pytest
 
 from interlock.errors import ConstraintViolation, TransactionError
-from interlock.hotrow.counters.tables import ATTEMPTS_MAX, Tables
-from interlock.sql.executor import Executor
-from interlock.sql.rows import Row
+from interlock.hotrow.counters.statements import ATTEMPTS_MAX, Tables
+from interlock.sql.values import Executor, Row
 
 ResultT = TypeVar("ResultT")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objects import remote
-from interlock.lanes.objects.addresses import Address
+from interlock.lanes.objectlog import remote_bucket
 from interlock.server.security.keys import CreatedKey
-from interlock.testing.objects.memory import MemoryBucket
+from interlock.testing.objects import MemoryBucket
+from interlock.urls import BucketAddress
 from tests.unit.server.security.homes import HomeForKeys, key_factory
 
 
@@ -24,10 +24,10 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         return HomeForKeys(kind, str(request.getfixturevalue("postgres_url")))
     bucket = MemoryBucket()
 
-    def in_memory(address: Address, **_options: object) -> MemoryBucket:
+    def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
         return bucket.below(address.path)
 
-    monkeypatch.setattr(remote, "open_bucket", in_memory)
+    monkeypatch.setattr(remote_bucket, "open_bucket", in_memory)
     return HomeForKeys(kind, "s3://memory/home")
 
 

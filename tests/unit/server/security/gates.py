@@ -3,10 +3,8 @@
 from typing import Self
 
 from interlock.errors import UnavailableError
-from interlock.server.security.documents import Edit, MemoryDocument
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.keystore import KeyStore
+from interlock.server.security.keys import CreatedKey, Edit, KeyStore, MemoryDocument
 from tests.unit.server.security.homes import StandingClock
 
 HERE = {b"host": b"127.0.0.1:8000"}

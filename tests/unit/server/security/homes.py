@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from interlock.seams import Clock
-from interlock.server.security.identity import Identity
-from interlock.server.security.keys import CreatedKey, made
-from interlock.server.security.opening import Security, security_at
-from interlock.server.security.scopes import Limits, Scope
+from interlock.clock import Clock
+from interlock.server.security.keys import CreatedKey, make_key
+from interlock.server.security.scopes import Identity, Limits, Scope
+from interlock.server.security.stores import Security, security_at
 
 NOW = datetime(2027, 3, 1, 12, 30, tzinfo=UTC)
 OPERATOR = Identity("abc", "ann", frozenset(Scope))
@@ -68,7 +67,9 @@ def key_factory() -> Callable[..., CreatedKey]:
         name: str = "till",
     ) -> CreatedKey:
         limits = Limits(machines, prefixes)
-        return made(secrets, name=name, scopes=scopes or (Scope.READ,), limits=limits, now=NOW, expires_at=expires_at)
+        return make_key(
+            secrets, name=name, scopes=scopes or (Scope.READ,), limits=limits, now=NOW, expires_at=expires_at
+        )
 
     return create
 

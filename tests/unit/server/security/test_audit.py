@@ -8,13 +8,11 @@ import msgspec
 import pytest
 
 from interlock.errors import UnavailableError, UnusableFile
-from interlock.lanes.objects.bucket import Bucket
+from interlock.lanes.objectlog.bucket import Bucket
 from interlock.server.security.audit import VALUE_BYTES_MAX, Audit, Entry, MemoryTrail
-from interlock.server.security.identity import Identity
-from interlock.server.security.in_bucket import BucketTrail
-from interlock.server.security.scopes import Scope
-from interlock.server.security.trails import FileTrail
-from interlock.testing.objects.memory import MemoryBucket
+from interlock.server.security.scopes import Identity, Scope
+from interlock.server.security.stores import BucketTrail, FileTrail
+from interlock.testing.objects import MemoryBucket
 from tests.unit.server.security.homes import NOW, OPERATOR, HomeForKeys, StandingClock
 
 KEPT = pytest.mark.parametrize("home", ["local", "bucket", "postgres"], indirect=True)

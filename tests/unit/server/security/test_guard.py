@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.access import NotAuthenticated, NotPermitted
-from interlock.errors import UnavailableError
+from interlock.errors import NotAuthenticated, NotPermitted, UnavailableError
 from interlock.server.security import guard as guards
 from interlock.server.security import keys
 from interlock.server.security.guard import headers_of
 from interlock.server.security.headers import challenge
-from interlock.server.security.identity import LOCAL
 from interlock.server.security.keys import CreatedKey
-from interlock.server.security.scopes import Limits, Scope
+from interlock.server.security.scopes import LOCAL, Limits, Scope
 from tests.unit.server.security.gates import HERE, Gate
 from tests.unit.server.security.homes import NOW, authorized, bearer, key_factory
 

@@ -7,12 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.lanes.objects.bucket import ConditionFailed, Denied, Unclear
-from interlock.server.security.in_bucket import ATTEMPTS_MAX, BucketDocument
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.keystore import KeyStore
+from interlock.lanes.objectlog.bucket import ConditionFailed, Denied, Unclear
+from interlock.server.security.keys import CreatedKey, KeyStore
+from interlock.server.security.stores import ATTEMPTS_MAX, BucketDocument
 from tests.integration.objects.servers import Server
-from tests.unit.lanes.objects.buckets import ScriptedBucket
+from tests.unit.lanes.objectlog.buckets import ScriptedBucket
 from tests.unit.server.security.homes import NOW, OPERATOR, HomeForKeys
 
 Create = Callable[..., CreatedKey]

@@ -5,15 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.seams import SystemClock
-from interlock.server.security.in_postgres import PostgresDocument, PostgresTrail
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.keystore import KeyStore
-from interlock.server.security.opening import security_at
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.link import connected
-from interlock.store.opening import migrate_store, open_store
+from interlock.postgres.connection import connected
+from interlock.server.security.keys import CreatedKey, KeyStore
+from interlock.server.security.postgres_store import PostgresDocument, PostgresTrail
+from interlock.server.security.stores import security_at
+from interlock.store.open import migrate_store, open_store
+from interlock.urls import parse_postgres_url
 from tests.unit.server.security.homes import OPERATOR
 from tests.unit.server.security.test_audit import entry_at
 
@@ -21,7 +20,7 @@ Create = Callable[..., CreatedKey]
 
 
 async def answer(url: str, sql: str) -> list[tuple[object, ...]]:
-    link = await connected(parsed(url))
+    link = await connected(parse_postgres_url(url))
     try:
         return [tuple(row) for row in await link.driver.fetch(sql)]
     finally:
@@ -29,7 +28,7 @@ async def answer(url: str, sql: str) -> list[tuple[object, ...]]:
 
 
 async def script(url: str, sql: str) -> None:
-    link = await connected(parsed(url))
+    link = await connected(parse_postgres_url(url))
     try:
         await link.script(sql)
     finally:
@@ -37,7 +36,7 @@ async def script(url: str, sql: str) -> None:
 
 
 async def tables_of(url: str) -> set[object]:
-    schema = parsed(url).schema
+    schema = parse_postgres_url(url).schema
     return {row[0] for row in await answer(url, f"SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = '{schema}')")}  # fmt: skip  # noqa: E501
 
 
@@ -81,7 +80,7 @@ def test_many_processes_make_the_tables_at_once(postgres_url: str, create: Creat
 
 def test_a_user_who_may_not_make_tables_is_told_who_can(postgres_url: str, create: Create) -> None:
     async def scenario() -> None:
-        schema = parsed(postgres_url).schema
+        schema = parse_postgres_url(postgres_url).schema
         role = f"clerk_{schema}"
         await script(postgres_url, f"CREATE SCHEMA {schema}; CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}")  # fmt: skip  # noqa: E501
         as_clerk = postgres_url.replace("://postgres:", f"://{role}:")

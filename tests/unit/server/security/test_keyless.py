@@ -5,12 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.access import NotAuthenticated, NotPermitted
+from interlock.errors import NotAuthenticated, NotPermitted
 from interlock.server.security import guard as guards
 from interlock.server.security.guard import Guard
-from interlock.server.security.identity import LOCAL, MOUNTED
 from interlock.server.security.keys import CreatedKey
-from interlock.server.security.scopes import Scope
+from interlock.server.security.scopes import LOCAL, MOUNTED, Scope
 from tests.unit.server.security.gates import HERE, Gate
 from tests.unit.server.security.homes import NOW, StandingClock
 

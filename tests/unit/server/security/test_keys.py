@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.clock import SystemSecrets
 from interlock.errors import BadUsage
-from interlock.seams import SystemSecrets
 from interlock.server.security import keys
-from interlock.server.security.keys import CreatedKey, KeyRecord, digest_of, made, presented, proves
+from interlock.server.security.keys import CreatedKey, KeyRecord, digest_of, make_key, presented, proves
 from interlock.server.security.scopes import Limits, Scope
 from tests.unit.server.security.homes import NOW
 
@@ -29,7 +29,7 @@ def test_a_key_has_its_id_and_at_least_128_random_bits(create: Create) -> None:
 
 
 def test_real_keys_never_repeat() -> None:
-    made_keys = [made(SystemSecrets(), name="", scopes=(Scope.READ,), limits=Limits(), now=NOW) for _ in range(200)]
+    made_keys = [make_key(SystemSecrets(), name="", scopes=(Scope.READ,), limits=Limits(), now=NOW) for _ in range(200)]
     assert len({each.key.reveal() for each in made_keys}) == len({each.record.salt for each in made_keys}) == 200
 
 
@@ -108,7 +108,7 @@ def test_a_key_that_is_over_before_it_begins_is_refused(create: Create) -> None:
     with pytest.raises(BadUsage):
         create(expires_at=NOW)
     with pytest.raises(BadUsage):
-        made(SystemSecrets(), name="", scopes=(), limits=Limits(), now=NOW)
+        make_key(SystemSecrets(), name="", scopes=(), limits=Limits(), now=NOW)
 
 
 def test_the_state_of_a_key(create: Create) -> None:

@@ -9,10 +9,8 @@ import msgspec
 import pytest
 
 from interlock.errors import CorruptionError, LimitReached, TargetNotFound, UnusableFile
-from interlock.server.security import keystore
-from interlock.server.security.documents import FileDocument, MemoryDocument
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.keystore import KeyStore
+from interlock.server.security import keys
+from interlock.server.security.keys import CreatedKey, FileDocument, KeyStore, MemoryDocument
 from interlock.server.security.scopes import Scope
 from tests.unit.server.security.homes import NOW, HomeForKeys
 
@@ -133,7 +131,7 @@ def test_the_number_of_keys_is_bounded_and_old_revoked_ones_make_room(
     create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G6."""
-    monkeypatch.setattr(keystore, "KEYS_MAX", 2)
+    monkeypatch.setattr(keys, "KEYS_MAX", 2)
 
     async def scenario() -> None:
         store = KeyStore(MemoryDocument(), "lanes:///var/shop")
@@ -145,7 +143,7 @@ def test_the_number_of_keys_is_bounded_and_old_revoked_ones_make_room(
         await store.revoke(first.id, NOW)
         with pytest.raises(LimitReached):
             await store.add(third)
-        later = msgspec.structs.replace(third, created_at=NOW + keystore.REVOKED_KEPT)
+        later = msgspec.structs.replace(third, created_at=NOW + keys.REVOKED_KEPT)
         await store.add(later)
         assert await store.load() == (second, later)
 

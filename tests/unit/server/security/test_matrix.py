@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.access import NotAuthenticated, NotPermitted
+from interlock.errors import NotAuthenticated, NotPermitted
+from interlock.server.security.guard import ROUTES, Route, Subject
 from interlock.server.security.keys import CreatedKey
-from interlock.server.security.routes import ROUTES, Route, Subject
 from interlock.server.security.scopes import LADDER, Scope
 from tests.unit.server.security.gates import Gate
 from tests.unit.server.security.homes import bearer

@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from interlock.server.dashboard import DASHBOARD
-from interlock.server.describing import PAGES
+from interlock.server.asgi import DASHBOARD
+from interlock.server.openapi import PAGES
 from interlock.server.routes import ROUTES as SERVED
 from interlock.server.security import guard as guards
 from interlock.server.security.audit import Audit, MemoryTrail
-from interlock.server.security.guard import Guard
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.keystore import KeyStore
-from interlock.server.security.routes import ROUTES, Subject, route_for
+from interlock.server.security.guard import ROUTES, Guard, Subject, route_for
+from interlock.server.security.keys import CreatedKey, KeyStore
 from interlock.server.security.scopes import Scope
 from tests.unit.server import shop
 from tests.unit.server.security.gates import Broken

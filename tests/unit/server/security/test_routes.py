@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from interlock.server.security.routes import ROUTES, Subject, route_for
+from interlock.server.security.guard import ROUTES, Subject, route_for
 from interlock.server.security.scopes import Scope
 
 PUBLISHED = """

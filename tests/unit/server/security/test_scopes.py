@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.access import NotPermitted
-from interlock.errors import BadUsage
-from interlock.server.security.identity import LOCAL, Identity
-from interlock.server.security.scopes import LADDER, LIMITS_MAX, Limits, Scope, checked_limits, covered
+from interlock.errors import BadUsage, NotPermitted
+from interlock.server.security.scopes import LADDER, LIMITS_MAX, LOCAL, Identity, Limits, Scope, checked_limits, covered
 
 
 def test_each_scope_includes_those_below_it() -> None:

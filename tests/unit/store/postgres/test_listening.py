@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.sql.postgres.address import Address
-from interlock.sql.postgres.link import Link
-from interlock.sql.postgres.pool import Pool
-from interlock.store.postgres import hints
-from interlock.store.postgres.hints import AGAIN_S, Hints
+from interlock.postgres.connection import Link
+from interlock.postgres.pool import Pool
+from interlock.store.postgres import notify
+from interlock.store.postgres.notify import AGAIN_S, Hints
 from interlock.testing.virtual import VirtualLoop
-from tests.unit.sql.postgres.test_pool import Server, Wire, passed
+from interlock.urls import PostgresAddress
+from tests.unit.postgres.test_pool import Server, Wire, passed
 
 
 class Ear(Wire):
@@ -52,14 +52,14 @@ def play(
     """In virtual time, with the connections that are opened one after the other."""
     left = list(ears)
 
-    async def connected(address: Address) -> Link:
+    async def connected(address: PostgresAddress) -> Link:
         ear = left.pop(0)
         if isinstance(ear, Exception):
             raise ear
         return Link(ear, address)
 
-    patch.setattr(hints, "connected", connected)
-    address = Address("postgresql://h/d", "postgresql://h/d", connections_max=2, pgbouncer=pgbouncer)
+    patch.setattr(notify, "connected", connected)
+    address = PostgresAddress("postgresql://h/d", "postgresql://h/d", connections_max=2, pgbouncer=pgbouncer)
     loop = VirtualLoop()
     try:
         loop.run(scenario(Hints(Pool(address, Server().connect)), ears))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interlock.store.postgres.turns import Turns
+from interlock.store.postgres.store import Turns
 
 
 def test_groups_that_share_a_workflow_go_one_after_the_other_in_their_order() -> None:

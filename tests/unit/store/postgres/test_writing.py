@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from interlock.clock import SystemClock
 from interlock.errors import InvalidPayload, OutcomeUnknown, UnavailableError
-from interlock.seams import SystemClock
-from interlock.sql.postgres.address import parsed
-from interlock.sql.postgres.failures import Blocked
-from interlock.sql.postgres.link import Record
-from interlock.sql.postgres.pool import Pool
-from interlock.store.postgres import writing
-from interlock.store.postgres.databasetime import DatabaseTime
-from interlock.store.postgres.writing import Writing
-from interlock.store.shared import Holder
+from interlock.postgres.connection import Record
+from interlock.postgres.errors import Blocked
+from interlock.postgres.pool import Pool
+from interlock.store.postgres import store
+from interlock.store.postgres.notify import DatabaseTime
+from interlock.store.postgres.store import Writing
+from interlock.store.protocol import Holder
+from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import started
 
 ALL = tuple("abcdefgh")
@@ -24,7 +24,7 @@ class Answers(Pool):
     """A server on which some workflows are being started by somebody else, and which fails after so many statements."""
 
     def __init__(self, blocked: str = "", fails_after: int = 99, failure: Exception | None = None) -> None:
-        super().__init__(parsed("postgresql://h/d"))
+        super().__init__(parse_postgres_url("postgresql://h/d"))
         self.written: list[str] = []
         self._blocked = blocked
         self._left = fails_after
@@ -63,7 +63,7 @@ def test_whoever_is_blocked_is_lost_and_the_others_are_written_once(blocked: str
 
 
 def test_a_large_group_is_several_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "GROUP_MAX", 3)
+    monkeypatch.setattr(store, "GROUP_MAX", 3)
     pool = Answers()
     written(pool)
     assert pool.written == ["abc", "def", "gh"]

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from interlock.lanes import points
+from interlock import faultpoints
 
 Say = Callable[[str], None]
 
@@ -22,8 +22,8 @@ def number(say: Say) -> None:
 def walk(say: Say) -> None:
     for turn in range(10):
         say(f"turn {turn}")
-        points.reach("group.begun")
-        points.reach("group.committed")
+        faultpoints.reach("group.begun")
+        faultpoints.reach("group.committed")
 
 
 def fail(say: Say) -> None:

@@ -1,0 +1,1 @@
+"""Copy databases and put copies back: lanes, buckets and schemas of PostgreSQL."""

@@ -1,0 +1,704 @@
+"""Copies of a schema of PostgreSQL into an archive while clients write, and restores from one.
+
+The copy is one transaction with one snapshot. Its locks allow reads and writes, and block changes of tables only. The
+server computes counts and checksums of the rows: in the same snapshot for the copy, and again after a restore. A
+restore is one transaction too, so that a failure leaves no trace. A schema that it replaces is renamed, not deleted.
+"""
+
+# ruff: noqa: S608 -- the names put into statements are quoted.
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import contextlib
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, cast
+from urllib.parse import quote
+
+import apsw
+
+from interlock.backup import archive
+from interlock.backup.archive import ArchivedSchema, Manifest, Reading, Rows
+from interlock.backup.lane_copies import folders_of, parts_of
+from interlock.clock import Clock, RandomIds, SystemChance, SystemClock
+from interlock.database.database import Database
+from interlock.database.translation import register
+from interlock.errors import (
+    BadUsage,
+    CorruptionError,
+    DialectError,
+    InterlockError,
+    TargetNotFound,
+    UnavailableError,
+    UnusableFile,
+)
+from interlock.lanes.backup import Watch
+from interlock.lanes.doctor import look_at, opened_to_look
+from interlock.lanes.keys import SCHEMA as LANE_KEYS
+from interlock.postgres.connection import Driver, Link, Record, driver_of
+from interlock.postgres.errors import translate_errors
+from interlock.postgres.handover import Found, handover_marks, refuse_marked
+from interlock.postgres.isolation import GATE
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.postgres_rows import (
+    SETTINGS,
+    postgres_positions,
+    postgres_rows,
+    set_postgres_positions,
+    to_postgres,
+)
+from interlock.relocate.database.postgres_shape import shape_of_postgres
+from interlock.relocate.database.rows import Digest, lane_positions, lane_rows, set_lane_positions, to_lane
+from interlock.relocate.database.shape import Shape, Table
+from interlock.sql.parse import quoted_name
+from interlock.store.postgres import schema as workflow_marks
+from interlock.store.postgres.schema import marks_of
+from interlock.urls import LANE_SUFFIX, PostgresAddress, parse_postgres_url
+
+# --- copies definitions ----------------------------------------------------------------------------------------------
+# Definitions of a schema of PostgreSQL, read from the catalogs: tables, sequences, views, indexes, constraints.
+#
+# The texts are the server's (`pg_get_constraintdef` and similar), for a session whose search_path is the schema. So
+# they do not name the schema and work in another one. A schema with anything else (functions, triggers, user-defined
+# types, partitions) is refused, because a copy would silently lose it; pg_dump can copy it.
+
+Fetch = Callable[..., Awaitable[Sequence[Record]]]
+"""Runs a statement and returns its rows."""
+
+MARKS: Final = ("interlock_touched", "interlock_watched", "interlock_arrived", "workflows_arriving")
+"""Tables of a mover. They belong to the place and not to the database, and are not copied."""
+
+OTHERS: Final = """
+SELECT CASE relkind WHEN 'p' THEN 'the partitioned table ' WHEN 'm' THEN 'the materialized view '
+    WHEN 'f' THEN 'the foreign table ' WHEN 'c' THEN 'the type ' ELSE 'the inherited table ' END || relname
+FROM pg_class c WHERE relnamespace = $1::regnamespace AND (relkind IN ('p', 'm', 'f', 'c')
+    OR EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid AND relkind = 'r'))
+UNION ALL SELECT 'the function ' || proname FROM pg_proc
+WHERE pronamespace = $1::regnamespace AND proname NOT LIKE 'interlock\\_%'
+UNION ALL SELECT 'the type ' || typname FROM pg_type
+WHERE typnamespace = $1::regnamespace AND typtype IN ('e', 'd', 'r')
+UNION ALL SELECT 'the trigger ' || tgname || ' of ' || relname FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
+WHERE relnamespace = $1::regnamespace AND NOT tgisinternal AND tgname NOT LIKE 'interlock\\_%'
+UNION ALL SELECT 'the policy ' || polname || ' of ' || relname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid
+WHERE relnamespace = $1::regnamespace ORDER BY 1"""
+
+TABLES: Final = """
+SELECT c.oid, relname, array_to_string(reloptions, ', '), relpersistence = 'u' FROM pg_class c
+WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND relname <> ALL ($2::text[]) ORDER BY relname"""
+
+COLUMNS: Final = """
+SELECT attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid), attidentity::text,
+    attgenerated::text, CASE WHEN attcollation <> typcollation THEN collname END
+FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef d ON adrelid = attrelid AND adnum = attnum
+LEFT JOIN pg_collation l ON l.oid = attcollation
+WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
+
+CONSTRAINTS: Final = """
+SELECT relname, conname, contype = 'f', pg_get_constraintdef(o.oid)
+FROM pg_constraint o JOIN pg_class c ON c.oid = conrelid
+WHERE relnamespace = $1::regnamespace AND contype IN ('p', 'u', 'c', 'x', 'f') AND relkind = 'r'
+    AND relname <> ALL ($2::text[]) ORDER BY contype = 'f', relname, conname"""
+
+INDEXES: Final = """
+SELECT relname, pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class c ON c.oid = indrelid
+WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND relname <> ALL ($2::text[])
+    AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
+ORDER BY indexrelid::regclass::text"""
+
+SEQUENCES: Final = """
+SELECT c.relname, format_type(seqtypid, NULL), seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle,
+    d.deptype::text, t.relname, a.attname
+FROM pg_sequence s JOIN pg_class c ON c.oid = seqrelid
+LEFT JOIN pg_depend d ON d.objid = c.oid AND d.deptype IN ('a', 'i') AND d.classid = 'pg_class'::regclass
+    AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0
+LEFT JOIN pg_class t ON t.oid = d.refobjid LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = d.refobjsubid
+WHERE c.relnamespace = $1::regnamespace AND coalesce(t.relname <> ALL ($2::text[]), true) ORDER BY c.relname"""
+
+VIEWS: Final = """
+SELECT relname, pg_get_viewdef(oid) FROM pg_class
+WHERE relnamespace = $1::regnamespace AND relkind = 'v' ORDER BY oid"""
+
+
+class Defined(NamedTuple):
+    """A table, and its columns that are written."""
+
+    table: str
+    columns: tuple[str, ...]
+
+
+class Numbering(NamedTuple):
+    """A sequence; `table` and `column` name its identity column (GENERATED … AS IDENTITY)."""
+
+    name: str
+    table: str
+    column: str
+
+
+class Definitions(NamedTuple):
+    """A schema without its rows."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    tables: tuple[Defined, ...]
+    sequences: tuple[Numbering, ...]
+
+
+async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
+    """Return the definitions of a schema. Raises DialectError for objects that cannot be copied."""
+    name = quoted_name(schema)
+    others = [str(row[0]) for row in await fetch(OTHERS, name)]
+    if others:
+        raise DialectError(
+            f"the schema {schema!r} has more than tables, sequences and views: {'; '.join(others[:10])}.",
+            why="A copy must not silently leave out a part of a database.",
+            fix="Copy it with pg_dump, which knows everything that PostgreSQL has.",
+        )
+    before, owned, identities = await _sequences(fetch, name)
+    tables: list[Defined] = []
+    for oid, table, options, unlogged in await fetch(TABLES, name, MARKS):
+        create, columns = await _table(fetch, int(oid), str(table), identities)
+        tables.append(Defined(str(table), columns))
+        kind = "UNLOGGED TABLE" if unlogged else "TABLE"
+        before.append(f"CREATE {kind} {quoted_name(str(table))} ({create})" + (f" WITH ({options})" if options else ""))
+    before += owned
+    after = [_index(str(text), schema) for _, text in await fetch(INDEXES, name, MARKS)]
+    keys: list[str] = []
+    references: list[str] = []
+    for table, constraint, refers, text in await fetch(CONSTRAINTS, name, MARKS):
+        statement = f"ALTER TABLE {quoted_name(str(table))} ADD CONSTRAINT {quoted_name(str(constraint))} {text}"
+        (references if refers else keys).append(statement)
+    views = [f"CREATE VIEW {quoted_name(str(view))} AS {text}" for view, text in await fetch(VIEWS, name)]
+    sequences = tuple(
+        Numbering(str(row[0]), *((str(row[9]), str(row[10])) if row[8] == "i" else ("", "")))
+        for row in await fetch(SEQUENCES, name, MARKS)
+    )
+    return Definitions(tuple(before), (*keys, *after, *references, *views), tuple(tables), sequences)
+
+
+async def _sequences(fetch: Fetch, name: str) -> tuple[list[str], list[str], dict[tuple[str, str], str]]:
+    """Return statements before the tables, statements after them, and the options of identity columns."""
+    made: list[str] = []
+    owned: list[str] = []
+    identities: dict[tuple[str, str], str] = {}
+    for row in await fetch(SEQUENCES, name, MARKS):
+        sequence, kind, start, step, least, most, cache, cycle, how, table, column = cast(
+            "tuple[object, ...]", tuple(row)
+        )
+        options = (
+            f"START WITH {start} INCREMENT BY {step} MINVALUE {least} MAXVALUE {most} CACHE {cache}"
+            f"{' CYCLE' if cycle else ''}"
+        )
+        if how == "i":
+            identities[str(table), str(column)] = f"SEQUENCE NAME {quoted_name(str(sequence))} {options}"
+            continue
+        made.append(f"CREATE SEQUENCE {quoted_name(str(sequence))} AS {kind} {options}")
+        if how == "a":
+            owner = f"{quoted_name(str(table))}.{quoted_name(str(column))}"
+            owned.append(f"ALTER SEQUENCE {quoted_name(str(sequence))} OWNED BY {owner}")
+    return made, owned, identities
+
+
+async def _table(
+    fetch: Fetch, oid: int, table: str, identities: dict[tuple[str, str], str]
+) -> tuple[str, tuple[str, ...]]:
+    parts: list[str] = []
+    written: list[str] = []
+    for row in await fetch(COLUMNS, oid):
+        name, kind, filled, default, identity, generated, collation = tuple(row)
+        part = f"{quoted_name(str(name))} {kind}"
+        part += f" COLLATE {quoted_name(str(collation))}" if collation else ""
+        if identity:
+            how = "ALWAYS" if identity == "a" else "BY DEFAULT"
+            part += f" GENERATED {how} AS IDENTITY ({identities[table, str(name)]})"
+        elif generated:
+            part += f" GENERATED ALWAYS AS ({default}) {'STORED' if generated == 's' else 'VIRTUAL'}"
+        elif default is not None:
+            part += f" DEFAULT {default}"
+        parts.append(part + (" NOT NULL" if filled else ""))
+        if not generated:
+            written.append(str(name))
+    return ", ".join(parts), tuple(written)
+
+
+def _index(text: str, schema: str) -> str:
+    """Return the statement that makes an index, without the schema of its table."""
+    for name in (quoted_name(schema), schema):
+        text = text.replace(f" ON {name}.", " ON ", 1)
+    return text
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+LOCK_TIMEOUT_S: Final = 30
+CLOSE_S: Final = 5.0
+SNAPSHOT: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+SESSION: Final = f"""
+SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'; SET LOCAL row_security = off;
+SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres';
+SET LOCAL bytea_output = 'hex'; SET LOCAL extra_float_digits = 1; SET LOCAL enable_seqscan = on"""
+"""The text form of values depends on these. `row_security = off` raises an error when rows are hidden from us."""
+
+CHECKSUM: Final = """
+SELECT count(*), coalesce(sum(('x' || left(md5(t::text), 16))::bit(64)::bigint::numeric), 0)::text FROM {} t"""
+SCHEMAS: Final = """
+SELECT nspname FROM pg_namespace WHERE (nspname = $1 OR starts_with(nspname, $1 || '__'))
+    AND nspname !~ '__(moved|arriving|replaced|before|made)_[0-9]+$' ORDER BY nspname"""
+RELATIONS: Final = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind = 'r' ORDER BY 1"
+SHARDS: Final = "hotrow_counter_shard"
+"""In PostgreSQL the shards of counters are rows of one table; in lanes each has a database of its own."""
+LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+STEM_CHARACTERS_MAX: Final = 20
+DIGESTS: Final = "SELECT nspname FROM pg_namespace WHERE nspname ~ ('^' || $1 || '__[0-9a-f]{32}$') ORDER BY 1"
+DIGESTED: Final = re.compile(r"__[0-9a-f]{32}$")
+"""The schema of a stream whose key is not a valid name: its digest depends on the name of the database, too."""
+
+
+class _Copying(Protocol):
+    """The driver's methods for COPY."""
+
+    async def copy_from_query(self, query: str, *, output: object, format: str, timeout: float | None) -> str:  # noqa: A002, ASYNC109 -- the driver's.
+        """Pass the rows of a query to a function."""
+        ...
+
+    async def copy_to_table(
+        self,
+        table_name: str,
+        *,
+        source: object,
+        schema_name: str,
+        columns: tuple[str, ...],
+        format: str,  # noqa: A002
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> str:
+        """Fill a table."""
+        ...
+
+
+async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, watch: Watch) -> Manifest:
+    """Write the schema at an address, and the schemas of its streams, into an archive. Raises TargetNotFound."""
+    async with _connect(address) as driver:
+        with translate_errors(writing=False):
+            await driver.execute(SNAPSHOT + ";" + SESSION)
+            names = await schemas_of(driver, address)
+            version = str((await driver.fetch("SHOW server_version"))[0][0])
+            with archive.writing(path) as file:
+                schemas = [await _schema(driver, name, number, file, watch) for number, name in enumerate(names)]
+                manifest = Manifest(
+                    format=archive.FORMAT,
+                    source=address.shown,
+                    time=datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(),
+                    server=version,
+                    schemas=tuple(schemas),
+                )
+                file.finish(manifest)
+            await driver.execute("ROLLBACK")
+    return manifest
+
+
+async def the_schema(url: str) -> PostgresAddress:
+    """Return the address with its schema. Without one it is the default of workflows if that exists, else `public`."""
+    address = parse_postgres_url(url)
+    if any(option.partition("=")[0] == "schema" for option in url.partition("?")[2].split("&")):
+        return address
+    async with _connect(address) as driver:
+        with translate_errors(writing=False):
+            [(found,)] = await driver.fetch("SELECT to_regnamespace($1) IS NOT NULL", quoted_name(address.schema))
+    return address if found else address._replace(schema="public")
+
+
+async def schemas_of(driver: Driver, address: PostgresAddress) -> list[str]:
+    """Return the schema of a database and those of its streams. Raises TargetNotFound and MovedElsewhere."""
+    names = [str(row[0]) for row in await driver.fetch(SCHEMAS, address.schema)]
+    if address.schema not in names:
+        raise TargetNotFound(
+            f"there is no schema {address.schema!r} at {address.shown}.",
+            why="A database on PostgreSQL is a schema, from the first time it is opened.",
+            fix="Check the address: the host, the database, and ?schema=.",
+        )
+    await refuse_left(driver, address)
+    await _refuse_ambiguous(driver, address)
+    return names
+
+
+async def refuse_left(driver: Driver, address: PostgresAddress) -> None:
+    """Raise MovedElsewhere for a schema whose database has moved, and UnavailableError for one that is arriving."""
+
+    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Found]:
+        return await driver.fetch(sql, *values)
+
+    try:
+        with translate_errors(writing=False):
+            marks = await handover_marks(fetch, address.schema)
+            marks_of_workflows = await workflow_marks.marks_of(driver.fetch, address.schema)
+    except InterlockError as error:
+        if workflow_marks.is_missing(error):
+            # The snapshot has an older catalog than the current names: a move has removed its mark in between.
+            raise UnavailableError(
+                f"a move to or from {address.shown} has ended while the copy began.",
+                why="A copy shows one moment, and at that moment the schema was only arriving or leaving.",
+                fix="Run the copy again. Nothing was copied.",
+            ) from error
+        raise
+    refuse_marked(marks, address.shown)
+    workflow_marks.refuse_marked(marks_of_workflows, address.shown)
+
+
+async def _refuse_ambiguous(driver: Driver, address: PostgresAddress) -> None:
+    """Refuse streams with a digest of a database with a long name: their schemas do not show the whole name."""
+    if len(address.schema) > STEM_CHARACTERS_MAX:
+        found = [str(row[0]) for row in await driver.fetch(DIGESTS, address.schema[:STEM_CHARACTERS_MAX])]
+        if found:
+            raise BadUsage(
+                f"{found[0]} may be a stream of {address.schema!r}, or of another database whose name begins so.",
+                why="A stream whose key is not a name has a schema of 20 characters of the database's and a digest.",
+                fix="Copy the schemas with pg_dump, each by its name.",
+            )
+
+
+async def _schema(driver: Driver, name: str, number: int, file: archive.Writing, watch: Watch) -> ArchivedSchema:
+    await driver.execute(f"SET LOCAL search_path TO {quoted_name(name)}")
+    defined = await definitions_of(driver.fetch, name)
+    if defined.tables:
+        listed = ", ".join(f"{quoted_name(name)}.{quoted_name(each.table)}" for each in defined.tables)
+        await driver.execute(f"LOCK TABLE {listed} IN ACCESS SHARE MODE")
+        # A table that was changed before the lock would differ from the snapshot.
+        if await definitions_of(driver.fetch, name) != defined:
+            raise UnusableFile(
+                f"a table of {name!r} was changed just now.", why="The copy had begun before.", fix="Try again."
+            )
+    rows: list[Rows] = []
+    for place, each in enumerate(defined.tables):
+        watch(f"copying tables of {name}", place + 1, len(defined.tables))
+        rows.append(await _rows(driver, name, each, f"{number}/{place}", file))
+    sequences: list[archive.Sequence] = []
+    for table, column, sequence in [(each.table, each.column, each.name) for each in defined.sequences]:
+        [(value, called)] = await driver.fetch(
+            f"SELECT last_value, is_called FROM {quoted_name(name)}.{quoted_name(sequence)}"
+        )
+        own = "" if table else sequence
+        sequences.append(archive.Sequence(table=table, column=column, name=own, value=int(value), called=bool(called)))
+    return ArchivedSchema(
+        name=name, before=defined.before, rows=tuple(rows), after=defined.after, sequences=tuple(sequences)
+    )
+
+
+async def _rows(driver: Driver, schema: str, defined: Defined, member: str, file: archive.Writing) -> Rows:
+    table = f"{quoted_name(schema)}.{quoted_name(defined.table)}"
+    columns = ", ".join(map(quoted_name, defined.columns))
+    with file.member(member) as stream:
+        if defined.columns:
+            await cast("_Copying", driver).copy_from_query(
+                f"SELECT {columns} FROM ONLY {table}", output=stream.write, format="binary", timeout=None
+            )
+    [(count, checksum)] = await driver.fetch(CHECKSUM.format(table))
+    return Rows(
+        table=defined.table,
+        columns=defined.columns,
+        member=member,
+        rows=int(count),
+        checksum=str(checksum),
+        sha256=stream.sha256,
+    )
+
+
+async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, watch: Watch) -> Manifest:
+    """Restore the archive into the schema at an address. Raises UnusableFile when the schema has tables already."""
+    watch("checking the archive", 0, 1)
+    with archive.reading(path) as found:
+        manifest = found.manifest
+        renamed = _new_names(manifest, address.schema)
+        async with _connect(address) as driver:
+            with translate_errors(writing=False):
+                await driver.execute("BEGIN;" + SESSION)
+                await driver.fetch(LOCK, f"interlock {address.schema}")
+                for name in renamed.values():
+                    await make_room(driver, name, address, force=force)
+                for schema in manifest.schemas:
+                    await _restore_rows(driver, schema, renamed[schema.name], found, watch)
+            with translate_errors(writing=True):
+                await driver.execute("COMMIT")
+    return manifest
+
+
+def _new_names(manifest: Manifest, schema: str) -> dict[str, str]:
+    """Return the new name of each schema of the archive: streams are named after their database."""
+    origin = manifest.schemas[0].name
+    if origin != schema and any(DIGESTED.search(each.name) for each in manifest.schemas):
+        raise BadUsage(
+            f"the archive has streams that are only found below a schema {origin!r}.",
+            why="A stream whose key is not a name has a schema with a digest of the key and the database's name.",
+            fix=f"Restore it at an address with schema={origin}, in another database if that one is taken.",
+        )
+    return {each.name: schema + each.name.removeprefix(origin) for each in manifest.schemas}
+
+
+async def make_room(driver: Driver, schema: str, address: PostgresAddress, *, force: bool) -> None:
+    """Make an empty schema. An existing one is renamed with `force`; otherwise raises UnusableFile."""
+    taken = [str(row[0]) for row in await driver.fetch(RELATIONS, quoted_name(schema))]
+    if taken and not force:
+        raise UnusableFile(
+            f"the schema {schema!r} at {address.shown} has tables already: {', '.join(taken[:5])}.",
+            why="What they hold would be gone.",
+            fix="Name another schema, or say --force: the old one is then kept under another name.",
+        )
+    [(exists,)] = await driver.fetch("SELECT to_regnamespace($1) IS NOT NULL", quoted_name(schema))
+    if taken:
+        number = 1
+        while (await driver.fetch("SELECT to_regnamespace($1) IS NOT NULL", quoted_name(_aside(schema, number))))[0][0]:
+            number += 1
+        await driver.execute(f"ALTER SCHEMA {quoted_name(schema)} RENAME TO {quoted_name(_aside(schema, number))}")
+    if taken or not exists:
+        await driver.execute(f"CREATE SCHEMA {quoted_name(schema)}")
+
+
+def _aside(schema: str, number: int) -> str:
+    ending = f"__replaced_{number}"
+    return schema[: 63 - len(ending)] + ending
+
+
+async def _restore_rows(driver: Driver, schema: ArchivedSchema, name: str, found: Reading, watch: Watch) -> None:
+    await driver.execute(f"SET LOCAL search_path TO {quoted_name(name)}")
+    for statement in schema.before:
+        await driver.execute(statement)
+    for place, rows in enumerate(schema.rows):
+        watch(f"restoring tables of {name}", place + 1, len(schema.rows))
+        if rows.columns:
+            await cast("_Copying", driver).copy_to_table(
+                rows.table,
+                schema_name=name,
+                columns=rows.columns,
+                source=_read_pieces(found, rows),
+                format="binary",
+                timeout=None,
+            )
+        table = f"{quoted_name(name)}.{quoted_name(rows.table)}"
+        [(count, checksum)] = await driver.fetch(CHECKSUM.format(table))
+        if (int(count), str(checksum)) != (rows.rows, rows.checksum):
+            raise CorruptionError(
+                f"{rows.table} was restored with {int(count):,} rows and another checksum; {rows.rows:,} were copied.",
+                why="The server does not say of the rows what the other one said.",
+                fix="Restore it into a PostgreSQL of the same version. Nothing was changed.",
+            )
+    for each in schema.sequences:
+        target = quoted_name(each.name)
+        if each.table:
+            [(serial,)] = await driver.fetch(
+                "SELECT pg_get_serial_sequence($1, $2)", quoted_name(each.table), each.column
+            )
+            target = str(serial)
+        await driver.fetch("SELECT setval($1::regclass, $2, $3)", target, each.value, each.called)
+    for statement in schema.after:
+        watch(f"indexes and constraints of {name}", 0, len(schema.after))
+        await driver.execute(statement)
+
+
+async def _read_pieces(found: Reading, rows: Rows) -> AsyncIterator[bytes]:
+    for data in found.chunks(rows):
+        yield data
+
+
+@contextlib.asynccontextmanager
+async def _connect(address: PostgresAddress) -> AsyncGenerator[Driver]:
+    link = Link(await driver_of(address, {}), address)
+    try:
+        yield link.driver
+    finally:
+        await link.end(CLOSE_S)  # This ends the transaction, too.
+
+
+# --- Copies of a database in PostgreSQL into the file of a lane, and back, with counts and checksums -----------------
+# The file opens as a lane. Each direction is one transaction at PostgreSQL: it reads one instant, or it writes
+# everything or nothing. Rows are converted as in a move. Values that the other engine cannot hold are refused before
+# anything is written.
+
+AS_ARCHIVE: Final = "Copy it into an archive: a file whose name does not end in .lane."
+
+
+async def copy_into_lane(address: PostgresAddress, ready: Path, *, watch: Watch) -> int:
+    """Write the database at an address, with its streams, into the file of a lane; return the number of rows.
+
+    Raises TargetNotFound, MovedElsewhere, and DialectError for what a lane cannot hold.
+    """
+    rows = 0
+    async with _connect_reader(address) as link:
+        with translate_errors(writing=False):
+            await link.driver.execute(SNAPSHOT + ";" + SESSION)
+            names = await schemas_of(link.driver, address)
+        for name in names:
+            path = ready
+            if name != address.schema:
+                [folder, _] = folders_of(ready)
+                folder.mkdir(exist_ok=True)
+                path = folder / f"{_stream_key(name, address.schema)}{LANE_SUFFIX}"
+            rows += await _into_lane(link, name, path, watch)
+            for left in path.parent.glob(f"{path.name}?*"):
+                left.unlink()  # The owner's files beside the file of the lane.
+    return rows
+
+
+def _stream_key(name: str, schema: str) -> str:
+    stream = name.removeprefix(f"{schema}__")
+    if stream.startswith("=") or stream.isidentifier():
+        return stream
+    raise DialectError(
+        f"{name} is a stream of {schema!r} whose key is unknown, so that its lane could not be found again.",
+        why="Its schema is named after a digest of the key.",
+        fix=AS_ARCHIVE,
+    )
+
+
+async def _into_lane(link: Link, schema: str, path: Path, watch: Watch) -> int:
+    with translate_errors(writing=False):
+        await link.driver.execute(f"SET LOCAL search_path TO {quoted_name(schema)}")
+    if (await marks_of(link.driver.fetch, schema)).present:
+        raise BadUsage(
+            f"the schema {schema!r} has workflows, which do not become a lane by being copied.",
+            why="A lane keeps them in other tables; to change the engine they are moved: interlock route.",
+            fix=AS_ARCHIVE,
+        )
+    shape = await shape_of_postgres(link, schema)
+    await _refuse_shards(link, schema, shape)
+    url = f"lanes://{quote(path.with_suffix('').as_posix())}"
+    async with Database.open(url) as db:
+        for table in shape.tables:
+            if not table.ours:
+                _ = await db.execute(table.create)
+    digests: dict[str, Digest] = {}
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    with contextlib.closing(connection):
+        _prepare(connection)
+        connection.execute(LANE_KEYS)
+        for number, table in enumerate(shape.tables):
+            watch(f"copying tables of {schema}", number + 1, len(shape.tables))
+            digests[table.name] = await _table_into_lane(link, schema, table, connection)
+        with connection:
+            set_lane_positions(connection, shape, await postgres_positions(link, schema, shape))
+    async with Database.open(url) as db:
+        for sql in (sql for table in shape.tables for sql in table.indexing):
+            _ = await db.execute(sql)
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    with contextlib.closing(connection):
+        _prepare(connection)
+        _verify_lane(connection, shape, digests)
+    return sum(digest.rows for digest in digests.values())
+
+
+async def _table_into_lane(link: Link, schema: str, table: Table, connection: apsw.Connection) -> Digest:
+    digest = Digest()
+    page = await postgres_rows(link, schema, table)
+    while True:
+        digest.add(page.rows)
+        with connection:
+            to_lane(connection, table, page.rows)
+        if page.after is None:
+            return digest
+        page = await postgres_rows(link, schema, table, page.after)
+
+
+def _verify_lane(connection: apsw.Connection, shape: Shape, digests: dict[str, Digest]) -> None:
+    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    for table in shape.tables:
+        found = Digest()
+        page = lane_rows(connection, table)
+        found.add(page.rows)
+        while page.after is not None:
+            page = lane_rows(connection, table, page.after)
+            found.add(page.rows)
+        if found != digests[table.name] or broken:
+            raise _mismatch_error(table.name, found, digests[table.name])
+
+
+async def _refuse_shards(link: Link, schema: str, shape: Shape) -> None:
+    if any(table.name == SHARDS for table in shape.tables):
+        with translate_errors(writing=False):
+            shards = f"{quoted_name(schema)}.{SHARDS}"
+            [row] = await link.driver.fetch(f"SELECT count(*) FROM {shards}")
+        if row[0]:
+            raise DialectError(
+                f"the schema {schema!r} has counters with shards, which are databases of their own in a lane.",
+                why="In PostgreSQL they are rows of one table.",
+                fix=AS_ARCHIVE,
+            )
+
+
+async def restore_lane_into_postgres(file: Path, address: PostgresAddress, *, force: bool, watch: Watch) -> int:
+    """Restore the lane in a file into a schema, in one transaction; return the number of rows."""
+    if parts_of(file):
+        raise BadUsage(
+            f"{file} has streams or shards below it, which are not put into PostgreSQL.",
+            why="They are databases of their own, and would have to become schemas or rows.",
+            fix="Put it back as a lane: interlock restore FILE lanes:///folder/name.",
+        )
+    facts = look_at(file, clock=SystemClock(), prepare=lambda connection, _now_us: _prepare(connection))
+    for finding in facts.findings:
+        if finding.severity == "error":
+            raise CorruptionError(f"{file} is damaged: {finding.what}", fix="Use another copy. Nothing was restored.")
+    with opened_to_look(file) as (connection, _):
+        _prepare(connection)
+        connection.execute("BEGIN")
+        shape = shape_of_lane(connection)
+        async with _connect_reader(address) as link:
+            with translate_errors(writing=False):
+                await link.driver.execute("BEGIN;" + SESSION)
+                await make_room(link.driver, address.schema, address, force=force)
+                await link.driver.execute(f"CREATE TABLE {quoted_name(address.schema)}.{GATE} ()")
+            rows = await _into_postgres(link, address.schema, shape, connection, watch)
+            with translate_errors(writing=True):
+                await link.driver.execute("COMMIT")
+    return rows
+
+
+async def _into_postgres(link: Link, schema: str, shape: Shape, connection: apsw.Connection, watch: Watch) -> int:
+    total = 0
+    for number, table in enumerate(shape.tables):
+        watch(f"restoring tables of {schema}", number + 1, len(shape.tables))
+        with translate_errors(writing=False):
+            await link.driver.execute(table.first(schema))
+        written, found = Digest(), Digest()
+        page = lane_rows(connection, table)
+        while True:
+            written.add(page.rows)
+            await to_postgres(link, schema, table, page.rows)
+            if page.after is None:
+                break
+            page = lane_rows(connection, table, page.after)
+        page = await postgres_rows(link, schema, table)
+        found.add(page.rows)
+        while page.after is not None:
+            page = await postgres_rows(link, schema, table, page.after)
+            found.add(page.rows)
+        if found != written:
+            raise _mismatch_error(table.name, found, written)
+        total += found.rows
+    with translate_errors(writing=False):
+        for sql in [sql for table in shape.tables for sql in table.after(schema)]:
+            await link.driver.execute(sql)
+        for sql in [sql for table in shape.tables for sql in (*table.last(schema), *table.validated(schema))]:
+            await link.driver.execute(sql)
+    await set_postgres_positions(link, schema, shape, lane_positions(connection, shape))
+    return total
+
+
+def _mismatch_error(table: str, found: Digest, wanted: Digest) -> CorruptionError:
+    return CorruptionError(
+        f"{table} has {found.rows:,} rows or a checksum that are not those of the source, {wanted.rows:,} rows.",
+        why="Rows were changed on the way, which must not happen.",
+        fix="Report it. Nothing was made.",
+    )
+
+
+def _prepare(connection: apsw.Connection) -> None:
+    register(connection, lambda: int(SystemClock().wall_s() * 1_000_000), chance=SystemChance(), ids=RandomIds())
+
+
+@contextlib.asynccontextmanager
+async def _connect_reader(address: PostgresAddress) -> AsyncGenerator[Link]:
+    link = Link(await driver_of(address, SETTINGS), address)
+    try:
+        yield link
+    finally:
+        await link.end(CLOSE_S)

@@ -1,0 +1,248 @@
+"""Closed-loop clients: each sends its next request as soon as the last was answered, for a given time.
+
+So the rate is the lane's with that number of clients, not a generator's. All clients start together, and the last
+answer ends the measurement: no request is interrupted.
+"""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from interlock import urls as objects
+from interlock import urls as postgres
+from interlock.clock import RandomIds
+from interlock.errors import BadUsage, UnavailableError
+from interlock.lanes.objectlog.bucket import BucketError
+from interlock.lanes.ownership import lock_path
+from interlock.urls import LANE_SUFFIX, is_bucket_url, is_postgres_url, lane_path, redact_url
+
+Ask = Callable[[], Awaitable[object]]
+
+
+class Load(NamedTuple):
+    """Rate and latencies that the clients measured."""
+
+    answers: int
+    seconds: float
+    cpu_s: float
+    latencies_s: list[float]
+    """Sorted."""
+
+    def latency_ms(self, share: float) -> float:
+        """Return the latency that this share of the answers did not exceed."""
+        count = len(self.latencies_s)
+        return 1e3 * self.latencies_s[min(count - 1, int(share * count))]
+
+
+async def ask_for(seconds: float, *, clients: int, ask: Ask) -> Load:
+    """Run `clients` clients for `seconds`; each sends at least one request."""
+    latencies: list[float] = []
+    cpu = time.process_time()
+    begun = time.perf_counter()
+    end = begun + seconds
+
+    async def client() -> None:
+        sent = begun
+        while True:
+            await ask()
+            answered = time.perf_counter()
+            latencies.append(answered - sent)
+            if answered >= end:
+                return
+            sent = answered
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(clients):
+            group.create_task(client())
+    elapsed = time.perf_counter() - begun
+    return Load(len(latencies), elapsed, time.process_time() - cpu, sorted(latencies))
+
+
+async def ask_within(seconds: float, asks: Sequence[Ask]) -> Load:
+    """Run one client per request for `seconds`; the rate counts until the last answer within that time.
+
+    For clients that wait long and are answered in groups: the last answers of `ask_for` arrive when most clients have
+    stopped, and a rate that includes them would be that of fewer clients. Late answers are awaited here, too, and their
+    latencies are kept: they are the longest.
+    """
+    latencies: list[float] = []
+    answers = 0
+    cpu = time.process_time()
+    begun = last = time.perf_counter()
+    end = begun + seconds
+    used = 0.0
+
+    async def client(ask: Ask) -> None:
+        nonlocal answers, last, used
+        sent = begun
+        while True:
+            await ask()
+            answered = time.perf_counter()
+            latencies.append(answered - sent)
+            late = answered >= end
+            if late and not used:
+                used = time.process_time() - cpu
+            if not late or not answers:  # Without an answer in time, the first late one counts.
+                answers += 1
+                last = answered
+            if late:
+                return
+            sent = answered
+
+    async with asyncio.TaskGroup() as group:
+        for ask in asks:
+            group.create_task(client(ask))
+    return Load(answers, last - begun, used, sorted(latencies))
+
+
+# --- Fresh place for an experiment's databases, removed afterwards without touching the user's data ------------------
+# An address names a place that does not exist yet: a folder of lanes, a folder of a bucket, schemas of PostgreSQL.
+# An existing place is refused, so that everything below it at the end belongs to the experiment and can be removed.
+# Without an address the place is a temporary folder; in memory there is nothing to remove.
+
+Kind = Literal["lane", "memory", "bucket", "postgres"]
+
+PREFIX: Final = "interlock-bench-"
+SCHEMA_CHARACTERS_MAX: Final = 40
+"""Bound on the schema in an address: the experiment appends its own names to it."""
+
+REQUEST_TIMEOUT_S: Final = 30.0
+DELETED_AT_ONCE: Final = 500
+
+SCHEMAS = "SELECT nspname::text FROM pg_namespace WHERE nspname = $1 OR nspname LIKE $2"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The place of one run."""
+
+    kind: Kind
+    public_url: str
+    """The address, without secrets."""
+    cache: Path
+    """A folder for local files of databases in buckets."""
+    before: str
+    after: str = ""
+    """The parts of an address before and after the name of a database."""
+
+    def address(self, name: str) -> str:
+        """Return the address of one of the experiment's databases; its name has letters, digits and underscores."""
+        return self.before if self.kind == "memory" else f"{self.before}{name}{self.after}"
+
+
+@asynccontextmanager
+async def ground(url: str | None) -> AsyncGenerator[Ground]:
+    """Make a fresh place at the address, and remove it afterwards. Raises BadUsage when the place exists."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        cache = Path(folder) / "cache"
+        if url is None:
+            yield Ground("lane", "a temporary folder", cache, f"lanes://{folder}/")
+        elif url == "memory:":
+            yield Ground("memory", url, cache, url)
+        elif is_bucket_url(url):
+            async with _folder_of_bucket(url, cache) as found:
+                yield found
+        elif is_postgres_url(url):
+            async with _schemas(url, cache) as found:
+                yield found
+        else:
+            with_suffix = lane_path(url)
+            assert with_suffix is not None, "memory was asked for above"
+            path = with_suffix.with_name(with_suffix.name.removesuffix(LANE_SUFFIX))
+            if path.exists() or with_suffix.exists() or lock_path(with_suffix).exists():
+                raise _place_exists(url)
+            try:
+                yield Ground("lane", url, cache, f"{url.rstrip('/')}/")
+            finally:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _folder_of_bucket(url: str, cache: Path) -> AsyncGenerator[Ground]:
+    address = objects.parse_bucket_url(url)
+    place, mark, options = url.partition("?")
+    from interlock.lanes.objectlog.remote_bucket import open_bucket  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    bucket = open_bucket(address, request_timeout_s=REQUEST_TIMEOUT_S)
+    with _bucket_errors(url):
+        taken = bool(bucket.keys(""))
+    if taken:
+        raise _place_exists(url)
+    try:
+        yield Ground("bucket", redact_url(url), cache, f"{place.rstrip('/')}/", mark + options)
+    finally:
+        with _bucket_errors(url):
+            left = bucket.keys("")
+            for begin in range(0, len(left), DELETED_AT_ONCE):
+                bucket.delete(left[begin : begin + DELETED_AT_ONCE])
+
+
+@contextmanager
+def _bucket_errors(url: str) -> Generator[None]:
+    try:
+        yield
+    except BucketError as error:
+        raise UnavailableError(
+            f"the bucket of {redact_url(url)} cannot be listed or cleaned: {error}.",
+            why="The experiment looks whether its folder is empty, and empties it at the end.",
+            fix="Check the address, the network, and the rights to list and to delete.",
+        ) from error
+
+
+@asynccontextmanager
+async def _schemas(url: str, cache: Path) -> AsyncGenerator[Ground]:
+    address = postgres.parse_postgres_url(url)
+    place, _, query = url.partition("?")
+    options = [option for option in filter(None, query.split("&")) if not option.startswith("schema=")]
+    chosen = len(options) < len(list(filter(None, query.split("&"))))
+    base = address.schema if chosen else f"interlock_bench_{RandomIds().new().hex[:8]}"
+    if len(base) > SCHEMA_CHARACTERS_MAX:
+        raise BadUsage(
+            f"the schema {base!r} is too long a name for the experiment: at most {SCHEMA_CHARACTERS_MAX} characters.",
+            why="The experiment makes several schemas, whose names begin with this one.",
+            fix="Name a shorter one, or none at all.",
+        )
+    if await _existing_schemas(address, base):
+        raise _place_exists(url)
+    try:
+        yield Ground("postgres", address.shown, cache, f"{place}?{'&'.join([*options, f'schema={base}_'])}")
+    finally:
+        await _drop(address, base)
+
+
+async def _existing_schemas(address: postgres.PostgresAddress, base: str) -> list[str]:
+    from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    link = await connected(address)
+    try:
+        rows = await link.read(SCHEMAS, (base, base.replace("_", r"\_") + r"\_%"))
+        return [str(row[0]) for row in rows]
+    finally:
+        await link.end(address.connect_timeout_s)
+
+
+async def _drop(address: postgres.PostgresAddress, base: str) -> None:
+    from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    for schema in await _existing_schemas(address, base):
+        # One transaction each: it locks every table of the schema, and a server bounds its number of locks.
+        link = await connected(address)
+        try:
+            await link.script(f"DROP SCHEMA {schema} CASCADE")
+        finally:
+            await link.end(address.connect_timeout_s)
+
+
+def _place_exists(url: str) -> BadUsage:
+    address = postgres.redact_postgres_url(url) if is_postgres_url(url) else redact_url(url)
+    return BadUsage(
+        f"there is something at {address} already.",
+        why="The experiment makes databases of its own there and removes them afterwards; yours are not touched.",
+        fix="Name a place that does not exist yet, on the disk, bucket or server to be measured.",
+    )

@@ -1,1 +1,0 @@
-"""Scenarios, one module per disturbed part. `interlock.chaos.scenarios.all` lists them."""

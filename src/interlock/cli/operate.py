@@ -1,0 +1,375 @@
+"""`interlock compensations` and `interlock dead-letters`: pending undos, and work that needs an operator.
+
+Listing changes nothing. On a store, retrying and resolving only write: a retry runs when the service opens the store.
+A server continues immediately, and records the operator in its audit log.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+
+from interlock.cli.arguments import Failures
+from interlock.cli.homes import Home, KeyFile, Place, Server, client_at, engine_at, place_of, several_machines, store_at
+from interlock.cli.machines import Listing
+from interlock.cli.output import escaped, show_raw, stderr, stdout
+from interlock.cli.show import Limit, Output, read_row
+from interlock.cli.views import moment_text, named, show_ids, show_json, show_table
+from interlock.client.client import Client
+from interlock.core.decide import suggestion
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.dependencies.breakers import BreakerView
+from interlock.engine.engine import Engine
+from interlock.engine.views import Compensation, DeadLetter, compensations_of, letter_of
+from interlock.errors import BadUsage, TargetNotFound
+from interlock.store.protocol import Store
+
+PAGE = 1_000
+
+dead_letters = typer.Typer(
+    help="What gave up and waits for a person: list it, have it tried again, or say that it is dealt with.",
+    no_args_is_help=True,
+)
+
+LETTER_WORDS_MAX = 2
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[MACHINE] LETTER",
+        help="The id of a dead letter, or - for ids on stdin. With --home the machine comes first: MODULE[:ATTR].",
+    ),
+]
+
+
+class Kind(StrEnum):
+    """The kinds of dead letters."""
+
+    STEP = "step"
+    EFFECT = "effect"
+    UNDO = "undo"
+
+
+def compensations(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MACHINE",
+            help="A machine, or several of them: MODULE[:ATTR]. With --server a machine's name, or nothing for all.",
+        ),
+    ] = None,
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    output: Output = Listing.TABLE,
+) -> None:
+    """List the undos that are owed: pending, being tried, or given up. Changes nothing."""
+    place = place_of(home, server, key_file)
+
+    async def here() -> list[Compensation]:
+        bound = [BoundMachine(machine) for machine in several_machines(_needed(target))]
+        async with store_at(place.home) as store:
+            return [owed for each in bound for owed in await _owed(store, each)]
+
+    async def there() -> list[Compensation]:
+        names = named(target).names
+        async with client_at(place) as client:
+            return [owed for owed in await client.compensations() if not names or owed.machine in names]
+
+    found = asyncio.run(there() if place.server is not None else here())
+    match output:
+        case Listing.TABLE:
+            rows = [(each.workflow, each.machine, each.step, each.state, each.attempts) for each in found]
+            show_table(("workflow", "machine", "step", "state", "attempts"), rows)
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids(list(dict.fromkeys(each.workflow for each in found)))
+
+
+@dead_letters.command(name="list", epilog="Example: interlock dead-letters list --kind undo --home lanes:///var/shop")
+def list_letters(
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only steps, effects or undos.")] = None,
+    limit: Limit = 1_000,
+    output: Output = Listing.TABLE,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Print the traceback of each below the table.")
+    ] = False,
+) -> None:
+    """List the dead letters, oldest first. Changes nothing, and needs no machine."""
+    place = place_of(home, server, key_file)
+
+    async def here() -> list[DeadLetter]:
+        async with store_at(place.home) as store:
+            return [letter_of(each) for each in await store.letters(kind, limit=limit)]
+
+    async def there() -> list[DeadLetter]:
+        async with client_at(place) as client:
+            return await client.dead_letters(kind, limit=limit)
+
+    found = asyncio.run(there() if place.server is not None else here())
+    match output:
+        case Listing.TABLE:
+            rows = [
+                (each.id, each.kind, each.workflow, each.name, each.attempts, moment_text(each.since), each.error)
+                for each in found
+            ]
+            show_table(("id", "kind", "workflow", "name", "attempts", "since", "error"), rows)
+            for each in found if traceback else ():
+                lines = [f"{each.id}:", *(each.traceback or "(no traceback)").split("\n")]
+                show_raw("\n" + "\n".join(escaped(line) for line in lines))
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids([each.id for each in found])
+
+
+@dead_letters.command(epilog="Example: interlock dead-letters retry shop.orders:order 0a1b2c --home lanes:///var/shop")
+def retry(words: Words, *, home: Home = None, server: Server = None, key_file: KeyFile = None) -> None:
+    """Have a dead letter tried again, with the same idempotency key and all its attempts.
+
+    With --home it runs nothing: it is tried when the service opens the store. Exits with 4 when there is no such
+    letter.
+    """
+    place = place_of(home, server, key_file)
+    when = "when the service opens the store" if place.server is None else "by the server"
+
+    async def act(engine: Engine | Client, each: str) -> str:
+        await engine.retry_dead_letter(each)
+        return f"{each} is tried again {when}."
+
+    _rule(words, place, act)
+
+
+@dead_letters.command(
+    epilog='Example: interlock dead-letters resolve shop.orders:order 0a1b2c --note "refunded by hand"'
+)
+def resolve(
+    words: Words,
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    note: Annotated[
+        str, typer.Option(metavar="TEXT", help="What was done about it. A server writes it into its audit log.")
+    ],
+) -> None:
+    """Say that a person has dealt with a dead letter: an unwinding goes on, a step's workflow waits for an event.
+
+    With --home it runs nothing: an unwinding goes on when the service opens the store. Exits with 4 when there is no
+    such letter.
+    """
+
+    async def act(engine: Engine | Client, each: str) -> str:
+        await engine.resolve_dead_letter(each, note=note)
+        return f"{each} is resolved: {note}"
+
+    _rule(words, place_of(home, server, key_file), act)
+
+
+def _rule(words: list[str], place: Place, act: Callable[[Engine | Client, str], Awaitable[str]]) -> None:
+    target, letter = words[0] if len(words) > 1 else None, words[-1]
+    if len(words) > LETTER_WORDS_MAX:
+        raise BadUsage(
+            f"{len(words)} words are given; one or two are needed: [MACHINE] LETTER.",
+            why="One letter is ruled upon, or with - those whose ids are on stdin.",
+            fix="Give many ids on stdin: interlock dead-letters list -o ids | interlock dead-letters retry MACHINE -",
+        )
+    failures = Failures()
+
+    async def here() -> list[str]:
+        async with engine_at(place.home, several_machines(_needed(target))) as engine:
+            return await failures.all(letter, partial(act, engine))
+
+    async def there() -> list[str]:
+        async with client_at(place) as client:
+            return await failures.all(letter, partial(act, client))
+
+    for line in asyncio.run(there() if place.server is not None else here()):
+        stdout().print(escaped(line), soft_wrap=True)
+    raise typer.Exit(failures.code)
+
+
+def _needed(target: str | None) -> str:
+    if target is None:
+        raise BadUsage(
+            "no machine is given.",
+            why="On a store itself, the machine's code says what is owed.",
+            fix="Name it as MODULE:ATTR; or ask a server with --server, which has the code.",
+        )
+    return target
+
+
+async def _owed(store: Store, bound: BoundMachine) -> list[Compensation]:
+    found: list[Compensation] = []
+    for stored, node in bound.stored.items():
+        cursor: str | None = None
+        while node.unwinds_to is not None:
+            page = await store.find(bound.name, stored, after=cursor, limit=PAGE)
+            found += [owed for row in page.rows for owed in compensations_of(read_row(row, {bound.name: bound}))]
+            cursor = page.cursor
+            if cursor is None:
+                break
+    return found
+
+
+# --- `interlock breakers`: the breakers of dependencies, from the notes of engines at a home or from a server --------
+# A breaker lives in the memory of a process, so that opening one costs nothing; a store holds only a note of each
+# change. On a store this command reads the notes, and says that they are notes. A server answers itself, and can
+# hold a breaker. An unreadable note is shown as unknown, so that the other breakers stay visible during an outage.
+
+PREFIX = "breaker:"
+"""The prefix of a breaker's note; the rest is the name of its dependency."""
+
+HELD = "breaker-held:"
+"""The prefix of the note of an operator's hold: "open", "closed" or "auto"."""
+
+_HINT = (
+    "This is what engines here last noted of their breakers. A process that runs is asked itself: through its server, "
+    "or by engine.breakers() in its code."
+)
+
+
+class BreakerNote(msgspec.Struct, frozen=True):
+    """The note of a breaker, as an engine writes it."""
+
+    state: Literal["closed", "open", "half_open"]
+    since: Annotated[datetime, msgspec.Meta(tz=True)]
+    forced: Literal["open", "closed"] | None = None
+    reason: str = ""
+
+
+class ShownBreaker(msgspec.Struct, frozen=True, kw_only=True):
+    """A breaker as it was last noted."""
+
+    dependency: str
+    state: Literal["closed", "open", "half_open", "unknown"]
+    forced: Literal["open", "closed"] | None = None
+    since: datetime | None = None
+    reason: str = ""
+
+
+class Hold(StrEnum):
+    """How a breaker is held."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    AUTO = "auto"
+
+
+def breakers(
+    dependency: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only the breaker of this dependency.")
+    ] = None,
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    force: Annotated[
+        Hold | None,
+        typer.Option(help="Hold the breaker of NAME open or closed; auto lets it decide again. With --server only."),
+    ] = None,
+    output: Output = Listing.TABLE,
+) -> None:
+    """List the breakers of dependencies: as engines last noted them, or as a server has them; or hold one.
+
+    Listing changes nothing, and needs no machine. Exits with 4 when nothing calls a dependency NAME.
+    """
+    place = place_of(home, server, key_file)
+    _refuse_hold(place, dependency, force)
+
+    async def here() -> list[ShownBreaker]:
+        async with store_at(place.home) as store:
+            notes = await store.noted()
+        names = [name.removeprefix(PREFIX) for name in sorted(notes) if name.startswith(PREFIX)]
+        return [_breaker_of(name, notes[PREFIX + name], notes.get(HELD + name)) for name in names]
+
+    async def there() -> list[ShownBreaker]:
+        async with client_at(place) as client:
+            found = [_shown_live(each) for each in await client.breakers()]
+            if force is not None and dependency is not None:
+                _only(found, dependency)
+                await client.force_breaker(dependency, force.value)
+                found = [_shown_live(each) for each in await client.breakers()]
+            return found
+
+    found = asyncio.run(there() if place.server is not None else here())
+    if dependency is not None:
+        found = _only(found, dependency)
+    _show(found, output)
+    if output is Listing.TABLE and place.server is None:
+        stderr().print(_HINT, soft_wrap=True)
+
+
+def _refuse_hold(place: Place, dependency: str | None, force: Hold | None) -> None:
+    if force is None:
+        return
+    if dependency is None:
+        raise BadUsage(
+            "no dependency is named.",
+            why="One breaker is held at a time.",
+            fix=f"Name it: interlock breakers gateway --force {force} --server URL.",
+        )
+    if place.server is None:
+        raise BadUsage(
+            "a breaker cannot be held through --home.",
+            why="Breakers live in the processes that call the dependency, and a store has only notes of them.",
+            fix="Ask the server: --server http://127.0.0.1:8080; or call engine.force_breaker in the program.",
+        )
+
+
+def _only(found: list[ShownBreaker], dependency: str) -> list[ShownBreaker]:
+    names = [each.dependency for each in found]
+    if dependency not in names:
+        raise TargetNotFound(
+            f"there is no breaker of {dependency!r:.100}; there are {', '.join(names) or 'none'}."
+            f"{suggestion(dependency, names)}",
+            why="A breaker is there once something calls its dependency; in a store, once it has changed.",
+            fix="Use one of those names.",
+        )
+    return [each for each in found if each.dependency == dependency]
+
+
+def _show(found: list[ShownBreaker], output: Listing) -> None:
+    match output:
+        case Listing.TABLE:
+            rows = [
+                (
+                    each.dependency,
+                    each.state,
+                    each.forced or "",
+                    moment_text(each.since) if each.since else "",
+                    each.reason,
+                )
+                for each in found
+            ]
+            show_table(("dependency", "state", "forced", "since", "reason"), rows)
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids([each.dependency for each in found])
+
+
+def _breaker_of(dependency: str, text: str, hold: str | None) -> ShownBreaker:
+    try:
+        note = msgspec.json.decode(text, type=BreakerNote)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ShownBreaker(dependency=dependency, state="unknown", reason=f"its note cannot be read: {text}")
+    forced = note.forced if hold is None else "open" if hold == "open" else "closed" if hold == "closed" else None
+    return ShownBreaker(dependency=dependency, state=note.state, forced=forced, since=note.since, reason=note.reason)
+
+
+def _shown_live(view: BreakerView) -> ShownBreaker:
+    return ShownBreaker(
+        dependency=view.name, state=view.state, forced=view.forced, since=view.since, reason=view.reason
+    )

@@ -1,0 +1,320 @@
+"""Write a machine as Graphviz DOT, for the layouts and formats of Graphviz.
+
+The invariant: every name and label is a quoted string with its quotes and backslashes escaped, so no name can
+end its string or be read as one of Graphviz's own escapes. The odd choice is that states are quoted even where
+DOT does not require it, because one rule is simpler than two.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from interlock.core.describe import MachineDescription, StateDescription, TransitionDescription, TransitionKind
+from interlock.core.diagrams.sketch import (
+    CatchAll,
+    busiest,
+    duration,
+    fresh,
+    gather,
+    level,
+    sources_in_words,
+    step_words,
+    timer_words,
+    trigger,
+    visible,
+)
+from interlock.core.diagrams.svg import LIGHT, Paint
+
+_KINDS: Mapping[TransitionKind, tuple[str, str]] = {
+    "event": ("solid", LIGHT.arrow),
+    "failed": ("dashed", LIGHT.failed),
+    "unwound": ("dashed", LIGHT.unwound),
+}
+
+
+def dot(description: MachineDescription, *, visits: Mapping[str, int] | None = None) -> str:
+    """Write the machine as a Graphviz digraph, coloured by `visits` if they are given."""
+    gathered = gather(description)
+    names = {state.name for state in description.states}
+    start = fresh("start", names)
+    lines = [
+        f"digraph {_quoted(description.name)} {{",
+        '    graph [rankdir=TB, fontname="Helvetica"];',
+        '    node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];',
+        '    edge [fontname="Helvetica", fontsize=10];',
+        f"    {_quoted(start)} [shape=point, width=0.15];",
+    ]
+    for state in description.states:
+        inside = [
+            transition for transition in gathered.single if transition.internal and transition.source == state.name
+        ]
+        lines.append(f"    {_quoted(state.name)} [{_state_attributes(description, state, inside, visits)}];")
+    lines += [f"    {_quoted(start)} -> {_quoted(state.name)};" for state in description.states if state.initial]
+    lines += [
+        _edge(transition.source, transition.target, transition)
+        for transition in gathered.single
+        if not transition.internal
+    ]
+    for index, group in enumerate(gathered.catch_alls):
+        pill = fresh(f"any {index + 1}", names)
+        label = _lines([f"any: {sources_in_words(group.sources, description)}"])
+        lines.append(f'    {_quoted(pill)} [label={label}, style="rounded,dashed", color="{LIGHT.pill.stroke}"];')
+        # An internal catch-all leaves nothing, so its pill points to itself.
+        target = pill if group.target is None else group.target
+        lines += [_edge(pill, target, transition) for transition in group.transitions]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _state_attributes(
+    description: MachineDescription,
+    state: StateDescription,
+    inside: list[TransitionDescription],
+    visits: Mapping[str, int] | None,
+) -> str:
+    words = [state.name]
+    step = step_words(state)
+    if step is not None:
+        words.append(f"step {step}")
+    words += [f"after {timer}" for timer in timer_words(state)]
+    words += [f"stays on {trigger(transition)}" for transition in inside]
+    paint = _paint(state)
+    if visits is not None:
+        count = visits.get(state.name, 0)
+        paint = LIGHT.heat[level(count, busiest(description, visits))]
+        words.append(f"{count:,} visits")
+    attributes = [
+        f"label={_lines(words)}",
+        f'fillcolor="{paint.fill}"',
+        f'color="{paint.stroke}"',
+        f'fontcolor="{paint.text}"',
+    ]
+    if state.final:
+        attributes.append("peripheries=2")
+    if state.unwinds_to is not None:
+        attributes.append('style="rounded,filled,dashed"')
+    return ", ".join(attributes)
+
+
+def _paint(state: StateDescription) -> Paint:
+    if state.final:
+        return LIGHT.final
+    if state.unwinds_to is not None:
+        return LIGHT.unwinding
+    if state.resting:
+        return LIGHT.resting
+    return LIGHT.plain if state.step is None else LIGHT.step
+
+
+def _edge(source: str, target: str, transition: TransitionDescription) -> str:
+    style, colour = _KINDS[transition.kind]
+    label = _lines([trigger(transition)])
+    return (
+        f"    {_quoted(source)} -> {_quoted(target)} "
+        f'[label={label}, style={style}, color="{colour}", fontcolor="{colour}"];'
+    )
+
+
+def _lines(words: list[str]) -> str:
+    """Return a label of several lines; only the breaks between them are Graphviz escapes."""
+    return '"' + "\\n".join(_quoted(word)[1:-1] for word in words) + '"'
+
+
+def _quoted(text: str) -> str:
+    # Graphviz reads HTML entities even inside quotes, so a bare ampersand is one too.
+    safe = visible(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{safe}"'
+
+
+# --- Write a machine as a Mermaid `stateDiagram-v2`, for pages that render Mermaid -----------------------------------
+# Mermaid's grammar has many words and signs that end a label or start something else, so every character that is not
+# plainly harmless is written as an entity (`#35;`), and a state keeps its own name as id only if it is a plain word;
+# otherwise it gets a number.
+#
+# The invariant: for any names the text parses, and each name shows unchanged. The odd choice is that internal
+# transitions stand in a state's note, because Mermaid can only draw an arrow, and an arrow would mean that the state
+# is left.
+
+_PLAIN_ID = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# Reserved words of Mermaid, in any case: an id must not be one of them.
+_RESERVED = frozenset(
+    (
+        "acctitle",
+        "accdescr",
+        "as",
+        "choice",
+        "class",
+        "classdef",
+        "click",
+        "default",
+        "direction",
+        "end",
+        "fork",
+        "hide",
+        "href",
+        "join",
+        "note",
+        "root",
+        "scale",
+        "state",
+        "style",
+    )
+)
+_HARMLESS = frozenset(" _-.,/[]()=+!?'→·")
+
+
+def mermaid(description: MachineDescription, *, visits: Mapping[str, int] | None = None) -> str:
+    """Write the machine as a Mermaid state diagram, coloured by `visits` if they are given."""
+    ids = _ids(description)
+    gathered = gather(description)
+    lines = ["stateDiagram-v2", "    direction TB"]
+    for state in description.states:
+        label = visible(state.name) + ("" if visits is None else f" ({visits.get(state.name, 0):,})")
+        lines.append(f'    state "{_text(label)}" as {ids[state.name]}')
+    for group, pill in _pills(gathered.catch_alls, ids):
+        words = f"any: {sources_in_words(group.sources, description)}"
+        lines.append(f'    state "{_text(visible(words))}" as {pill}')
+    lines += [f"    [*] --> {ids[state.name]}" for state in description.states if state.initial]
+    lines += [
+        f"    {ids[transition.source]} --> {ids[transition.target]}: {_text(trigger(transition))}"
+        for transition in gathered.single
+        if not transition.internal
+    ]
+    for group, pill in _pills(gathered.catch_alls, ids):
+        # Mermaid has no arrow that stays: an internal catch-all points from its pill to itself.
+        target = pill if group.target is None else ids[group.target]
+        lines += [f"    {pill} --> {target}: {_text(trigger(transition))}" for transition in group.transitions]
+    lines += [f"    {ids[state.name]} --> [*]" for state in description.states if state.final]
+    for state in description.states:
+        inside = [
+            transition for transition in gathered.single if transition.internal and transition.source == state.name
+        ]
+        lines += _note(ids[state.name], state, inside)
+    return "\n".join([*lines, *_classes(description, ids, visits)]) + "\n"
+
+
+def _ids(description: MachineDescription) -> dict[str, str]:
+    """Return an id for each state: its own name if it is a valid Mermaid id, otherwise a unique number."""
+    names = [state.name for state in description.states]
+    plain = {name for name in names if _PLAIN_ID.fullmatch(name) and name.lower() not in _RESERVED}
+    return {name: name if name in plain else fresh(f"s{index}", plain) for index, name in enumerate(names)}
+
+
+def _pills(groups: tuple[CatchAll, ...], ids: Mapping[str, str]) -> list[tuple[CatchAll, str]]:
+    taken = set(ids.values())
+    return [(group, fresh(f"any{index}", taken)) for index, group in enumerate(groups)]
+
+
+def _text(text: str) -> str:
+    written = "".join(
+        character if character.isalnum() or character in _HARMLESS else f"#{ord(character)};" for character in text
+    )
+    if not written.strip():
+        return "#160;"  # A label must not be empty.
+    # Underscores at the edge of a word are Markdown, which Mermaid reads in labels.
+    written = re.sub(r"(?<![^\W_])_|_(?![^\W_])", "#95;", written)
+    # The only two words that end a note.
+    return re.sub(r"(?i)\bend note", lambda match: match[0].replace(" ", "#32;"), written)
+
+
+def _note(state_id: str, state: StateDescription, inside: list[TransitionDescription]) -> list[str]:
+    words: list[str] = []
+    step = step_words(state)
+    if step is not None:
+        words.append(f"step {step}")
+    words += [f"after {timer}" for timer in timer_words(state)]
+    if state.dwell_max_s is not None:
+        words.append(f"dwell at most {duration(state.dwell_max_s)}")
+    if state.unwinds_to is not None:
+        words.append(f"unwinds to {visible(state.unwinds_to)}")
+    words += [f"stays on {trigger(transition)}" for transition in inside]
+    if not words:
+        return []
+    return [f"    note right of {state_id}", *(f"        {_text(word)}" for word in words), "    end note"]
+
+
+def _classes(description: MachineDescription, ids: dict[str, str], visits: Mapping[str, int] | None) -> list[str]:
+    members: dict[str, list[str]] = {}
+    paints: dict[str, Paint] = {}
+    for state in description.states:
+        for look, paint, worn in (
+            ("finalState", LIGHT.final, state.final),
+            ("restingState", LIGHT.resting, state.resting),
+            ("unwindingState", LIGHT.unwinding, state.unwinds_to is not None),
+        ):
+            if worn and visits is None:
+                paints[look] = paint
+                members.setdefault(look, []).append(ids[state.name])
+        if visits is not None:
+            heat = level(visits.get(state.name, 0), busiest(description, visits))
+            paints[f"heat{heat}"] = LIGHT.heat[heat]
+            members.setdefault(f"heat{heat}", []).append(ids[state.name])
+    lines = [
+        f"    classDef {name} fill:{paint.fill},stroke:{paint.stroke},color:{paint.text}"
+        for name, paint in paints.items()
+    ]
+    return lines + [f"    class {','.join(states)} {name}" for name, states in members.items()]
+
+
+# --- Write a machine as two Markdown tables: its transitions, and its states -----------------------------------------
+# Unlike a picture, tables can be read aloud, searched and reviewed in a diff. The invariant: each row has as many
+# cells as its head, for any names, because all Markdown syntax in them is escaped. The odd choice is that
+# underscores within a word are not escaped: Markdown does not interpret them, and names of states stay readable in
+# the source.
+
+_MARKUP = re.compile(r"[\\`*|\[\]~]|(?<![^\W_])_|_(?![^\W_])")
+_TRANSITION_HEAD = ("from", "event", "guard", "to", "action")
+_STATE_HEAD = ("state", "kind", "step", "timeout", "timers", "dwell", "effects")
+
+
+def table(description: MachineDescription) -> str:
+    """Write the machine as Markdown: a table of its transitions and a table of its states."""
+    gathered = gather(description)
+    transitions = [
+        _transition_row(transition.source, "(stays)" if transition.internal else transition.target, transition)
+        for transition in gathered.single
+    ]
+    for group in gathered.catch_alls:
+        sources = f"any: {sources_in_words(group.sources, description)}"
+        target = "(stays)" if group.target is None else group.target
+        transitions += [_transition_row(sources, target, transition) for transition in group.transitions]
+    states = [_state_row(state) for state in description.states]
+    return _rows(_TRANSITION_HEAD, transitions) + "\n" + _rows(_STATE_HEAD, states)
+
+
+def _transition_row(source: str, target: str, transition: TransitionDescription) -> tuple[str, ...]:
+    guard = transition.guard or ""
+    if transition.guard_reason is not None:
+        guard += f" ({transition.guard_reason})"
+    target += " (settles)" if transition.settle is True else ""
+    return (source, transition.event, guard, target, transition.action or "")
+
+
+def _state_row(state: StateDescription) -> tuple[str, ...]:
+    return (
+        state.name,
+        ", ".join(_kinds(state)),
+        "" if state.step is None else state.step.name,
+        "" if state.step is None else duration(state.step.timeout_s),
+        ", ".join(timer_words(state)),
+        "" if state.dwell_max_s is None else duration(state.dwell_max_s),
+        ", ".join(state.effects),
+    )
+
+
+def _kinds(state: StateDescription) -> list[str]:
+    kinds = [
+        ("initial", state.initial),
+        ("final", state.final),
+        ("resting", state.resting),
+        (f"unwinds to {state.unwinds_to}", state.unwinds_to is not None),
+    ]
+    return [name for name, applies in kinds if applies]
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([_cell(text) for text in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    marked = _MARKUP.sub(lambda match: f"\\{match[0]}", visible(text))
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,582 @@
+"""Compare the transitions out of one state: refused events, new targets, new events.
+
+Targets of the old machine are compared under their new names, so a pure renaming changes no arrow. Several guarded
+transitions for one event are one ordered list: the first guard that returns True wins, so their order matters.
+Transitions of unwinding are compared with the state's role, not here.
+
+Odd choice: when an event used to unwind, any change of its arrows counts as bypassing the unwinding as soon as one of
+the new arrows does not unwind. Guards are only names here, so which arrow a workflow would take cannot be known.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from interlock.core.describe import (
+    MachineDescription,
+    StateDescription,
+    StepDescription,
+    TimerDescription,
+    TransitionDescription,
+)
+from interlock.core.plan.findings import Severity
+from interlock.core.values import Finding
+
+# --- exits -----------------------------------------------------------------------------------------------------------
+# Queries on a description: how a workflow leaves a state, and whether it does so without an event from outside.
+#
+# A parked workflow is moved by its step, by its timers, by unwinding, or by an event from outside. Whether a change
+# strands it depends only on which of these remain.
+
+
+def is_active(state: StateDescription) -> bool:
+    """Return whether the state is neither final nor resting: a workflow here is expected to go on."""
+    return not state.final and not state.resting
+
+
+def has_mover(state: StateDescription) -> bool:
+    """Return whether the state itself makes a workflow go on: by a step, a timer or unwinding."""
+    return state.step is not None or bool(state.timers) or state.unwinds_to is not None
+
+
+def arrows_from(machine: MachineDescription, state: str) -> list[TransitionDescription]:
+    """Return the transitions declared for one state, in order."""
+    return [arrow for arrow in machine.transitions if arrow.source == state]
+
+
+def leaving_arrows(machine: MachineDescription, state: str) -> list[TransitionDescription]:
+    """Return the transitions that lead to another state."""
+    return [arrow for arrow in arrows_from(machine, state) if arrow.target != state]
+
+
+def accepted_events(machine: MachineDescription, state: str) -> set[str]:
+    """Return the wire names of the events that have a transition in the state."""
+    return {arrow.event for arrow in arrows_from(machine, state) if arrow.kind == "event"}
+
+
+def leaving_events(machine: MachineDescription, state: str) -> set[str]:
+    """Return the wire names of the events that lead to another state."""
+    return {arrow.event for arrow in leaving_arrows(machine, state) if arrow.kind == "event"}
+
+
+def can_end(machine: MachineDescription) -> set[str]:
+    """Return the states from which some path leads to a final or resting state, those states included."""
+    ending = {state.name for state in machine.states if not is_active(state)}
+    grown = True
+    while grown:
+        reaching = {arrow.source for arrow in machine.transitions if arrow.target in ending}
+        grown = not reaching <= ending
+        ending |= reaching
+    return ending
+
+
+def undoable_states(machine: MachineDescription) -> set[str]:
+    """Return the states in which a workflow may owe undos: from an undoable step up to unwinding or settling."""
+    unwinding = {state.name for state in machine.states if state.unwinds_to is not None}
+    owing = {state.name for state in machine.states if state.step is not None and state.step.undoes} - unwinding
+    carrying = [arrow for arrow in machine.transitions if not _clears(machine, arrow)]
+    grown = True
+    while grown:
+        following = {arrow.target for arrow in carrying if arrow.source in owing} - unwinding
+        grown = not following <= owing
+        owing |= following
+    return owing
+
+
+def _clears(machine: MachineDescription, arrow: TransitionDescription) -> bool:
+    """Return whether the undo log is empty after the arrow: it settles, and does not cut an undoable step off."""
+    state = machine.state(arrow.source)
+    step = None if state is None else state.step
+    cuts_off = step is not None and bool(step.undoes) and arrow.event not in (*step.returns, *step.undoes)
+    return arrow.settle is True and not cuts_off
+
+
+# --- Mapping of old states to new states -----------------------------------------------------------------------------
+# The newer machine declares `renamed`; a caller of `plan` may add to it or override it. Names that do not exist are
+# findings, not exceptions: a plan should show all mistakes together.
+#
+# Odd choice: a declaration that the old machine had too is skipped. One left from an earlier release (the old
+# machine lacks its old name and has its target) is only an info, because machines keep such declarations for as long
+# as old workflows may come back.
+
+
+class Renames:
+    """The checked mapping from old to new states, and the findings about it."""
+
+    def __init__(self, old: MachineDescription, new: MachineDescription, overrides: Mapping[str, str] | None) -> None:
+        self.mapping: dict[str, str] = {}
+        self.findings: list[Finding] = []
+        self._old_names: set[str] = {state.name for state in old.states}
+        self._new_names: set[str] = {state.name for state in new.states}
+        explicit = dict(overrides or {})
+        for source, target in {**new.renamed, **explicit}.items():
+            told_before = source not in explicit and source not in self._old_names and old.renamed.get(source) == target
+            if not told_before:
+                self._enter(source, target, explicit=source in explicit)
+        self._note_merged()
+
+    def becomes(self, state: str) -> str | None:
+        """Return the new name of an old state, or None when the new machine does not have it."""
+        target = self.mapping.get(state, state)
+        return target if target in self._new_names else None
+
+    def _enter(self, source: str, target: str, *, explicit: bool) -> None:
+        pair = f"renamed={{{source!r}: {target!r}}}"
+        known = source in self._old_names
+        if target not in self._new_names:
+            self.findings.append(
+                Finding(
+                    code="rename-unknown-new",
+                    severity="error",
+                    what=f"{pair}: the new machine has no state `{target}`",
+                    why="workflows parked there would be sent to a state that does not exist",
+                    fix=f"use one of {_list_names(self._new_names)}",
+                    location=source,
+                )
+            )
+        if not known:
+            self.findings.append(self._unknown_old(source, target, pair, explicit=explicit))
+        if not known or target not in self._new_names:
+            return
+        self.mapping[source] = target
+        if source != target and source in self._new_names:
+            self.findings.append(
+                Finding(
+                    code="rename-ambiguous",
+                    severity="error",
+                    what=f"{pair}: the new machine still has a state `{source}`",
+                    why=f"a stored workflow or a row of history that names `{source}` could mean either of them, and "
+                    "would be read under its own name",
+                    fix=f"drop the mapping, or give the new machine another name for `{source}`",
+                    location=source,
+                )
+            )
+
+    def _unknown_old(self, source: str, target: str, pair: str, *, explicit: bool) -> Finding:
+        leftover = not explicit and target in self._old_names
+        return Finding(
+            code="rename-leftover" if leftover else "rename-unknown-old",
+            severity="info" if leftover else "error",
+            what=f"{pair}: the old machine has no state `{source}`",
+            why=f"`{target}` exists already, so this is left from an earlier change"
+            if leftover
+            else "the mapping has no effect: it is a misspelling, or it is meant for another version",
+            fix="keep it while workflows of that earlier version may come back"
+            if leftover
+            else f"use one of {_list_names(self._old_names)}",
+            location=source,
+        )
+
+    def _note_merged(self) -> None:
+        for target in sorted(set(self.mapping.values())):
+            sources = sorted(name for name in self._old_names if self.becomes(name) == target)
+            if len(sources) > 1:
+                self.findings.append(
+                    Finding(
+                        code="rename-merged",
+                        severity="info",
+                        what=f"the states {_list_names(sources)} all become `{target}`",
+                        why="afterwards the state does not show which of them a workflow came from",
+                        fix="nothing, if that is meant; otherwise map them to states of their own",
+                        location=target,
+                    )
+                )
+
+
+def _list_names(names: set[str] | list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+_NOTHING = "nothing, if that is meant"
+
+
+class _Way(NamedTuple):
+    """One arrow as far as it matters to a parked workflow."""
+
+    target: str
+    unwinds: bool
+    internal: bool
+    guard: str | None
+    action: str | None
+    settles: bool
+
+
+def compare_arrows(
+    old: MachineDescription, old_name: str, new: MachineDescription, new_name: str, renames: Renames
+) -> list[Finding]:
+    """Return the changes for the events (and the failure of the step) of one state."""
+    before = _ways(old, old_name, renames)
+    after = _ways(new, new_name)
+    owes_undos = old_name in undoable_states(old)
+    findings: list[Finding] = []
+    for event in [*before, *(event for event in after if event not in before)]:
+        if event not in after:
+            findings.append(_refused(old_name, event))
+        elif event not in before:
+            what = f"{event} is handled here now"
+            findings.append(_finding(old_name, "event-accepted", "info", what, "it was refused here before", _NOTHING))
+        elif owes_undos and _bypasses(before[event], after[event]):
+            findings.append(_bypassed(old_name, event, before[event], after[event]))
+        elif _visible(before[event]) != _visible(after[event]):
+            findings.append(_differs(old_name, event, before[event], after[event]))
+    return findings
+
+
+def _ways(machine: MachineDescription, state: str, renames: Renames | None = None) -> dict[str, list[_Way]]:
+    unwinding = {each.name for each in machine.states if each.unwinds_to is not None}
+    ways: dict[str, list[_Way]] = {}
+    for arrow in arrows_from(machine, state):
+        if arrow.kind != "unwound":
+            target = arrow.target if renames is None else renames.becomes(arrow.target) or arrow.target
+            way = _Way(
+                target, arrow.target in unwinding, arrow.internal, arrow.guard, arrow.action, arrow.settle is True
+            )
+            ways.setdefault(arrow.event, []).append(way)
+    return ways
+
+
+def _visible(ways: list[_Way]) -> list[_Way]:
+    # A target that began or ceased to unwind is reported once, with that state, not with every arrow to it.
+    return [way._replace(unwinds=False) for way in ways]
+
+
+def _bypasses(before: list[_Way], after: list[_Way]) -> bool:
+    chosen, new_chosen = ([(way.target, way.unwinds, way.guard) for way in ways] for ways in (before, after))
+    return chosen != new_chosen and any(way.unwinds for way in before) and not all(way.unwinds for way in after)
+
+
+def _bypassed(state: str, event: str, before: list[_Way], after: list[_Way]) -> Finding:
+    past = _listed([way.target for way in after if not way.unwinds])
+    meant = _listed([way.target for way in before if way.unwinds])
+    what = f"{event} led to the unwinding {meant} and may lead to {past} now: what was done may stay done"
+    why = "a workflow parked here may owe undos, and they are carried out only by a state that unwinds"
+    fix = f"let {event} lead to an unwinding state as before, until no workflow of the old version is left"
+    return _finding(state, "unwinding-bypassed", "warning", what, why, fix)
+
+
+def _refused(state: str, event: str) -> Finding:
+    what = f"{event} is not handled here any more"
+    why = "one that is on its way (a webhook, a timer, the result of a step) would be refused"
+    return _finding(state, "event-refused", "warning", what, why, "keep the transition until nothing is on its way")
+
+
+def _differs(state: str, event: str, before: list[_Way], after: list[_Way]) -> Finding:
+    targets, new_targets = [way.target for way in before], [way.target for way in after]
+    if targets != new_targets:
+        what = f"{event} leads to {_listed(new_targets)} instead of {_listed(targets)}"
+        return _finding(state, "event-target", "warning", what, "a parked workflow takes the new way", _NOTHING)
+    settles, new_settles = [way.settles for way in before], [way.settles for way in after]
+    if settles != new_settles:
+        return _settles(state, event, added=any(new_settles))
+    guards, new_guards = [way.guard for way in before], [way.guard for way in after]
+    if guards != new_guards:
+        what = f"guard of {event}: {_listed(guards)} → {_listed(new_guards)}"
+        return _finding(state, "event-guard", "info", what, "it may be refused where it was accepted", _NOTHING)
+    actions, new_actions = [way.action for way in before], [way.action for way in after]
+    if actions != new_actions:
+        what = f"action of {event}: {_listed(actions)} → {_listed(new_actions)}"
+        return _finding(state, "event-action", "info", what, "the context is changed in another way", _NOTHING)
+    what = f"{event} changed between staying (step and timers go on) and entering again"
+    return _finding(state, "event-internal", "warning", what, "entering again restarts step and timers", _NOTHING)
+
+
+def _settles(state: str, event: str, *, added: bool) -> Finding:
+    if added:
+        what, why = f"{event} settles now", "what a parked workflow did before is final with it, and never undone"
+    else:
+        what, why = f"{event} does not settle any more", "an unwinding undoes what was done before it too"
+    return _finding(state, "event-settles", "warning", what, why, _NOTHING)
+
+
+def _listed(names: list[str] | list[str | None]) -> str:
+    return ", ".join("none" if name is None else f"`{name}`" for name in names)
+
+
+def _finding(state: str, code: str, severity: Severity, what: str, why: str, fix: str) -> Finding:
+    return Finding(code=code, severity=severity, what=what, why=why, fix=fix, location=state)
+
+
+# --- Compare what is attached to a state: step, timers, effects, dwell and role --------------------------------------
+# Every function returns findings about one pair of states, written as plain sentences, because the same sentence is
+# the reason in the table of states. Whether a workflow is stranded is decided in `stranded`.
+
+_OWED = "what is owed to a workflow is stored by name when it enters the state"
+
+
+def compare_attachments(old: StateDescription, new: StateDescription, new_unwinds_to: str | None) -> list[Finding]:
+    """Return the changes between two states; `new_unwinds_to` is the new name of the old unwinding target."""
+    return [
+        *_compare_role(old, new),
+        *_compare_unwinding(old, new, new_unwinds_to),
+        *_compare_steps(old, new),
+        *_compare_timers(old, new),
+        *_compare_effects(old, new),
+        *_compare_dwell(old, new),
+    ]
+
+
+def _compare_role(old: StateDescription, new: StateDescription) -> list[Finding]:
+    was, becomes = _role(old), _role(new)
+    if was == becomes:
+        return []
+    why = {
+        "active": "it is expected to go on now, and is stalled when it does not",
+        "resting": "it may stay for ever now and is never stalled",
+        "final": "it is finished now: no event, step or timer applies to it any more",
+    }[becomes]
+    fix = f"{_NOTHING}; otherwise keep `{old.name}` as it was and add a new state"
+    return [_attachment_finding(old, "state-role", "warning", f"was {was}, is {becomes} now", why, fix)]
+
+
+def _role(state: StateDescription) -> str:
+    if state.final:
+        return "final"
+    return "resting" if state.resting else "active"
+
+
+def _compare_unwinding(old: StateDescription, new: StateDescription, mapped: str | None) -> list[Finding]:
+    if old.unwinds_to is None and new.unwinds_to is None:
+        return []
+    if new.unwinds_to is None:
+        what = "was unwinding, is not any more: undos that are still owed here would never run"
+        fix = f"keep `{old.name}` unwinding, or map it to a state that unwinds"
+        return [
+            _attachment_finding(
+                old, "unwinding-lost", "error", what, "what was done outside would be left without its undo", fix
+            )
+        ]
+    if old.unwinds_to is None:
+        what = f"was not unwinding, unwinds to `{new.unwinds_to}` now"
+        why = "unwinding begins on entering; a workflow already here did not ask for it"
+        return [_attachment_finding(old, "unwinding-added", "warning", what, why, "add a new unwinding state instead")]
+    if mapped == new.unwinds_to:
+        return []
+    what = f"unwinds to `{new.unwinds_to}` instead of `{old.unwinds_to}`"
+    return [_attachment_finding(old, "unwinding-target", "info", what, "a workflow under way ends elsewhere", _NOTHING)]
+
+
+def _compare_steps(old: StateDescription, new: StateDescription) -> list[Finding]:
+    had, has = old.step, new.step
+    if had is None and has is None:
+        return []
+    if had is None and has is not None:
+        what = f"a step `{has.name}` was added: a workflow already here does not owe it"
+        return [_attachment_finding(old, "step-added", "warning", what, _OWED, "put the step into a new state")]
+    if had is not None and has is None:
+        what = f"a step `{had.name}` that was owed here no longer exists"
+        fix = f"keep the step until no workflow is parked in `{old.name}`"
+        return [_attachment_finding(old, "step-gone", "warning", what, _OWED, fix)]
+    assert had is not None
+    assert has is not None
+    return [*_compare_step_names(old, had, has), *_compare_step_settings(old, had, has)]
+
+
+def _compare_step_names(state: StateDescription, had: StepDescription, has: StepDescription) -> list[Finding]:
+    if had.name == has.name:
+        return []
+    alike = set(had.returns) == set(has.returns) and had.dependency == has.dependency
+    code, verb = ("step-renamed", "renamed") if alike else ("step-replaced", "replaced")
+    what = f"step `{had.name}` {verb}: it is `{has.name}` now"
+    fix = f"keep the name `{had.name}`, or let the runs in progress finish first"
+    return [_attachment_finding(state, code, "warning", what, _OWED, fix)]
+
+
+def _compare_step_settings(state: StateDescription, had: StepDescription, has: StepDescription) -> list[Finding]:
+    changes = [
+        ("timeout", f"{had.timeout_s:g} s", f"{has.timeout_s:g} s"),
+        ("heartbeat", _heartbeat(had), _heartbeat(has)),
+        ("attempts", str(had.attempts), str(has.attempts)),
+        ("dependency", str(had.dependency), str(has.dependency)),
+        ("returned events", _list_attachments(had.returns), _list_attachments(has.returns)),
+        ("undone outcomes", _list_attachments(had.undoes), _list_attachments(has.undoes)),
+    ]
+    why = "it applies from the next attempt on"
+    return [
+        _attachment_finding(
+            state, "step-settings", "info", f"{name} of step `{has.name}`: {before} → {after}", why, _NOTHING
+        )
+        for name, before, after in changes
+        if before != after
+    ]
+
+
+def _compare_timers(old: StateDescription, new: StateDescription) -> list[Finding]:
+    findings: list[Finding] = []
+    remaining = list(new.timers)
+    for timer in old.timers:
+        if timer in remaining:
+            remaining.remove(timer)
+            continue
+        twin = next((other for other in remaining if other.event == timer.event and other not in old.timers), None)
+        if twin is None:
+            what = f"its timer {_timer(timer)} is gone: timers already set would send an undeclared event"
+            fix = f"keep the timer until no workflow is parked in `{old.name}`"
+            findings.append(
+                _attachment_finding(old, "timer-gone", "warning", what, "a parked workflow relies on it to go on", fix)
+            )
+        else:
+            remaining.remove(twin)
+            what = f"its timer {_timer(timer)} is {_timer(twin)} now: timers already set may keep their old time"
+            findings.append(
+                _attachment_finding(old, "timer-changed", "info", what, "a timer is set on entering", _NOTHING)
+            )
+    for timer in remaining:
+        what = f"a timer {_timer(timer)} was added: workflows already here may not have it"
+        findings.append(
+            _attachment_finding(old, "timer-added", "info", what, "a timer is set on entering the state", _NOTHING)
+        )
+    return findings
+
+
+def _compare_effects(old: StateDescription, new: StateDescription) -> list[Finding]:
+    findings: list[Finding] = []
+    for effect in sorted(set(old.effects) - set(new.effects)):
+        what = f"its effect `{effect}` is gone: one that is still owed cannot be carried out"
+        fix = f"keep `{effect}` until none is owed"
+        findings.append(_attachment_finding(old, "effect-gone", "warning", what, _OWED, fix))
+    for effect in sorted(set(new.effects) - set(old.effects)):
+        what = f"an effect `{effect}` was added: only workflows that enter from now on owe it"
+        findings.append(_attachment_finding(old, "effect-added", "info", what, _OWED, _NOTHING))
+    return findings
+
+
+def _compare_dwell(old: StateDescription, new: StateDescription) -> list[Finding]:
+    if old.dwell_max_s == new.dwell_max_s:
+        return []
+    what = f"allowed dwell: {_seconds(old.dwell_max_s)} → {_seconds(new.dwell_max_s)}"
+    why = "workflows parked here become stalled at another time"
+    return [_attachment_finding(old, "dwell-changed", "info", what, why, _NOTHING)]
+
+
+def _attachment_finding(
+    state: StateDescription, code: str, severity: Severity, what: str, why: str, fix: str
+) -> Finding:
+    return Finding(code=code, severity=severity, what=what, why=why, fix=fix, location=state.name)
+
+
+def _timer(timer: TimerDescription) -> str:
+    policy = "" if timer.policy == "deadline" else f" ({timer.policy})"
+    return f"{timer.after_s:g} s → {timer.event}{policy}"
+
+
+def _heartbeat(step: StepDescription) -> str:
+    return "none" if step.heartbeat_s is UNSET else f"{step.heartbeat_s:g} s"
+
+
+def _list_attachments(names: tuple[str, ...]) -> str:
+    return ", ".join(sorted(names)) or "(not declared)"
+
+
+def _seconds(value: float | None) -> str:
+    return "unlimited" if value is None else f"{value:g} s"
+
+
+# --- Find parked workflows that would wait for ever under the new machine --------------------------------------------
+# The reasons are checked in this order: the state is removed, nothing leads out of it, no path ends, or only a step
+# or timer that a parked workflow does not have leads out (they are owed on entering).
+#
+# Invariant: conservative. Without a return annotation of a step, every event of its state may come from it.
+
+_MAP_STATE = (
+    'declare `renamed={"%s": State.…}` in the new machine, or keep the state and a way into it until it is empty '
+    "(for example an event that only operators send)"
+)
+
+
+def find_removed(old_state: StateDescription) -> Finding:
+    """Return the finding for a state that the new machine does not have."""
+    name = old_state.name
+    if old_state.final:
+        what = f"the final state `{name}` is gone without a mapping: workflows that finished there cannot be read"
+    else:
+        what = f"the state `{name}` is gone without a mapping: a workflow parked there has no place to go"
+    why = "a stored workflow names its state; the new machine does not know that name"
+    return _stranded(name, what, why, _MAP_STATE % name)
+
+
+def find_stranded(
+    old: MachineDescription, old_state: StateDescription, new: MachineDescription, new_state: StateDescription
+) -> Finding | None:
+    """Return the strongest reason why a workflow parked here would never go on, or None."""
+    stuck_before = is_active(old_state) and not leaving_arrows(old, old_state.name)
+    if old_state.final or stuck_before or not is_active(new_state):
+        return None
+    return (
+        _find_dead_end(old_state, new, new_state)
+        or _find_endless(old, old_state, new, new_state)
+        or _find_unmoved(old, old_state, new, new_state)
+    )
+
+
+def _find_dead_end(old_state: StateDescription, new: MachineDescription, new_state: StateDescription) -> Finding | None:
+    if leaving_arrows(new, new_state.name):
+        return None
+    what = f"`{new_state.name}` is a dead end now: nothing leads out of it and it is neither final nor resting"
+    why = "a workflow parked there would stay for ever and count as stalled"
+    fix = f"keep a transition out of `{new_state.name}`, or declare it final or resting"
+    return _stranded(old_state.name, what, why, fix)
+
+
+def _find_endless(
+    old: MachineDescription, old_state: StateDescription, new: MachineDescription, new_state: StateDescription
+) -> Finding | None:
+    if old_state.name not in can_end(old) or new_state.name in can_end(new):
+        return None
+    what = f"no path leads from `{new_state.name}` to a final or resting state any more"
+    why = "a workflow parked there could move, but never end"
+    fix = f"keep a path from `{new_state.name}` to an end, or map `{old_state.name}` to a state that has one"
+    return _stranded(old_state.name, what, why, fix)
+
+
+def _find_unmoved(
+    old: MachineDescription, old_state: StateDescription, new: MachineDescription, new_state: StateDescription
+) -> Finding | None:
+    if _keeps_mover(old_state, new_state):
+        return None
+    outside = leaving_events(new, new_state.name)
+    if has_mover(old_state):
+        outside -= _sent_from_inside(old, old_state)
+        what = _lost_mover(old_state)
+        fix = f"keep it, or map `{old_state.name}` to a state that goes on by itself, until no workflow is parked there"
+    else:
+        if new_state.step is not None and new_state.step.returns:
+            outside -= set(new_state.step.returns)
+        elif new_state.step is not None:
+            outside &= accepted_events(old, old_state.name)
+        what = (
+            f"only what is owed on entering `{new_state.name}` leads out of it, and a workflow already there lacks it"
+        )
+        fix = f"put the step into a new state after `{new_state.name}`, or keep an event that leads out"
+    if outside:
+        return None
+    why = "steps and timers are owed on entering a state; nothing else would move a workflow that is already there"
+    return _stranded(old_state.name, f"{what}: the workflow would stay for ever", why, fix)
+
+
+def _keeps_mover(old_state: StateDescription, new_state: StateDescription) -> bool:
+    by_step = old_state.step is not None and new_state.step is not None
+    by_timer = bool(old_state.timers) and bool(new_state.timers)
+    by_unwinding = old_state.unwinds_to is not None and new_state.unwinds_to is not None
+    return by_step or by_timer or by_unwinding
+
+
+def _sent_from_inside(old: MachineDescription, old_state: StateDescription) -> set[str]:
+    sent = {timer.event for timer in old_state.timers}
+    if old_state.step is not None:
+        sent |= set(old_state.step.returns) or accepted_events(old, old_state.name)
+    return sent
+
+
+def _lost_mover(old_state: StateDescription) -> str:
+    if old_state.step is not None:
+        return f"a step `{old_state.step.name}` that was owed here no longer exists"
+    if old_state.timers:
+        return "the timers that led out of here are gone"
+    return "unwinding that was under way here is gone"
+
+
+def _stranded(state: str, what: str, why: str, fix: str) -> Finding:
+    return Finding(code="state-stranded", severity="error", what=what, why=why, fix=fix, location=state)

@@ -1,0 +1,570 @@
+"""Database engine on PostgreSQL: the calls and guarantees of a lane, with row locks instead of a single writer.
+
+One statement on one table runs as it is, in one round trip (`sql.postgres.plans` has the rule). Everything else is a
+SERIALIZABLE transaction. It is retried after a conflict, from the second attempt on in turn (`sql.postgres.turns`). A
+transaction with a key writes the key first and the result last, so that a repetition waits for the first and then
+reads its result. With a key, an unknown outcome is resolved by a retry.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from interlock.clock import Chance, Clock, SystemChance
+from interlock.database.call_digest import check_key, digest_of
+from interlock.database.postgres_keys import SCHEMA as KEYS
+from interlock.database.postgres_keys import Remembered
+from interlock.database.postgres_transactions import Attempt, Contended, NoGate, driven
+from interlock.database.transactions import inside_of, refuse_inside, refuse_no_function
+from interlock.errors import (
+    BadUsage,
+    ConstraintViolation,
+    DialectError,
+    InterlockError,
+    OutcomeUnknown,
+    Overloaded,
+    TransactionError,
+)
+from interlock.lanes import ownership
+from interlock.lanes.contention import Contention, HotRow
+from interlock.lanes.durable_log import HandOff
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.transaction import LaneStats
+from interlock.postgres.errors import LostConnection, closed, state_of
+from interlock.postgres.handover import arrive, handover_marks, is_missing, refuse_marked
+from interlock.postgres.isolation import ATTEMPTS_MAX, GATE, Parameter, Plan, pause_s, plan_of, turns_of
+from interlock.postgres.pool import Pool
+from interlock.postgres.statements import DENIED, Answer, Client, Conflict, Tables, opened
+from interlock.sql.values import EngineName, Row
+from interlock.urls import PostgresAddress, parse_postgres_url, stream_name
+
+# --- Helpers for calls on PostgreSQL: the rows that a statement names, and the retry of updates that found no row ----
+
+Body = Callable[[Client], Awaitable[object]]
+
+
+class FoundNothing(Exception):
+    """A statement under READ COMMITTED has found no row to change; it must be repeated under SERIALIZABLE.
+
+    A statement that waited for a row does not find it if another transaction deleted it and inserted it again, although
+    such a row existed at any time.
+    """
+
+
+def found_or_nothing(body: Body) -> Body:
+    """Wrap the body so that it raises FoundNothing when it has changed no row."""
+
+    async def found(client: Client) -> object:
+        result = await body(client)
+        if not (result.changed if isinstance(result, Answer) else result):
+            raise FoundNothing
+        return result
+
+    return found
+
+
+def rows_of(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
+    """Return the rows that a statement names by their keys; an empty list if the plan does not show them."""
+    if plan.kind != "write" or plan.table is None or not plan.key:
+        return []
+    if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
+        return []
+    chosen = tuple([args[each.place] if isinstance(each, Parameter) else each for each in plan.key])
+    key: object = chosen[0] if len(chosen) == 1 else chosen
+    try:
+        _ = hash(key)
+    except TypeError:
+        return []  # A list for ANY, or a document, names several rows.
+    return [(plan.table, key)]
+
+
+def name_of(function: Callable[..., object]) -> str:
+    """Return the name of a function for the contention report."""
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+# --- Connections of a database on PostgreSQL: one pool per event loop, because a connection belongs to its loop ------
+# Opening creates what is missing on the server: the schema, the table of keys and the gate. A user without the right
+# to create tables can still run statements; only calls with a key raise an error.
+
+MAKE_ATTEMPTS: Final = 5
+MISSING: Final = "SELECT to_regnamespace($1) IS NULL, to_regclass($2) IS NULL OR to_regclass($3) IS NULL"
+
+
+class Connections:
+    """All connections to one address."""
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self.address = address
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._closed = False
+        ownership.watch(self)
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncGenerator[Client]:
+        """Acquire a connection for the duration of the block."""
+        pool = self._pool() or await self._open_pool()
+        async with pool.link() as link:
+            yield cast("Client", link)
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep before the next attempt; raises if the connections were closed meanwhile."""
+        if self._closed:
+            raise closed()
+        await asyncio.sleep(seconds)
+
+    async def make(self, schema: str, *, local: str, tombstone_epoch: int = 0) -> None:
+        """Create what is missing, unless the database has moved or is arriving. Processes may do so concurrently."""
+        async with self.client() as client:
+            marks = await handover_marks(client.read, schema)
+            if marks.arriving and marks.arriving == tombstone_epoch:
+                await _complete_arrival(client, schema, tombstone_epoch)
+                marks = await handover_marks(client.read, schema)
+            refuse_marked(marks, self.address.shown)
+        for attempt in range(1, MAKE_ATTEMPTS + 1):
+            try:
+                async with self.client() as client:
+                    if await self._create_missing(client, schema, local):
+                        # A move may have left, or begun to arrive, since the first check.
+                        refuse_marked(await handover_marks(client.read, schema), self.address.shown)
+            except (ConstraintViolation, TransactionError, Conflict) as error:
+                cause = error.__cause__
+                if cause is not None and state_of(cause) == DENIED:
+                    return  # Calls with a key will raise; everything else works without these tables.
+                if attempt == MAKE_ATTEMPTS:
+                    raise (Contended(attempt) if isinstance(error, Conflict) else error) from cause
+                await self.pause(0.01 * attempt)
+            else:
+                return
+
+    async def close(self) -> None:
+        """Close all pools; each in its own event loop, if that still runs."""
+        with self._lock:
+            self._closed = True
+            pools = list(self._pools.items())
+        here = asyncio.get_running_loop()
+        for loop, kept in pools:
+            if loop is here:
+                await kept.guard.aclose()
+            elif loop.is_running():
+                _ = asyncio.run_coroutine_threadsafe(kept.pool.close(), loop)
+
+    def forked(self) -> None:
+        """Drop the connections in the child of a fork: they belong to the parent."""
+        self._lock = threading.Lock()
+        self._closed = True
+        self._pools = WeakKeyDictionary()
+
+    def _pool(self) -> Pool | None:
+        if self._closed:
+            raise closed()
+        kept = self._pools.get(asyncio.get_running_loop())
+        return None if kept is None else kept.pool
+
+    async def _open_pool(self) -> Pool:
+        pool = Pool(self.address, opened)
+        guard = _closed_with_loop(pool)
+        with self._lock:
+            if self._closed:
+                raise closed()
+            # Nothing is awaited since the lookup, so each loop gets one pool.
+            self._pools[asyncio.get_running_loop()] = _Kept(pool, guard)
+        await anext(guard)
+        return pool
+
+    async def _create_missing(self, client: Client, schema: str, local: str) -> bool:
+        names = (schema, f"{schema}.interlock_keys", f"{schema}.{GATE}")
+        await client.begin("READ COMMITTED")
+        try:
+            [(no_schema, no_tables)] = (await client.run(MISSING, names, schema=local, writing=False)).rows
+            wanted = [f'CREATE SCHEMA IF NOT EXISTS "{schema}"'] if no_schema else []
+            if no_tables:
+                wanted += [f'SET LOCAL search_path = "{schema}"', KEYS, f"CREATE TABLE IF NOT EXISTS {GATE} ()"]
+            for sql in wanted:
+                _ = await client.run(sql, (), schema=local, writing=False)
+        except (InterlockError, Conflict):
+            await client.rollback()
+            raise
+        await client.commit()
+        return bool(wanted)
+
+
+async def _complete_arrival(client: Client, schema: str, epoch: int) -> None:
+    await client.begin("READ COMMITTED")
+    try:
+        arrived = await arrive(client, schema, epoch)
+    except BaseException:
+        await client.rollback()
+        raise
+    await (client.commit() if arrived else client.rollback())
+
+
+class _Kept(NamedTuple):
+    pool: Pool
+    guard: AsyncGenerator[None]
+
+
+async def _closed_with_loop(pool: Pool) -> AsyncGenerator[None]:
+    """Close the pool when its event loop shuts down its asynchronous generators."""
+    try:
+        yield
+    finally:
+        await pool.close()
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+LOST_MAX: Final = 3
+"""Number of retries after a lost connection, for a transaction that cannot have happened."""
+
+ResultT = TypeVar("ResultT")
+
+
+class Once(Protocol):
+    """One attempt; with `gated` it waits for its turn."""
+
+    def __call__(self, *, gated: bool) -> Awaitable[object]:
+        """Run it."""
+        ...
+
+
+class OnPostgres:
+    """One schema of a PostgreSQL, as a database."""
+
+    def __init__(
+        self, connections: Connections, schema: str, *, settings: LaneSettings, clock: Clock, local: bool = False
+    ) -> None:
+        self.name: EngineName = "postgres"
+        self.url = connections.address.shown
+        self.settings = settings
+        self.clock = clock
+        self.schema = schema
+        self._connections = connections
+        self._below = local
+        """Whether this is a stream, which uses its parent's connections."""
+        self._closed = False
+        self._local = schema if local or connections.address.pgbouncer else ""
+        """The schema that each transaction must set as search_path; empty if the connection has it."""
+        self._tables = Tables(clock)
+        self._turns = turns_of(connections.address.url, schema, clock)
+        self._has_gate = True
+        self._remembered = Remembered(settings)
+        self._chance: Chance = SystemChance()
+        self._contention = Contention(
+            rows_max=settings.contention_rows_max,
+            flag_threshold=settings.contention_flag_threshold,
+            source="postgres",
+        )
+        self._done = self._failed = self._waiting = 0
+
+    def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, int]:
+        """Run one statement as one durable transaction; return the number of changed rows."""
+        return self._run_counted(lambda: self._execute(sql, args, key))
+
+    def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, list[Row]]:
+        """Run one statement and return its rows."""
+        return self._run_counted(lambda: self._query(sql, args, key))
+
+    def transact(
+        self, function: Callable[..., object], args: tuple[object, ...], key: str | None
+    ) -> Coroutine[object, object, object]:
+        """Run `async def function(tx, *args)` as one SERIALIZABLE transaction."""
+        return self._run_counted(lambda: self._transact(function, args, key))
+
+    async def contention(self) -> list[HotRow]:
+        """Return the rows with the most contention between writers of this process, worst first (D9)."""
+        return self._contention.worst(self.clock.monotonic_s())
+
+    def stats(self) -> LaneStats:
+        """Return the statistics since it was opened. Each transaction counts as a group."""
+        return LaneStats(
+            groups=self._done,
+            transactions=self._done,
+            failed=self._failed,
+            waiting=self._waiting,
+            largest_group=min(1, self._done),
+            log_bytes=0,
+            folds_failed=0,
+        )
+
+    def beside(self, key: str) -> "OnPostgres":
+        """Return the database of one stream: a schema of its own, on the same connections."""
+        name = stream_name(key)
+        schema = f"{self.schema}__{name}"
+        # Two underscores in the name would mean a stream of a stream; PostgreSQL truncates names at its limit.
+        if "__" in f"_{name}" or "-" in name or len(schema) > 63:  # noqa: PLR2004
+            schema = f"{self.schema[:20]}__{digest_of('stream', self.schema, (key,)).hex()}"
+        return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
+
+    async def made(self, *, tombstone_epoch: int = 0) -> "OnPostgres":
+        """Create what is missing on the server: the schema, and the tables of keys and turns.
+
+        Raises MovedElsewhere for a tombstone. `tombstone_epoch` is that of one elsewhere that names this place: a mover
+        that died after writing it has left only the arrival to be completed.
+        """
+        await self._connections.make(self.schema, local=self._local, tombstone_epoch=tombstone_epoch)
+        return self
+
+    async def close(self) -> None:
+        """Close the connections; a stream leaves those of its parent open."""
+        refuse_inside(self.url, self)
+        self._closed = True
+        if not self._below:
+            await self._connections.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it was closed."""
+        return self._closed
+
+    async def _run_counted(self, call: Callable[[], Coroutine[object, object, ResultT]]) -> ResultT:
+        if self._waiting >= self.settings.queue_max:
+            raise Overloaded(1.0, f"{self._waiting:,} calls wait for this database already (queue_max).")
+        self._waiting += 1
+        try:
+            result = await call()
+        except BaseException as error:
+            self._failed += 1
+            if isinstance(error, TransactionError) and is_missing(error):
+                await self._refuse_moved()
+            raise
+        finally:
+            self._waiting -= 1
+        self._done += 1
+        return result
+
+    async def _refuse_moved(self) -> None:
+        """Raise MovedElsewhere if a move is the reason for a missing table. Nothing of the call has happened then."""
+        async with self._connections.client() as client:
+            refuse_marked(await handover_marks(client.read, self.schema), self.url)
+
+    async def _execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
+        plan = self._plan_call(sql, key)
+        if key is None:
+            return (await self._statement(plan, sql, args)).changed
+
+        async def body(client: Client) -> object:
+            return (await client.run(sql, args, schema=self._local, writing=False)).changed
+
+        digest = digest_of("execute", sql, args)
+        return cast("int", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=(key, digest)))
+
+    async def _query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
+        plan = self._plan_call(sql, key)
+        if key is None:
+            return (await self._statement(plan, sql, args)).rows
+
+        async def body(client: Client) -> object:
+            return (await client.run(sql, args, schema=self._local, writing=False)).rows
+
+        digest = digest_of("query", sql, args)
+        return cast(
+            "list[Row]", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=(key, digest))
+        )
+
+    async def _transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
+        refuse_no_function(function)
+        self._refuse()
+        context = contextvars.copy_context()
+
+        rows: list[tuple[str, object]] = []
+        changes = False
+
+        def touched(plan: Plan, values: tuple[object, ...]) -> None:
+            nonlocal changes
+            changes = changes or plan.kind == "schema"
+            rows.extend(rows_of(plan, values))
+
+        async def body(client: Client) -> object:
+            rows.clear()
+            inside = inside_of(context, (self.url, self))
+            return await driven(
+                function, args, client, inside, schema=self._local, settings=self.settings, touched=touched
+            )
+
+        found = None
+        if key is not None:
+            check_key(key)
+            found = (key, digest_of("transact", function, args))
+        plan = Plan("write", serializable=True)
+        try:
+            return await self._transaction(name_of(function), body, plan=plan, rows=rows, key=found)
+        finally:
+            if changes:
+                self._tables.forget()
+
+    def _plan_call(self, sql: object, key: str | None) -> Plan:
+        self._refuse()
+        if key is not None:
+            check_key(key)
+        if not isinstance(sql, str):
+            raise DialectError(
+                f"the statement is {type(sql).__name__}, not a text.",
+                why="A statement is SQL as text; its values are passed beside it.",
+                fix='Write db.execute("UPDATE counter SET n = $1", n).',
+            )
+        return plan_of(sql)
+
+    def _refuse(self) -> None:
+        refuse_inside(self.url, self)
+        if self._closed:
+            raise closed()
+
+    async def _statement(self, plan: Plan, sql: str, args: tuple[object, ...]) -> Answer:
+        """Run one statement without a key."""
+        if plan.kind == "schema":
+            self._tables.forget()
+
+        async def body(client: Client) -> object:
+            return await client.run(sql, args, schema=self._local, writing=False)
+
+        if self._local or plan.kind == "schema" or await self._is_serializable(plan):
+            try:
+                return cast("Answer", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=None))
+            finally:
+                if plan.kind == "schema":
+                    self._tables.forget()
+
+        async def once(*, gated: bool) -> Answer:
+            del gated  # It waits for the server's row lock only.
+            async with self._connections.client() as client:
+                return await client.run(sql, args, schema="", writing=plan.kind != "read")
+
+        answer = cast("Answer", await self._retry(sql, rows_of(plan, args), once))
+        if plan.seeks and answer.changed == 0:
+            plan = plan._replace(serializable=True)  # See FoundNothing; the first transaction has changed nothing.
+            return cast("Answer", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=None))
+        return answer
+
+    async def _is_serializable(self, plan: Plan) -> bool:
+        if plan.serializable:
+            return True
+        if plan.table is None:
+            return False
+        plain = self._tables.known(plan.table)
+        if plain is None:
+            plain = await self._tables.ask(plan.table, self._read_row)
+        return not plain
+
+    async def _read_row(self, sql: str, args: Sequence[object]) -> Answer:
+        async def once(*, gated: bool) -> Answer:
+            del gated  # It cannot conflict.
+            async with self._connections.client() as client:
+                if not self._local:
+                    return await client.run(sql, args, schema="", writing=False)
+                attempt = Attempt(client, self._local, read_only=True)
+                return await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
+
+        return cast("Answer", await self._retry(sql, [], once))
+
+    async def _transaction(
+        self, call: str, body: Body, *, plan: Plan, rows: list[tuple[str, object]], key: tuple[str, bytes] | None
+    ) -> object:
+        """Run the body as a transaction, and retry it after a conflict. With a key it happens once."""
+        serializable = plan.kind != "schema" and await self._is_serializable(plan)
+        only_reads = plan.kind == "read" and key is None
+        changes = plan.kind == "schema" or (plan.kind == "write" and plan.table is None)
+        found = found_or_nothing(body) if plan.seeks and not serializable else body
+
+        async def once(*, gated: bool) -> object:
+            async with self._connections.client() as client:
+                attempt = Attempt(
+                    client,
+                    self._local,
+                    serializable=serializable,
+                    read_only=only_reads,
+                    gated=gated and serializable and self._has_gate,
+                    shares=changes and self._has_gate,
+                )
+                if key is None:
+                    return await attempt.run(found)
+                return await attempt.run_once(found, self._remembered, *key, schema=self._local)
+
+        gate = serializable and not only_reads
+        try:
+            result = await self._retry(call, rows, once, gate=gate, keyed=key is not None)
+        except FoundNothing:
+            plan = plan._replace(serializable=True)
+            return await self._transaction(call, body, plan=plan, rows=rows, key=key)
+        if key is not None:
+            await self._remembered.tidy(self._remove_old_keys)
+        return result
+
+    async def _remove_old_keys(self, sql: str, *args: object) -> None:
+        # The call itself has happened; a later call removes the old keys.
+        with contextlib.suppress(InterlockError, Conflict):
+            async with self._connections.client() as client:
+                attempt = Attempt(client, self._local)
+                _ = await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
+
+    async def _retry(
+        self,
+        call: Hashable,
+        rows: list[tuple[str, object]],
+        once: Once,
+        *,
+        gate: bool = False,
+        keyed: bool = False,
+    ) -> object:
+        """Retry until it has happened or cannot: after a conflict in turn, after a lost connection on another one."""
+        since_s, lost = self.clock.monotonic_s(), 0
+        conflict: Conflict | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                if gate and (attempt > 0 or self._turns.is_hot(call)):
+                    async with self._turns.lock():
+                        result = await once(gated=True)
+                else:
+                    result = await once(gated=False)
+            except NoGate:
+                await self._refuse_moved()
+                self._has_gate = False
+                continue
+            except Conflict as met:
+                conflict = met
+                self._turns.conflicted(call)
+                self._contention.conflicted(set(rows), now_s=self.clock.monotonic_s())
+            except (LostConnection, OutcomeUnknown) as error:
+                # With a key every attempt is retried; without one only an attempt that cannot have happened.
+                lost += 1
+                if lost >= LOST_MAX or (isinstance(error, OutcomeUnknown) and not keyed):
+                    raise
+            else:
+                if rows:
+                    self._contention.wrote(set(rows), waiting_since_s=since_s, now_s=self.clock.monotonic_s())
+                return result
+            await self._connections.pause(pause_s(attempt, self._chance.fraction()))
+        raise Contended(ATTEMPTS_MAX) from conflict
+
+
+def opener(
+    url: str, *, hand_off: HandOff | None, settings: LaneSettings, clock: Clock, tombstone_epoch: int = 0
+) -> Callable[[], Coroutine[object, object, OnPostgres]]:
+    """Return a function that opens the database at this address. Raises BadUsage for an invalid address.
+
+    `tombstone_epoch` is that of the tombstone that named this place, or 0.
+    """
+    address = parse_postgres_url(url)
+    if "schema=" not in url.partition("?")[2]:
+        address = address._replace(schema="public")
+    if hand_off is not None:
+        raise BadUsage(
+            f"{address.shown} was given a hand_off, which only a lane has.",
+            why="A hand-off stands between a lane's group and its acknowledgement; PostgreSQL commits by itself.",
+            fix="Leave it out.",
+        )
+
+    async def opened() -> OnPostgres:
+        engine = OnPostgres(Connections(address), address.schema, settings=settings, clock=clock)
+        try:
+            return await engine.made(tombstone_epoch=tombstone_epoch)
+        except BaseException:
+            await engine.close()  # A place that was left keeps no connection after its tombstone was read.
+            raise
+
+    return opened

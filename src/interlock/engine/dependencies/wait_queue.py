@@ -1,0 +1,526 @@
+"""The wait queue of one engine at one dependency, oldest workflow first, undos before calls.
+
+A workflow in a queue is its id in memory and its row in the store. It costs no task, no timer and no attempt, however
+long the breaker is open. A called workflow has a pass kept for it, and declines it if it no longer needs it. Retries
+beyond the budget step aside, so that they do not delay first calls; when the budget allows one, they are next.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from interlock.clock import Chance, Clock
+from interlock.core.policies import Dependency, Verdict
+from interlock.engine.dependencies.dependency import Change, Kind, Outcome, Outlet, outlet_of
+
+# --- A priority queue by age: the workflow that was started first comes first ----------------------------------------
+# In the order of arrival every workflow would wait after all newer ones at each of its steps: a thousand would be
+# half done before the first ends. By age the oldest finish first, and a workflow's time depends only on older ones.
+
+ItemT = TypeVar("ItemT")
+
+
+class Oldest(Generic[ItemT]):
+    """Items with their birth; items of the same birth in the order of arrival."""
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, ItemT]] = []
+        """Public, because callers often check whether it is empty."""
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        """Return the number of waiting items."""
+        return len(self.heap)
+
+    @property
+    def first(self) -> ItemT:
+        """The oldest item."""
+        return self.heap[0][2]
+
+    @property
+    def born_us(self) -> int:
+        """The birth of the oldest item."""
+        return self.heap[0][0]
+
+    def put(self, item: ItemT, born_us: int) -> None:
+        """Add an item."""
+        heapq.heappush(self.heap, (born_us, next(self._numbers), item))
+
+    def take(self) -> tuple[ItemT, int]:
+        """Remove and return the oldest item and its birth."""
+        born_us, _, item = heapq.heappop(self.heap)
+        return item, born_us
+
+    def clear(self) -> None:
+        """Remove all items."""
+        self.heap.clear()
+
+
+# --- A bounded number of slots for concurrent attempts, and the queue of names that wait for one (G6) ----------------
+# A workflow that finds no free slot is not a task and not a closure: it is its id in a queue, and its row in the
+# store. A called name has a slot kept for it, and declines it if it no longer needs it. So no name overtakes the
+# queue, and no slot is lost.
+
+
+class Slots:
+    """A bounded number of slots. `called` receives the next name of the queue when a slot is free for it."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.free = 0
+        """0 until `open`: nothing begins before everything that is owed has been taken up."""
+        self.called: Callable[[str], None] | None = None
+        self._closed = False
+        self._waiting: deque[str] = deque()
+        self._queued: set[str] = set()
+        self._kept: set[str] = set()
+        """Names that were called and have not answered yet."""
+
+    def __len__(self) -> int:
+        """Return the number of waiting names."""
+        return len(self._waiting)
+
+    def open(self) -> None:
+        """Release all slots, first to waiting names."""
+        for _ in range(self.most):
+            self.release()
+
+    def reserve(self, name: str | None = None) -> bool:
+        """Take the slot kept for this name, or a free one if the queue is empty."""
+        if self._closed:
+            return False
+        if name is not None and name in self._kept:
+            self._kept.discard(name)
+            return True
+        if self.free <= 0 or self._waiting:
+            return False
+        self.free -= 1
+        return True
+
+    def release(self) -> None:
+        """Give a slot back: to the next name in the queue."""
+        self.free += 1
+        self._call()
+
+    def decline(self, name: str) -> None:
+        """Give back the slot kept for this name. A name without one is ignored."""
+        if name in self._kept:
+            self._kept.discard(name)
+            self.release()
+
+    def wait(self, name: str) -> None:
+        """Queue the name; the call may come immediately. A name already in the queue keeps its turn."""
+        if self.most and name not in self._queued and name not in self._kept and not self._closed:
+            self._queued.add(name)
+            self._waiting.append(name)
+            self._call()
+
+    def close(self) -> None:
+        """Close: no more slots, and an empty queue. Everything owed is in the store."""
+        self._closed = True
+        self._waiting.clear()
+        self._queued.clear()
+        self._kept.clear()
+        self.called = None
+
+    def _call(self) -> None:
+        while self.free > 0 and self._waiting and self.called is not None:
+            name = self._waiting.popleft()
+            self._queued.discard(name)
+            self.free -= 1
+            self._kept.add(name)
+            self.called(name)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+HELD_MIN = 100
+"""On a shared store, this many wait in memory besides twice the permits of the dependency; more wait in the store."""
+
+PARKED_S = 30.0
+"""The average seconds a workflow waits in the store without a claim by name, in addition to the breaker's delay."""
+
+LOOK_S_MIN = 0.001
+
+LAST_US = 2**63
+"""The age that sorts after every real one."""
+
+Waiter = tuple[str, Slots, Kind]
+"""The waiter's name, the slots it needs, and its kind of call."""
+
+
+class Pass:
+    """The right to make one attempt: a slot of the engine and, with a line, a permit of its dependency."""
+
+    __slots__ = ("admitted", "kind", "line", "slots")
+
+    def __init__(
+        self, slots: Slots, line: "Line | None" = None, kind: Kind = "first", admitted: Verdict = "call"
+    ) -> None:
+        self.slots = slots
+        self.line = line
+        self.kind: Kind = kind
+        self.admitted: Verdict = admitted
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether the attempt probes a breaker that is not closed: its failure costs no attempt."""
+        return self.admitted != "call"
+
+    def without_place(self) -> "Pass":
+        """Give the permit of the dependency back, and keep the slot."""
+        if self.line is not None:
+            self.line.give_back(self)
+        return Pass(self.slots)
+
+    def leave(self, outcome: Outcome, took_s: float = 0.0, why: str = "", *, reached: bool = True) -> None:
+        """End the attempt, or give up one never made; `reached`: it has called the dependency."""
+        if self.line is not None:
+            self.line.outlet.leave(self.kind, self.admitted, outcome, took_s, why, reached=reached)
+        self.slots.release()
+
+    def stay(self, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
+        """End the attempt for its workflow while its thread goes on; keep the permit until `vacate`."""
+        if self.line is not None:
+            self.line.outlet.leave(self.kind, self.admitted, outcome, took_s, why, stays=True)
+
+    def vacate(self) -> None:
+        """Give slot and permit back after the thread has ended."""
+        self.vacate_place()
+        self.slots.release()
+
+    def vacate_place(self) -> None:
+        """Give only the permit back, which belongs to the process. Called from any thread."""
+        if self.line is not None:
+            self.line.outlet.vacate(self.kind)
+
+
+class Line:
+    """The wait queue of one engine at one outlet. Lives in one event loop."""
+
+    def __init__(self, outlet: Outlet, chance: Chance, changed: Callable[[Change], None]) -> None:
+        self.outlet = outlet
+        self._chance = chance
+        self._changed = changed
+        self._undos = Oldest[Waiter]()
+        self._calls = Oldest[Waiter]()
+        self._aside = Oldest[Waiter]()
+        """Retries beyond the budget."""
+        self._queued: set[tuple[str, bool]] = set()
+        self._kept: dict[tuple[str, bool], Pass] = {}
+        """Passes of called workflows that have not answered yet. Undos are separate: a workflow cancelled while its
+        step waited may be called for both."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._pulling = self._again = self._closed = False
+        self._open = False
+        self.parked: Oldest[tuple[str, str]] = Oldest()
+        """On a shared store: workflows that wait in the store, each with its machine."""
+        self._undo_probed = False
+        """Whether the last probe was an undo."""
+        self._probers: set[str] = set()
+        """Workflows that have probed since the breaker was closed: they queue last, whatever their age. A failed probe
+        costs no attempt, so the oldest would otherwise make every probe for ever."""
+        outlet.join(self)
+
+    def __len__(self) -> int:
+        """Return the number of waiting workflows."""
+        return len(self._undos) + len(self._calls) + len(self._aside)
+
+    @property
+    def kept(self) -> int:
+        """The number of called workflows that have not answered yet."""
+        return len(self._kept)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether waiting workflows will be called."""
+        return self._open and not self._closed
+
+    def open(self) -> None:
+        """Begin to call waiting workflows; everything that was owed is known."""
+        self._open = True
+        self._pull()
+
+    def reserve(self, name: str | None, slots: Slots, kind: Kind, born_us: int = 0) -> Pass | None:
+        """Return the pass kept for this name, or a new one if nothing older waits."""
+        if name is not None:
+            kept = self._kept.pop((name, kind == "undo"), None)
+            self.decline(name)
+            if kept is not None and self._outdated(kept):
+                self.give_back(kept)
+            elif kept is not None:
+                kept.slots = slots
+                return kept
+        if self._closed or not self._open or self._ahead(kind, self._age(name, born_us)):
+            return None
+        admitted = self.outlet.ask(kind)
+        if admitted == "probe" and name is not None:
+            self._probers.add(name)
+        return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+
+    def _age(self, name: str | None, born_us: int) -> int:
+        """Return the sort key: the birth of its workflow, or the last place after a probe in vain."""
+        if self._probers and self.outlet.phase == "closed":
+            self._probers.clear()
+        return LAST_US if name in self._probers else born_us
+
+    def _outdated(self, kept: Pass) -> bool:
+        """Whether the breaker opened or reopened while the pass waited for a slot, or a person opened it."""
+        phase, by_hand = self.outlet.phase, self.outlet.forced is not None
+        if kept.admitted == "call":
+            return phase != "closed"
+        return phase == "open" and (by_hand or kept.admitted == "probe")
+
+    def _ahead(self, kind: Kind, born_us: int) -> bool:
+        """Whether an older call of this kind waits."""
+        queues = (self._undos,) if kind == "undo" else (self._calls, self._aside) if kind == "retry" else (self._calls,)
+        return any(queue.heap and queue.born_us <= born_us for queue in queues)
+
+    def keep(self, name: str, pass_: Pass) -> None:
+        """Keep the pass until there is a slot; then the workflow is called again."""
+        self._kept[name, pass_.kind == "undo"] = pass_
+
+    def keeps(self, name: str, kind: Kind) -> bool:
+        """Whether a pass is kept for that name and kind of attempt."""
+        return (name, kind == "undo") in self._kept
+
+    def knows(self, name: str, kind: Kind) -> bool:
+        """Whether it waits here for such an attempt, or was called and has not answered yet."""
+        return (name, kind == "undo") in self._queued or self.keeps(name, kind)
+
+    def wait(self, name: str, slots: Slots, kind: Kind, born_us: int = 0) -> None:
+        """Queue for a permit; the slots call the name back. A name already in the queue keeps its turn."""
+        entry = (name, kind == "undo")
+        if entry not in self._queued and entry not in self._kept and not self._closed and slots.most:
+            self._queued.add(entry)
+            (self._undos if kind == "undo" else self._calls).put((name, slots, kind), self._age(name, born_us))
+            self._pull()
+
+    def decline(self, name: str) -> None:
+        """Give back the passes kept for this name. A name without one is ignored."""
+        for undo in (False, True):
+            kept = self._kept.pop((name, undo), None)
+            if kept is not None:
+                self.give_back(kept)
+
+    def give_back(self, pass_: Pass) -> None:
+        """Give back the permit of an unused pass, without the slot."""
+        self.outlet.leave(pass_.kind, pass_.admitted, "abandoned")
+
+    def parks_s(self, kind: Kind, born_us: int) -> float | None:
+        """Return the seconds to park a workflow in the store; None: it waits here, in memory.
+
+        On a shared store only. No workflow waits here while an older one waits in the store: that one would starve.
+        """
+        if len(self) < self.held_max and not (self.parked and self.parked.born_us < born_us):
+            return None
+        # This worker claims its parked workflows by name. The delay matters only if it dies.
+        return (self.outlet.retry_in_s(kind) or 0.0) + PARKED_S * (0.5 + self._chance.fraction())
+
+    @property
+    def held_max(self) -> int:
+        """The number that waits in memory where others could take over: enough to use every permit."""
+        return HELD_MIN + 2 * self.outlet.concurrency_max
+
+    def stir(self) -> None:
+        """Call waiting workflows again. From any thread."""
+        if (self._calls.heap or self._undos.heap or self._aside.heap) and not self._closed:
+            self._do(self._pull)
+
+    def changed(self, change: Change) -> None:
+        """Handle a change of the breaker. From any thread."""
+        if not self._closed:
+            self._do(lambda: self._changed(change))
+
+    def _do(self, call: Callable[[], None]) -> None:
+        """Run the callback in the event loop of this line."""
+        if _running_loop() is self._loop:
+            call()
+        elif self._loop.is_closed():
+            self.close()  # Its engine ended without closing, and must not delay the others.
+        else:
+            # The loop may have ended since; then there is no engine to notify.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
+
+    def close(self) -> None:
+        """Stop: drop the queues and give every pass back. Everything owed is in the store."""
+        self._closed = True
+        self.outlet.part(self)
+        for queue in (self._undos, self._calls, self._aside):
+            queue.clear()
+        self._queued.clear()
+        for name, _ in list(self._kept):
+            self.decline(name)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pull(self) -> None:
+        """Call as many as are admitted. A call may stir others: that asks for another round, not another loop."""
+        self._again = True
+        if self._pulling or not self._open:
+            return
+        self._pulling = True
+        try:
+            while self._again and not self._closed:
+                self._again = False
+                for queue in self._turns():
+                    if queue.heap:
+                        self._call(queue)
+        finally:
+            self._pulling = False
+        self._set_timer()
+
+    def _turns(self) -> tuple[Oldest[Waiter], ...]:
+        """Return the queues in order: undos first, except after an undo's probe: a failing undo would keep it open."""
+        if self._undo_probed and self.outlet.phase == "half_open":
+            return self._aside, self._calls, self._undos
+        return self._undos, self._aside, self._calls
+
+    def _call(self, queue: Oldest[Waiter]) -> None:
+        while queue.heap:
+            name, slots, kind = queue.heap[0][2]
+            if self.keeps(name, kind):
+                # It was called meanwhile for a kind other than a retry: one pass is enough.
+                queue.take()
+                self._queued.discard((name, kind == "undo"))
+                continue
+            admitted = self.outlet.ask(kind)
+            if admitted == "wait":
+                if queue is self._aside or not self.outlet.spent(kind):
+                    return
+                self._aside.put(*queue.take())
+                continue
+            if admitted == "probe":
+                self._undo_probed = kind == "undo"
+                self._probers.add(name)
+            queue.take()
+            self._queued.discard((name, kind == "undo"))
+            self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)
+            slots.wait(name)
+
+    def _set_timer(self) -> None:
+        """Set the timer for when time alone may admit the first waiting call."""
+        if self._timer is None and not self._aside.heap and not self.outlet.minds_the_time:
+            return
+        waits = [self.outlet.retry_in_s(queue.first[2]) for queue in (self._undos, self._calls, self._aside) if queue]
+        soonest_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if soonest_s is not None and not self._closed:
+            self._timer = self._loop.call_later(max(LOOK_S_MIN, soonest_s), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._pull()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+# --- The slots of an engine and the wait queues of its dependencies (C8, G6) -----------------------------------------
+# Steps, undos and effects have slots of their own, so that compensation works while all steps are stuck (C9). An
+# attempt with a dependency needs a permit of the dependency and a slot. It waits for the permit first, so that
+# waiting for a slow dependency keeps no slot from others.
+
+
+class Places:
+    """All slots and wait queues of one engine."""
+
+    def __init__(self, steps: int, undos: int, effects: int, lines: Mapping[str, Line] | None = None) -> None:
+        self.steps, self.undos, self.effects = Slots(steps), Slots(undos), Slots(effects)
+        self.lines = dict(lines or {})
+        self._plain = {slots: Pass(slots) for slots in (self.steps, self.undos, self.effects)}
+
+    @property
+    def waiting(self) -> int:
+        """The number of workflows that wait for a permit or a slot."""
+        return len(self.steps) + len(self.undos) + sum(map(len, self.lines.values()))
+
+    def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> Pass | None:
+        """Return a pass for an attempt; None: it has to wait. Without a name nothing is kept for it."""
+        if name is None:
+            return self._reserve_both(slots, line, kind, born_us)
+        self._decline_elsewhere(name, slots, line)
+        if line is None:
+            return self._plain[slots] if slots.reserve(name) else None
+        pass_ = line.reserve(name, slots, kind, born_us)
+        if pass_ is None:
+            slots.decline(name)
+            return None
+        if slots.reserve(name):
+            return pass_
+        line.keep(name, pass_)
+        return None
+
+    def _reserve_both(self, slots: Slots, line: Line | None, kind: Kind, born_us: int) -> Pass | None:
+        """Reserve slot and permit, or neither. The slot comes first: a permit costs a token and part of the budget."""
+        if not slots.reserve():
+            return None
+        pass_ = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us)
+        if pass_ is None:
+            slots.release()
+        return pass_
+
+    def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> None:
+        """Queue for a permit and a slot. At a dependency the oldest workflow comes first."""
+        if line is None or line.keeps(name, kind):
+            slots.wait(name)
+        else:
+            line.wait(name, slots, kind, born_us)
+
+    def decline(self, name: str) -> None:
+        """Give back every slot and permit kept for this name."""
+        self.steps.decline(name)
+        self.undos.decline(name)
+        self.effects.decline(name)
+        for line in self.lines.values():
+            line.decline(name)
+
+    def _decline_elsewhere(self, name: str, slots: Slots, line: Line | None) -> None:
+        """Give back what is kept for a state that the workflow has left."""
+        for each in (self.steps, self.undos, self.effects):
+            if each is not slots:
+                each.decline(name)
+        for other in self.lines.values():
+            if other is not line:
+                other.decline(name)
+
+    def open(self) -> None:
+        """Open all slots and queues; everything that was owed is known."""
+        for slots in (self.steps, self.undos, self.effects):
+            slots.open()
+        for line in self.lines.values():
+            line.open()
+
+    def close(self) -> None:
+        """Close all slots and queues."""
+        for slots in (self.steps, self.undos, self.effects):
+            slots.close()
+        for line in self.lines.values():
+            line.close()
+
+
+def lines_of(
+    names: Sequence[str],
+    declared: Sequence[Dependency],
+    *,
+    clock: Clock,
+    chance: Chance,
+    changed: Callable[[Change], None],
+) -> dict[str, Line]:
+    """Return the wait queues of the dependencies that the machines call or the engine declares."""
+    by_name = {each.name: each for each in declared}
+    return {
+        name: Line(outlet_of(name, clock, by_name.get(name)), chance, changed) for name in sorted({*names, *by_name})
+    }

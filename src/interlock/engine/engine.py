@@ -1,0 +1,609 @@
+"""`Engine`: the public class that runs machines as durable workflows. `pipeline` decides, `runner` runs steps.
+
+async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
+    await engine.start(order, "o-1", Order())
+    await engine.send("o-1", Submit(cents=999), key="click-7")
+    view = await engine.wait("o-1")
+"""
+
+import asyncio
+import difflib
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from types import EllipsisType
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
+
+from interlock.clock import Chance, Clock, Ids
+from interlock.core.decide import allowed as allowed_here
+from interlock.core.events import Event
+from interlock.core.machine import Machine
+from interlock.core.policies import Dependency
+from interlock.core.values import Allowed, ContextT, StateT
+from interlock.engine.alerts.receivers import Receiver
+from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, Strategy
+from interlock.engine.dependencies.breakers import Breakers, view_of_line
+from interlock.engine.dependencies.wait_queue import Line
+from interlock.engine.internals import EngineParts
+from interlock.engine.leases import LEASE_S, WAIT_S, Leasing
+from interlock.engine.open import Opening
+from interlock.engine.path.commands import (
+    Send,
+    Settle,
+    Start,
+    TryAgain,
+    check_id,
+    check_kind,
+    digest_of,
+    find_letter,
+    no_letter,
+    no_workflow,
+)
+from interlock.engine.path.pipeline import confirm, is_here
+from interlock.engine.pruning import BATCH, Pruned, Pruner
+from interlock.engine.relocation import Follower
+from interlock.engine.settings import Admission
+from interlock.engine.transactions import Acting, Deciding, TransactionBlock
+from interlock.engine.views import (
+    Compensation,
+    Counts,
+    DeadLetter,
+    HistoryRow,
+    Moved,
+    Page,
+    Refused,
+    View,
+    Workflows,
+    compensations_of,
+    history_row,
+    letter_of,
+    view_of,
+)
+from interlock.engine.waiters import Waiter
+from interlock.errors import BadUsage, InterlockError, UnavailableError
+from interlock.lanes.contention import HotRow
+from interlock.signals import Observer
+from interlock.store.values import Letter
+
+# --- Engine calls for operators: compensations, dead letters, breakers, limits and pruning ---------------------------
+# They are methods of the engine, separate because a program that sends events does not need them.
+
+PAGE_MAX = 10_000
+
+FORCES: Final[dict[str, Literal["open", "closed"] | None]] = {"open": "open", "closed": "closed", "auto": None}
+
+
+OperatingT = TypeVar("OperatingT", bound="Operating")
+ResultT = TypeVar("ResultT")
+P = ParamSpec("P")
+
+
+def repeated(
+    call: Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]],
+) -> Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]]:
+    """Repeat a reading call at the new place of the workflows if they were moved meanwhile.
+
+    Calls that change a workflow do not need this: they wait in the pipeline, which hands them over.
+    """
+
+    @functools.wraps(call)
+    async def again(self: OperatingT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        while True:  # As `_repeated`, without another coroutine: `wait` is called for every order.
+            inside = self._inside
+            try:
+                return await call(self, *args, **kwargs)
+            except UnavailableError as error:
+                if self._follower is None or not await self._follower.followed(inside, error):
+                    raise
+
+    return again
+
+
+class Operating:
+    """The operators' calls of an engine."""
+
+    def __init__(self, inside: EngineParts, follower: Follower | None = None) -> None:
+        self._follower = follower
+        if follower is not None:
+            follower.entered.append(self._enter)
+        self._enter(inside)
+        self._in_command: set[str] = set()
+        """Dead letters with a command under way."""
+
+    async def _repeated(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        while True:
+            inside = self._inside
+            try:
+                return await call()
+            except UnavailableError as error:
+                if self._follower is None or not await self._follower.followed(inside, error):
+                    raise
+
+    def _enter(self, inside: EngineParts) -> None:
+        self._inside = inside
+        self._store = inside.store
+        self._pipeline = inside.pipeline
+
+    @repeated
+    async def compensations(self) -> list[Compensation]:
+        """Return the pending and running undos of all workflows that unwind."""
+        self._inside.refuse_if_closed()
+        found: list[Compensation] = []
+        for bound in self._inside.machines.values():
+            for node in bound.table.nodes.values():
+                if node.unwinds_to is not None:
+                    rows = await self._inside.all_in(bound, node)
+                    lives = self._inside.readable(bound, rows)
+                    found += [each for live in lives for each in compensations_of(live)]
+        return found
+
+    @repeated
+    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
+        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        self._inside.refuse_if_closed()
+        check_kind(kind)
+        return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
+
+    async def retry_dead_letter(self, letter_id: str) -> None:
+        """Retry a dead letter, with the same idempotency key and all its attempts."""
+        await self._command_letter(letter_id, TryAgain)
+
+    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
+        """Mark a dead letter as dealt with. An unwinding goes on; a step's workflow waits for an event.
+
+        The note goes to the log `interlock.operators` and to observers.
+        """
+        self._inside.settled(await self._command_letter(letter_id, Settle), note)
+
+    def breakers(self) -> Breakers:
+        """Return the breakers of all dependencies of these machines, with their limits, in this process (C4).
+
+        `engine.breakers()["gateway"].state` is "closed", "open" or "half_open".
+        """
+        self._inside.refuse_if_closed()
+        return Breakers(view_of_line(line) for line in self._inside.places.lines.values())
+
+    async def contention(self) -> list[HotRow]:
+        """Return the workflows with the most contention between events, worst first, in this process (D9).
+
+        A row's `table` is the name of the machine and its `key` the id of the workflow.
+        """
+        self._inside.refuse_if_closed()
+        return self._pipeline.contended.worst(self._inside.now_s())
+
+    def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
+        """Force a breaker open or closed; "auto" lets it decide again. It survives a restart.
+
+        All engines of this process share it.
+        """
+        line = self._line(dependency)
+        if state not in FORCES:
+            raise BadUsage(
+                f"a breaker cannot be forced to be {state!r}.",
+                why="It is forced open, forced closed, or decides by itself.",
+                fix='Use "open", "closed" or "auto".',
+            )
+        forced = FORCES[state]
+        line.outlet.force(forced, "a person lets it decide again" if forced is None else f"a person holds it {forced}")
+
+    def set_limit(
+        self,
+        dependency: str,
+        *,
+        concurrency_max: int | None = None,
+        rate_per_s: float | EllipsisType | None = ...,
+    ) -> None:
+        """Change the limits of a dependency while the engine runs; omitted ones stay as they are (C8).
+
+        `rate_per_s=None` removes the limit. Only this process is changed, and only until it ends.
+        """
+        outlet = self._line(dependency).outlet
+        now = outlet.rate.rate_per_s if outlet.rate is not None else None
+        rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
+        wanted = Dependency(
+            dependency, outlet.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate
+        )
+        outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
+
+    def set_admission(self, admission: Admission) -> None:
+        """Change the admission limits of the engine while it runs (C7)."""
+        self._inside.refuse_if_closed()
+        self._inside.gate.set(admission)
+
+    def _line(self, dependency: str) -> Line:
+        self._inside.refuse_if_closed()
+        lines = self._inside.places.lines
+        if dependency not in lines:
+            near = difflib.get_close_matches(str(dependency), lines, n=1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            raise BadUsage(
+                f"nothing here calls a dependency {dependency!r}.{meant}",
+                why=f"The machines of this engine call {', '.join(map(repr, lines)) or 'none'}.",
+                fix=f"Use one of those names, or have a step name it: dependency={str(dependency)!r}.",
+            )
+        return lines[dependency]
+
+    @repeated
+    async def prune(
+        self,
+        *,
+        older_than_s: float,
+        history_only: bool = False,
+        with_owed: bool = False,
+        dry_run: bool = False,
+        batch: int = BATCH,
+        pause_s: float = 0.0,
+    ) -> Pruned:
+        """Remove workflows of these machines that ended `older_than_s` ago, with history, effects and letters.
+
+        With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`.
+        Each batch is a transaction of its own, followed by a pause of `pause_s`.
+        """
+        self._inside.refuse_if_closed()
+        pruner = Pruner(
+            self._store,
+            older_than_s=older_than_s,
+            machines=self._inside.machines,
+            history_only=history_only,
+            owing=with_owed,
+            dry_run=dry_run,
+            batch=batch,
+            pause_s=pause_s,
+        )
+        keeps = history_only or dry_run
+        return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
+
+    @repeated
+    async def _command_letter(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        """Apply an operator's command to a letter. Of two concurrent ones the second gets WorkflowNotFound."""
+        self._inside.refuse_if_closed()
+        if letter_id in self._in_command:
+            raise no_letter(letter_id)
+        self._in_command.add(letter_id)
+        try:
+            if not self._store.shared:
+                return await self._apply_command(letter_id, ruling)
+            # The lease makes that hold for two engines of a shared store too.
+            name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
+            async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
+                return await self._apply_command(letter_id, ruling)
+        finally:
+            self._in_command.discard(letter_id)
+
+    async def _apply_command(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        letter = await find_letter(self._store, letter_id)
+        await self._pipeline.admit(ruling(letter))
+        return letter
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+EventT = TypeVar("EventT", bound=Event)
+
+PAGE = 1_000
+
+
+class Engine(Operating):
+    """An open engine. Make one with `Engine.open`."""
+
+    def __init__(self, inside: EngineParts, follower: Follower | None = None) -> None:
+        super().__init__(inside, follower)
+        self._loop = asyncio.get_running_loop()
+
+    @staticmethod
+    def open(
+        url: str,
+        *,
+        machines: Sequence[AnyMachine],
+        dependencies: Sequence[Dependency] = (),
+        steps: Mapping[object, Strategy] | None = None,
+        worker: bool = True,
+        admission: Admission | None = None,
+        observers: Iterable[Observer | str] = (),
+        alerts: Sequence[Receiver] = (),
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        ids: Ids | None = None,
+        cache: str | None = None,
+        redis: str | None = None,
+        accept_changes: bool = False,
+        **settings: float,
+    ) -> "Opening[Engine]":
+        """Open an engine: `async with Engine.open(url, machines=[…]) as engine`, or `engine = await Engine.open(…)`.
+
+        `steps` swaps strategies: a step, an undo's function or an effect's function for another function. With
+        `worker=False` events are taken and no step runs. Settings are those of `EngineSettings`, and of `LaneSettings`
+        for the store. `observers` are functions, or names: "prometheus", "logs", and "otel", which is the default
+        where the program has set a provider. `alerts` receive stalled workflows and dead letters: `AlertWebhook`,
+        `PagerDuty`. `accept_changes` opens although the plan has losses. With `redis`, or INTERLOCK_REDIS, leases,
+        limits and breakers are those of a cluster: "redis://127.0.0.1:6379/0?prefix=shop".
+        """
+        return Opening(
+            Engine,
+            url,
+            machines=machines,
+            dependencies=dependencies,
+            steps=steps or {},
+            worker=worker,
+            admission=admission or Admission(),
+            observers=observers if isinstance(observers, str) else tuple(observers),
+            alerts=alerts,
+            clock=clock,
+            chance=chance,
+            ids=ids,
+            cache=cache,
+            redis=redis,
+            accept_changes=accept_changes,
+            settings=settings,
+        )
+
+    # --- starting and sending ----------------------------------------------------------------------------------------
+
+    async def start(
+        self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
+    ) -> View[StateT, ContextT]:
+        """Start a workflow. The same id with the same input again returns the one that exists (B4)."""
+        return cast("View[StateT, ContextT]", await self._admit(Start(self._bound(machine), workflow, context)))
+
+    async def send(
+        self,
+        workflow: str,
+        event: Event,
+        *,
+        key: str | None = None,
+        if_allowed: bool = False,
+        expect_version: int | None = None,
+    ) -> Moved[Enum]:
+        """Send an event; returns when its effect is durable. Raises the refusal if it is refused.
+
+        A `key` makes the delivery idempotent: the same again returns the first answer (B5). With `if_allowed` an event
+        that has no transition here is answered as ignored.
+        """
+        self._check_known(workflow)
+        envelope = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        return cast("Moved[Enum]", await self._admit(envelope))
+
+    async def send_many(
+        self, items: Iterable[tuple[str, Event] | tuple[str, Event, str | None]]
+    ) -> list[Moved[Enum] | Refused]:
+        """Send many events, each with its workflow and, unless left out, its key; one answer per item, in order.
+
+        Those of one workflow are applied in the order given.
+        """
+        requests: list[Send | Refused] = []
+        for item in items:
+            try:
+                self._check_known(item[0])
+                requests.append(Send(item[0], item[1], key=item[2] if len(item) > 2 else None))  # noqa: PLR2004 -- as typed.
+            except InterlockError as error:
+                requests.append(Refused(error))
+        answers = self._admit_many(requests)
+        for answer in answers:
+            # Most are answered together: after the wait for the first, the others are done.
+            if not isinstance(answer, Refused) and not answer.done():
+                await asyncio.wait([answer])
+        return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
+
+    def transaction(self, connection: object) -> TransactionBlock:
+        """Send events inside a transaction of your own, on PostgreSQL: they commit or roll back with your data (B11).
+
+        `async with engine.transaction(connection) as tx: await tx.send(…)`, or `with` and without `await` for a
+        connection without an event loop, from any thread. It is one of asyncpg, psycopg 3 or SQLAlchemy 2.
+        """
+        deciding = Deciding(self._inside, self._pipeline.means.ids)
+        return TransactionBlock(Acting(deciding, self._bound), connection)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @repeated
+    async def get(self, workflow: str) -> View[Enum, object]:
+        """Return the durable state of the workflow."""
+        return view_of(await self._load(workflow))
+
+    def of(self, machine: Machine[StateT, ContextT, EventT]) -> Workflows[StateT, ContextT, EventT]:
+        """Return the same calls, typed by the machine."""
+        self._bound(machine)
+        return Workflows(self, machine)
+
+    @repeated
+    async def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> View[Enum, object]:
+        """Wait until the workflow is in one of the states; without any, until it is final or resting.
+
+        Raises WaitFailed when it ends in another final state, WaitTimeout when the time is over.
+        """
+        self._inside.refuse_if_closed()
+        waiter = Waiter(states)
+        waiters = self._inside.waiters
+        waiters.add(workflow, waiter)
+        timer = None
+        try:
+            live = self._inside.supposed(workflow)
+            if live is None or waiter.arrived(live):
+                live = await self._load(workflow)
+            for state in states:
+                live.bound.node(state)  # Raises: a wait for a state of another machine would never end.
+            if waiter.arrived(live):
+                return view_of(live)
+            if timeout_s is not None:
+                timer = self._loop.call_later(timeout_s, self._time_out, workflow, waiter, timeout_s)
+            return view_of(await waiter.future)
+        finally:
+            waiters.remove(workflow, waiter)
+            if timer is not None:
+                timer.cancel()
+
+    @repeated
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[Enum, object]]:
+        """Return the history of the workflow after a version, in the order of versions (B3, B8); all unless limited."""
+        bound = (await self._load(workflow)).bound
+        rows: list[HistoryRow[Enum, object]] = []
+        while limit is None or len(rows) < limit:
+            most = PAGE if limit is None else min(PAGE, limit - len(rows))
+            page = await self._store.history(workflow, after=rows[-1].version if rows else after, limit=most)
+            rows += [history_row(bound, happened) for happened in page]
+            if len(page) < most:
+                break
+        return rows
+
+    @repeated
+    async def find(
+        self,
+        machine: Machine[StateT, ContextT, EventT],
+        *,
+        state: StateT | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[StateT, ContextT]:
+        """Return a page of the workflows of a machine. Pass the `cursor` of the page before; None at the end (B8)."""
+        bound = self._bound(machine)
+        self._inside.refuse_if_closed()
+        wanted = None if state is None else bound.node(state).name
+        found = await self._store.find(bound.name, wanted, after=cursor, limit=max(1, min(limit, PAGE_MAX)))
+        lives = self._inside.readable(bound, found.rows)
+        return Page(tuple(cast("View[StateT, ContextT]", view_of(live)) for live in lives), found.cursor)
+
+    @repeated
+    async def stalled(
+        self,
+        machine: Machine[StateT, ContextT, EventT],
+        *,
+        older_than_s: float | None = None,
+        states: Iterable[StateT] | None = None,
+        limit: int = 1_000,
+    ) -> list[View[StateT, ContextT]]:
+        """Return active workflows that have been in their state for too long; by default, longer than declared (B7).
+
+        Those that have waited longest come first.
+        """
+        bound = self._bound(machine)
+        self._inside.refuse_if_closed()
+        now_us = self._store.now_us()
+        nodes = bound.table.nodes.values() if states is None else [bound.node(state) for state in states]
+        before: dict[str, int] = {}
+        for node in nodes:
+            dwell_s = older_than_s if older_than_s is not None else node.dwell_max_s
+            if node.active and dwell_s is not None:
+                before[node.name] = now_us - int(dwell_s * 1_000_000)
+        rows = await self._store.stalled(bound.name, before, limit=max(1, min(limit, PAGE_MAX)))
+        lives = self._inside.readable(bound, rows)
+        return [cast("View[StateT, ContextT]", view_of(live)) for live in lives]
+
+    @repeated
+    async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Enum]]:
+        """Return the events that have a transition from the workflow's state (A6)."""
+        live = await self._load(workflow)
+        return allowed_here(live.bound.table, live.snapshot, event)
+
+    @repeated
+    async def stats(self, workflow: str) -> Counts:
+        """Return the counts of applied, duplicate, ignored and refused events (B5)."""
+        row, more = await self._inside.counted(workflow, partial(self._load, workflow))
+        duplicate, ignored, refused = (stored + here for stored, here in zip(row.counts, more, strict=True))
+        return Counts(applied=row.version - 1, duplicate=duplicate, ignored=ignored, refused=refused)
+
+    def subscribe(self, observer: Observer) -> None:
+        """Call `observer` with everything that happens from now on (A9)."""
+        self._inside.subscribers.subscribe(observer)
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """Stop calling `observer`."""
+        self._inside.subscribers.unsubscribe(observer)
+
+    # --- leases and closing ------------------------------------------------------------------------------------------
+
+    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> Leasing:
+        """Acquire a lease, held by one process at a time (C10): `async with engine.lease("nightly-report") as lease`.
+
+        Waits up to `wait_s`, then raises LeaseHeld; 0 asks once. It is renewed while the block runs, and expires after
+        `lease_s` when this process dies. `lease.token` grows with every holder, `lease.check()` raises Fenced
+        when it was lost.
+        """
+        self._inside.refuse_if_closed()
+        return Leasing(self._inside.leases, name, wait_s=wait_s, lease_s=lease_s)
+
+    async def close(self) -> None:
+        """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and close the store."""
+        if self._follower is None:
+            await self._inside.close()
+        else:
+            await self._follower.close()
+
+    # --- internals ---------------------------------------------------------------------------------------------------
+
+    def _admit(self, envelope: Start | Send) -> "asyncio.Future[object]":
+        self._inside.refuse_if_closed()
+        self._inside.gate.enter(starts=isinstance(envelope, Start))
+        envelope.since_s = self._loop.time()
+        if self._inside.tracing is not None:
+            self._inside.tracing.called(envelope.workflow)
+        return self._pipeline.admit(envelope)
+
+    def _admit_many(self, requests: "Sequence[Send | Refused]") -> "list[asyncio.Future[object] | Refused]":
+        """Admit many events in their order; those for which there is room are admitted together."""
+        inside, admit, since_s = self._inside, self._pipeline.admit, self._loop.time()
+        room = 0
+        if inside.tracing is None:
+            with suppress(InterlockError):  # Each event gets its own error below.
+                inside.refuse_if_closed()
+                room = inside.gate.enter_many(sum(type(each) is Send for each in requests))
+        answers: list[asyncio.Future[object] | Refused] = []
+        for each in requests:
+            if isinstance(each, Refused):
+                answers.append(each)
+            elif room:
+                room -= 1
+                each.since_s = since_s
+                answers.append(admit(each))
+            else:
+                try:
+                    answers.append(self._admit(each))
+                except InterlockError as error:
+                    answers.append(Refused(error))
+        return answers
+
+    def _time_out(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+        self._inside.over(workflow, waiter, timeout_s)  # The workflows may have moved since the wait began.
+
+    def _check_known(self, workflow: str) -> None:
+        if self._pipeline.known(workflow) is None:
+            check_id(workflow, "the id of a workflow")
+
+    async def _load(self, workflow: str) -> LoadedWorkflow:
+        self._inside.refuse_if_closed()
+        live = self._pipeline.known(workflow)
+        if live is not None and not is_here(self._store):
+            await confirm(self._store)
+            live = self._pipeline.known(workflow)
+        if live is None:
+            check_id(workflow, "the id of a workflow")
+            row = await self._inside.row(workflow)
+            if row is None:
+                raise no_workflow(workflow)
+            live = self._inside.read(row)
+        return live
+
+    def _bound(self, machine: AnyMachine) -> BoundMachine:
+        value: object = machine  # Not every caller has a type checker.
+        name = machine.name if isinstance(value, Machine) else repr(value)
+        bound = self._inside.machines.get(name)
+        if bound is None or bound.machine is not machine:
+            known = ", ".join(sorted(self._inside.machines)) or "none"
+            raise UnavailableError(
+                f"machine {name!r} was not given to this engine; it has {known}.",
+                why="An engine runs the machines it was opened with, and those very objects.",
+                fix="Open the engine with it: Engine.open(url, machines=[…]).",
+            )
+        return bound
+
+
+def _moved_or_refused(answer: "asyncio.Future[object]") -> Moved[Enum] | Refused:
+    error = answer.exception()
+    if error is None:
+        return cast("Moved[Enum]", answer.result())
+    if isinstance(error, InterlockError):
+        return Refused(error)
+    raise error

@@ -1,0 +1,488 @@
+"""The parts of an open engine, their wiring and their lifecycle.
+
+`Engine` is the public class; `Inside` holds its parts and listens to the pipeline. After a durable change of a workflow
+the runner acts on it, observers receive it, and its waiters are woken.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+from interlock.clock import SystemClock
+from interlock.core.table import Node
+from interlock.engine.alerts.alert import Alert, loop_alert
+from interlock.engine.alerts.stall_detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
+from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
+from interlock.engine.cluster import clustered
+from interlock.engine.config import EngineConfig
+from interlock.engine.definitions import check_definitions
+from interlock.engine.dependencies.breakers import Minding
+from interlock.engine.dependencies.dependency import Change
+from interlock.engine.dependencies.wait_queue import Places, lines_of
+from interlock.engine.leases import LeaseBook
+from interlock.engine.path.admission import Gate
+from interlock.engine.path.commands import Send, Start
+from interlock.engine.path.pipeline import Envelope, Pipeline, closed, stopped, unknown_machine
+from interlock.engine.path.reports import COUNTS_SAVED_S, Bug, Late, SaveCounts
+from interlock.engine.path.staging import DecisionContext, Staged
+from interlock.engine.recovery import ALIVE, Recovery, held_s
+from interlock.engine.signals import Teller, goes_on
+from interlock.engine.steps.attempt import Judge
+from interlock.engine.steps.loop_watch import Blocked, watch_loop
+from interlock.engine.steps.runner import Runner
+from interlock.engine.steps.timers import Wakes
+from interlock.engine.tracing import tracer_of
+from interlock.engine.views import Moved
+from interlock.engine.waiters import Waiter, too_long
+from interlock.errors import (
+    CorruptionError,
+    InterlockError,
+    MachineMismatch,
+    MovedElsewhere,
+    UnavailableError,
+    UserCodeError,
+)
+from interlock.faultpoints import reach
+from interlock.redaction import logger_of
+from interlock.redis.leases import HIGHEST, Epochs, StoreLeases, read_highest
+from interlock.signals import LoopBlocked
+from interlock.store.lane import SqliteStore
+from interlock.store.protocol import Store
+from interlock.store.values import Letter, Row
+
+log = logger_of("interlock.operators")
+
+PAGE = 1_000
+
+UNBLOCKED_S = 300.0
+"""An alert ends when its step has not blocked the event loop for this time."""
+
+
+class EngineParts:
+    """The parts of one engine. Lives in one event loop."""
+
+    def __init__(self, store: Store, machines: dict[str, BoundMachine], config: EngineConfig) -> None:
+        self.store = store
+        self.machines = machines
+        self.subscribers = config.subscribers
+        self.tracing = tracer_of(config.subscribers)
+        self.waiters = config.waiters
+        self.waiters.added = None
+        self.teller = Teller(config.subscribers, config.clock)
+        self.alarms = config.alarms
+        self.cluster = clustered(store, config)
+        self.own_leases = LeaseBook(store.leases, chance=config.chance, ids=config.ids)
+        """Leases among the engines of one store, never shared through Redis."""
+        self.leases = self.own_leases
+        if self.cluster is not None:
+            self.leases = LeaseBook(self.cluster, chance=config.chance, ids=config.ids)
+        self.minding = Minding(store, config.subscribers, config.alarms, config.clock, worker=config.worker)
+        self._given = config
+        self._settings = config.settings
+        self._worker = config.worker
+        self.follow: Callable[[UnavailableError], bool] | None = None
+        """Called when the workflows were moved; returns whether the engine follows them."""
+        self.parted = False
+        self.late: MovedElsewhere | None = None
+        """The error for all calls while a switch to the moved workflows takes too long."""
+        self._closed = False
+        self._recovered = False
+        self._detector: StallDetector | None = None
+        self._unwatch: Callable[[], None] = _nothing
+        self._blocking: dict[str, tuple[Alert, asyncio.TimerHandle]] = {}
+        """Alerts of steps that blocked the event loop, with the timer that ends each."""
+        self._ending: asyncio.Task[None] | None = None
+        self._saving: asyncio.TimerHandle | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self.wakes = Wakes(store.now_us)
+        self.places = self._make_places()
+        if self.cluster is not None:
+            self.cluster.share(line.outlet for line in self.places.lines.values())
+        self.gate = Gate(
+            config.admission, config.clock, self.places, None if self.cluster is None else self.cluster.ingress
+        )
+        self.pipeline, self.runner = self._wired(Judge(config.chance))
+        if isinstance(config.clock, SystemClock):
+            for bound in machines.values():
+                bound.threads = self.runner.threads
+        if isinstance(store, SqliteStore):
+            store.publish(lambda: config.contended.worst(self.now_s()))
+
+    def _make_places(self) -> Places:
+        config, settings = self._given, self._settings
+        called = sorted({name for bound in self.machines.values() for name in bound.dependencies()})
+        lines = lines_of(
+            called, config.dependencies, clock=config.clock, chance=config.chance, changed=self.breaker_changed
+        )
+        for bound in self.machines.values():
+            bound.why = lambda dependency, kind: lines[dependency].outlet.why(kind)
+        if not self._worker:
+            return Places(0, 0, 0, lines)
+        return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
+
+    def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
+        config, means = self._given, DecisionContext(self._given.ids, self.places, tracing=self.tracing)
+        pipeline = Pipeline(self.store, self.machines, means, self._settings, self, config.contended)
+        runner = Runner(
+            pipeline, self.wakes, judge=judge, teller=self.teller, settings=self._settings, working=self._worker
+        )
+        return pipeline, runner
+
+    async def begin(self, *, accept_changes: bool) -> None:
+        """Check the machines against the stored definitions, and recover what earlier engines left owed."""
+        notes = await self.store.noted()
+        self.minding.remember(self.places.lines, notes)
+        if self.cluster is not None:
+            await self.cluster.begin(notes, self.own_leases)
+        elif HIGHEST in notes:
+            # Redis has granted leases of this home: tokens of the store continue above them.
+            chance, ids, store = self._given.chance, self._given.ids, self.store
+            epochs = Epochs(store.leases, chance, ids, highest=read_highest(notes), notes=store)
+            self.leases = LeaseBook(StoreLeases(store.leases, epochs), chance=chance, ids=ids)
+        for plan in await check_definitions(
+            self.store, self.machines.values(), notes, accept_changes=accept_changes, worker=self._worker
+        ):
+            log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
+        if not self._worker:
+            return
+        await self._take_up(notes)
+        self._recovered = True
+        if self._settings.stall_check_s > 0:
+            detector = StallDetector(
+                self.store,
+                self.machines,
+                self.alarms,
+                every_s=self._settings.stall_check_s,
+                debt_s=self._settings.debt_s,
+                quiet_s_max=QUIET_REAL_S_MAX if isinstance(self._given.clock, SystemClock) else QUIET_S_MAX,
+            )
+            self._detector = detector
+            self.keep(self._watched(detector))
+        if isinstance(self._given.clock, SystemClock):
+            self._unwatch = watch_loop(self.loop_blocked)
+
+    def loop_blocked(self, blocked: Blocked) -> None:
+        """Report a blocked event loop to observers and alerts. A step of this engine or other code blocked it."""
+        current = blocked.attempt
+        if current is not None and current.machine not in self.machines:
+            return
+        machine, workflow, step = ("", "", "") if current is None else (current.machine, current.workflow, current.step)
+        signal = LoopBlocked(machine, workflow, step, blocked.duration_s, blocked.stack)
+        self.subscribers.emit(signal)
+        alert = loop_alert(signal, int(self._given.clock.wall_s() * 1_000_000))
+        known = self._blocking.pop(alert.dedup_key, None)
+        if known is None:
+            self.alarms.tell(alert)
+        else:
+            known[1].cancel()
+        timer = self._loop.call_later(UNBLOCKED_S, self._end_block_alert, alert.dedup_key)
+        self._blocking[alert.dedup_key] = (alert, timer)
+
+    def _end_block_alert(self, key: str) -> None:
+        """End the alert of a step that has not blocked the loop for `UNBLOCKED_S`, or when the engine closes."""
+        alert, timer = self._blocking.pop(key)
+        timer.cancel()
+        self.alarms.tell(alert.over(int(self._given.clock.wall_s() * 1_000_000)))
+
+    async def _watched(self, detector: StallDetector) -> None:
+        """Run the stall detector until the engine closes."""
+        await detector.run()
+
+    async def _take_up(self, noted: dict[str, str]) -> None:
+        """Recover what earlier engines left owed, and begin."""
+        alive_us = int(noted.get(ALIVE, "0"))  # No note: no engine was open before, and no time has counted yet.
+        recovery = Recovery(
+            self.store,
+            self.machines,
+            self.pipeline,
+            self.runner,
+            undo_attempts=self._settings.undo_attempts,
+            chance=self._given.chance,
+        )
+        await recovery.run(alive_us, noted)
+        self.runner.open(held_s(noted, self.store.now_us()))
+        if self._saves_time():
+            self.keep(self._save_time())
+
+    def keep(self, coroutine: Coroutine[object, object, None]) -> None:
+        """Run a background task until the engine closes."""
+        self._tasks.append(self._loop.create_task(coroutine))
+
+    async def close(self) -> None:
+        """Stop claiming, wait for running steps, cancel the rest, and close the store. Idempotent."""
+        self._closed = True
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._end())
+        await asyncio.shield(self._ending)  # Closing completes even if this caller is cancelled.
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self.wakes.close()
+        reach("closing.begun")
+        try:
+            await self.runner.drain(self._settings.drain_s)
+            reach("closing.drained")
+            self._save_counts()
+            await self.pipeline.idle()
+            reach("closing.settled")
+            if self._recovered and self.pipeline.dead is None:
+                await self._given_up()
+        finally:
+            self.runner.abort()
+            self.pipeline.close()
+            self.waiters.close(closed())
+            try:
+                await self._parted()
+            finally:
+                await self.alarms.close()
+
+    async def _parted(self, *, elsewhere: bool = False) -> None:
+        """Close the parts that belong to this store. Leases that move to another store are kept."""
+        self._unwatch()
+        for key in tuple(self._blocking):
+            self._end_block_alert(key)
+        if self.tracing is not None:
+            self.tracing.stopped()
+        self.places.close()
+        await self.minding.close()
+        if self._saving is not None:
+            self._saving.cancel()
+        if not elsewhere:
+            await self.leases.close()
+            await self.own_leases.close()
+        if self.cluster is not None:
+            await self.cluster.close()
+        await self.store.close()
+
+    async def leave(self) -> None:
+        """End everything immediately, as when an engine stops: the workflows were moved, and callers follow (G5)."""
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._leave_store())
+        await asyncio.shield(self._ending)
+
+    def go_along(self, old: "EngineParts") -> None:
+        """Take over the calls in flight and the leases of the inside that this one replaces."""
+        self.gate.go_along(old.gate)
+        old.own_leases.go_along(self.own_leases.keeper)
+        if old.leases is not old.own_leases:
+            old.leases.go_along(self.leases.keeper)
+        self.own_leases, self.leases = old.own_leases, old.leases
+
+    async def _leave_store(self) -> None:
+        self.parted = self.leases.between = self.own_leases.between = True
+        self.pipeline.leave()
+        for task in self._tasks:
+            task.cancel()
+        self.wakes.close()
+        reach("leaving.begun")
+        try:
+            await self.runner.drain(0.0)
+            await self.pipeline.idle()
+            reach("leaving.settled")
+        finally:
+            await self._parted(elsewhere=True)
+
+    async def _given_up(self) -> None:
+        """Note the time of closing, after everything is durable and before the store is closed."""
+        if self._saves_time():
+            with contextlib.suppress(UnavailableError):
+                await self.store.note(ALIVE, str(self.store.now_us()))
+
+    def refuse_if_closed(self) -> None:
+        """Raise UnavailableError when the engine is closed, stopped or switching for too long."""
+        if self._closed:
+            raise closed()
+        if self.pipeline.dead is not None:
+            raise stopped(self.pipeline.dead)
+        if self.late is not None:
+            raise self.late
+
+    def now_s(self) -> float:
+        """Return the event loop's time, by which waits are measured."""
+        return self._loop.time()
+
+    def breaker_changed(self, change: Change) -> None:
+        """Handle a change of the breaker of a dependency."""
+        self.minding.changed(change)
+
+    # --- the listener of the pipeline --------------------------------------------------------------------------------
+
+    def durable(self, staged: Staged) -> None:
+        """Act on a committed change of a workflow."""
+        self.runner.act(staged)
+        if self._detector is not None and self._detector.still:
+            self._detector.stir()
+        if staged.history:
+            if self.subscribers:
+                self._tell_moves(staged)
+            self.waiters.moved(staged.live)
+        if self.tracing is not None:
+            here = self._worker and goes_on(staged, self.pipeline.means)
+            self.tracing.durable(staged.live.row, staged.history, ended=staged.ended, goes_on=here)
+
+    def _tell_moves(self, staged: Staged) -> None:
+        if not self.subscribers.moves:
+            self.teller.applied(staged, 0.0)  # Counting observers get the duration with the whole group.
+            return
+        duration_s = self.measured_s() - self.pipeline.group_begun_s
+        if self.tracing is None:
+            self.teller.applied(staged, duration_s)
+        else:
+            self.tracing.within(staged.live.row.id).run(self.teller.applied, staged, duration_s)
+
+    def grouped(self) -> None:
+        """Report the duration of a group whose changes were all acted on."""
+        if self.subscribers:
+            self.teller.grouped(self.measured_s() - self.pipeline.group_begun_s)
+
+    def measured_s(self) -> float:
+        """Return the time of a clock for durations. That of uvloop has milliseconds; a transition may take less."""
+        return self._given.clock.monotonic_s()
+
+    def elsewhere(self, error: UnavailableError) -> bool:
+        """Handle an error of moved workflows; return whether the engine follows them."""
+        return not self._closed and self.follow is not None and self.follow(error)
+
+    def answered(self, envelope: Envelope, answer: object) -> None:
+        """Count an answer, and report refusals and late results to observers."""
+        if envelope.admitted and envelope.future is not None:
+            self.gate.leave()
+        if self.pipeline.dead is not None:
+            # Nothing runs here any more: other engines of this process must not wait for slots of this one.
+            self.waiters.close(stopped(self.pipeline.dead))
+            self.places.close()
+        if isinstance(answer, Moved):
+            if answer.duplicate or answer.ignored:
+                self._count(envelope.workflow)
+                if self.tracing is not None:
+                    self.tracing.unchanged(envelope.workflow)
+        elif isinstance(answer, InterlockError):
+            self._report_error(envelope, answer)
+        elif isinstance(answer, Bug):
+            self.log_bug(envelope.workflow, answer.error, answer.run)
+        elif isinstance(answer, Late):
+            self.teller.late(answer.workflow, answer.run)
+        elif self.tracing is not None and isinstance(envelope, Start):
+            self.tracing.unchanged(envelope.workflow)  # It may have been there before.
+
+    def _report_error(self, envelope: Envelope, answer: InterlockError) -> None:
+        if self.tracing is None:
+            self.teller.rejected(envelope.workflow, answer)
+        else:
+            self.tracing.within(envelope.workflow).run(self.teller.rejected, envelope.workflow, answer)
+            self.tracing.refused(envelope.workflow, answer)
+        if isinstance(answer, UserCodeError):
+            self.log_bug(envelope.workflow, answer)
+        if isinstance(envelope, Send):
+            self._count(envelope.workflow)
+        elif envelope.future is None and isinstance(answer, CorruptionError):
+            log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
+
+    def log_bug(self, workflow: str, error: InterlockError, correlation_id: str = "") -> None:
+        """Log a bug in a guard, an action or the event of a step, once, with its traceback."""
+        correlation_id = correlation_id or self._given.ids.text()
+        machine = event = ""
+        if isinstance(error, UserCodeError):
+            error.correlation_id = correlation_id
+            machine, event = error.machine, error.event
+        log.error(
+            "%s (workflow %r, event %s, correlation id %s)",
+            error.what,
+            workflow,
+            event or "unknown",
+            correlation_id,
+            exc_info=error,
+            extra={
+                "order_id": workflow,
+                "machine": machine or None,
+                "event": event or None,
+                "correlation_id": correlation_id,
+            },
+        )
+
+    def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+        """Fail a waiter whose timeout is over."""
+        if not waiter.future.done():
+            waiter.future.set_exception(too_long(workflow, self.pipeline.known(workflow), timeout_s))
+
+    def settled(self, letter: Letter, note: str) -> None:
+        """Log that an operator has resolved a dead letter."""
+        log.info("dead letter %s (%s %r of workflow %r): resolved: %s", letter.id, letter.kind, letter.name,
+                 letter.workflow, note)  # fmt: skip
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, row: Row) -> LoadedWorkflow:
+        """Decode the workflow in a row."""
+        bound = self.machines.get(row.machine)
+        if bound is None:
+            raise unknown_machine(row)
+        return bound.live(row)
+
+    def supposed(self, workflow: str) -> LoadedWorkflow | None:
+        """Return the cached, possibly stale workflow of a shared store; None where this engine is the only writer."""
+        del workflow
+        return None
+
+    async def row(self, workflow: str) -> Row | None:
+        """Load the row of a workflow from the store."""
+        return (await self.store.load([workflow])).get(workflow)
+
+    def readable(self, bound: BoundMachine, rows: Sequence[Row]) -> list[LoadedWorkflow]:
+        """Decode the workflows in these rows. One that cannot be read is logged and left out."""
+        lives: list[LoadedWorkflow] = []
+        for row in rows:
+            try:
+                lives.append(bound.live(row))
+            except (CorruptionError, MachineMismatch) as error:
+                log.error("workflow %r is left out of a listing: %s", row.id, error.what)  # noqa: TRY400 -- what is enough.
+        return lives
+
+    async def all_in(self, bound: BoundMachine, node: Node) -> list[Row]:
+        """Load every workflow of a machine in a state."""
+        rows: list[Row] = []
+        cursor: str | None = None
+        while True:
+            found = await self.store.find(bound.name, node.name, after=cursor, limit=PAGE)
+            rows += found.rows
+            cursor = found.cursor
+            if cursor is None:
+                return rows
+
+    # --- background work ---------------------------------------------------------------------------------------------
+
+    async def counted(
+        self, workflow: str, load: Callable[[], Awaitable[LoadedWorkflow]]
+    ) -> tuple[Row, tuple[int, int, int]]:
+        """Return the row of a workflow, and counts that are not in it yet: none, on a store with one owner."""
+        del workflow
+        return (await load()).row, (0, 0, 0)
+
+    def _count(self, workflow: str) -> None:
+        if self.pipeline.known(workflow) is None:
+            return
+        self.pipeline.counted[workflow] = None
+        if self._saving is None and not self._closed:
+            self._saving = self._loop.call_later(COUNTS_SAVED_S, self._save_counts)
+
+    def _save_counts(self) -> None:
+        self._saving = None
+        counted, self.pipeline.counted = self.pipeline.counted, {}
+        for workflow in counted:
+            self.pipeline.add(SaveCounts(workflow))
+
+    def _saves_time(self) -> bool:
+        return any(timer.policy == "remaining" for bound in self.machines.values() for timer in bound.timers)
+
+    async def _save_time(self) -> None:
+        """Save the time every few seconds, for timers with the policy "remaining"."""
+        while True:
+            with contextlib.suppress(UnavailableError):
+                await self.store.note(ALIVE, str(self.store.now_us()))
+            await asyncio.sleep(self._settings.timers_saved_s)
+
+
+def _nothing() -> None:
+    """Do nothing: no event loop is watched."""

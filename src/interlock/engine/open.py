@@ -1,0 +1,388 @@
+"""`Engine.open`: check the arguments, open the store and begin the engine.
+
+Arguments are checked before anything is opened: a misspelt setting, two machines of one name, a strategy for a step
+that no machine has. If opening fails, the store is closed again.
+"""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from types import TracebackType
+from typing import Generic, Protocol, TypeGuard, TypeVar, cast
+
+import msgspec
+
+from interlock.clock import Chance, Clock, Ids, RandomIds, SystemChance, SystemClock
+from interlock.core.decide import suggestion
+from interlock.core.machine import Step
+from interlock.core.pipeline import PipelineStep
+from interlock.core.policies import Dependency
+from interlock.engine.alerts.alarms import Alarms
+from interlock.engine.alerts.receivers import Receiver
+from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
+from interlock.engine.config import EngineConfig
+from interlock.engine.gauges import Gauges
+from interlock.engine.internals import EngineParts
+from interlock.engine.path.contention import Contended
+from interlock.engine.relocation import Follower, Trail
+from interlock.engine.settings import Admission, EngineSettings
+from interlock.engine.shared.internals import SharedEngineParts
+from interlock.errors import BadUsage, DefinitionError, MissingExtra
+from interlock.lanes.settings import KINDS
+from interlock.settings import configured, configured_engine, lane_settings
+from interlock.signals import Observer, Subscribers
+from interlock.store.open import NAME, open_store
+from interlock.store.protocol import SharedStore, Store
+from interlock.urls import configured_redis
+
+# --- Observers by name: the runtime imports no exporter, and loads one only when it is named -------------------------
+# `Engine.open(observers=["prometheus", "otel"])` names those of Interlock. Other packages add theirs as entry points
+# of the group `interlock.observers`, each a callable without arguments that makes an observer.
+#
+# OpenTelemetry is the default (C13): where the program has set a provider, or the environment names an exporter, an
+# engine uses it by default. Everywhere else that costs two lookups in dictionaries.
+
+GROUP = "interlock.observers"
+
+OURS = {
+    "prometheus": ("interlock.observe.prometheus", "Prometheus"),
+    "otel": ("interlock.observe.otel", "OpenTelemetry"),
+    "logs": ("interlock.observe.logs", "Logs"),
+}
+
+
+THEIR_SDK = ("opentelemetry.sdk.trace", "opentelemetry.sdk.metrics")
+"""Modules of which a program that has set a provider has loaded one."""
+
+
+class Opened(Protocol):
+    """An observer that also samples: it receives the gauges of each engine that it observes."""
+
+    def opened(self, figures: Gauges, /) -> None:
+        """Receive the gauges of an engine that was opened."""
+        ...
+
+
+def observers_of(observers: Iterable[Observer | str]) -> tuple[Observer, ...]:
+    """Return the observers, and load those that are names. Raises MissingExtra for a package that is missing."""
+    several: object = observers
+    if isinstance(several, str):
+        raise DefinitionError(
+            f"observers= is the text {several!r}.",
+            why="An engine takes any number of observers.",
+            fix=f'Pass a list: observers=["{several}"].',
+            rule="unknown-observer",
+        )
+    return tuple(load_observer(each) if isinstance(each, str) else each for each in observers)
+
+
+def default_observers(observers: Iterable[Observer]) -> tuple[Observer, ...]:
+    """Return OpenTelemetry, if the program or its environment has set it up and no other observer traces.
+
+    OTEL_SDK_DISABLED=true disables it.
+    """
+    wanted = any(name in sys.modules for name in THEIR_SDK) or any(
+        name.startswith("OTEL_") and name.endswith(("_EXPORTER", "_ENDPOINT")) for name in os.environ
+    )
+    disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if not wanted or disabled or any(hasattr(each, "tracing") for each in observers):
+        return ()
+    try:
+        otel = load_observer("otel")
+    except MissingExtra:  # The environment is meant for another program, or for another release of this one.
+        return ()
+    return (otel,) if getattr(otel, "is_heard", False) else ()
+
+
+def load_observer(name: str) -> Observer:
+    """Make a new observer of that name. Raises DefinitionError for an unknown one."""
+    if name in OURS:
+        module, attribute = OURS[name]
+        make = cast("Callable[[], Observer]", getattr(importlib.import_module(module), attribute))
+        return make()
+    others = {each.name: each for each in entry_points(group=GROUP)}
+    if name not in others:
+        known = [*OURS, *others]
+        raise DefinitionError(
+            f"there is no observer {name!r}.{suggestion(name, known)}",
+            why="An unknown name would silently observe nothing.",
+            fix=f"Use one of {', '.join(known)}, or pass an observer itself: any function that takes a signal.",
+            rule="unknown-observer",
+        )
+    return cast("Callable[[], Observer]", others[name].load())()
+
+
+def looks(observer: object) -> TypeGuard[Opened]:
+    """Return whether the observer takes the gauges of its engine."""
+    return hasattr(observer, "opened")
+
+
+# --- The choice of an engine's inside by its store: shared or not ----------------------------------------------------
+# A store with one owner answers from memory and is taken up when it opens. A store that others write to as well is
+# claimed from, workflow by workflow.
+
+
+def inside_of(store: Store, machines: dict[str, BoundMachine], given: EngineConfig) -> EngineParts:
+    """Return the inside for a store."""
+    if isinstance(store, SharedStore):
+        return SharedEngineParts(store, machines, given)
+    return EngineParts(store, machines, given)
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
+
+
+class Closing(Protocol):
+    """An object that can be closed: the result of an opening."""
+
+    async def close(self) -> None:
+        """Close it."""
+        ...
+
+
+EngineT = TypeVar("EngineT", bound=Closing)
+
+
+class Opening(Generic[EngineT]):
+    """Awaitable and async context manager that opens an engine."""
+
+    def __init__(
+        self,
+        make: Callable[[EngineParts, Follower], EngineT],
+        url: str,
+        *,
+        machines: Sequence[AnyMachine],
+        dependencies: Sequence[Dependency],
+        steps: Mapping[object, Strategy],
+        worker: bool,
+        admission: Admission,
+        observers: Sequence[Observer | str],
+        alerts: Sequence[Receiver],
+        clock: Clock | None,
+        chance: Chance | None,
+        ids: Ids | None,
+        cache: str | None,
+        redis: str | None,
+        accept_changes: bool,
+        settings: Mapping[str, float],
+    ) -> None:
+        self._make = make
+        self._url = url
+        self._machines = bind(machines, steps)
+        self._dependencies = check_dependencies(dependencies, self._machines)
+        self._worker = worker
+        self._admission = admission
+        self._subscribers = Subscribers()
+        self._clock = clock or SystemClock()
+        chosen = observers_of(observers)
+        # A simulation in virtual time ignores the environment, and has only the observers of its caller.
+        defaults = default_observers(chosen) if isinstance(self._clock, SystemClock) else ()
+        for observer in (*chosen, *defaults):
+            self._subscribers.subscribe(observer)
+        self._chance = chance or SystemChance()
+        self._ids = ids or RandomIds()
+        self._alerts = tuple(alerts)
+        self._cache = cache
+        self._redis = configured_redis(redis, None if isinstance(self._clock, SystemClock) else {})
+        self._accept_changes = accept_changes
+        self._settings, self._lane_settings = split_settings(settings)
+        self._engine: EngineT | None = None
+
+    def __enter__(self) -> None:
+        """Raise BadUsage: an engine lives in an event loop."""
+        raise BadUsage(
+            "an engine was entered with `with`.",
+            why="An engine lives in an event loop.",
+            fix="Write `async with Engine.open(…)`; in synchronous code `with BlockingEngine.open(…)`.",
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached: see `__enter__`."""
+
+    def __await__(self) -> Generator[object, None, EngineT]:
+        """Open it without a block; close it with `await engine.close()`."""
+        return self._open().__await__()
+
+    async def __aenter__(self) -> EngineT:
+        """Open it; leaving the block closes it."""
+        self._engine = await self._open()
+        return self._engine
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, also after an error in the block."""
+        del kind, error, trace
+        assert self._engine is not None
+        await self._engine.close()
+
+    async def _open(self) -> EngineT:
+        config = self._config()
+        trail = Trail(self._url, [*self._machines])
+        try:
+            await trail.begin()
+            inside = await trail.open(lambda trail: self._open_inside(trail, config))
+        except BaseException:
+            await config.alarms.close()
+            raise
+        follower = Follower(
+            inside,
+            trail,
+            make=lambda trail: self._make_inside(trail, config),
+            begin=lambda inside: inside.begin(accept_changes=self._accept_changes),
+            chance=self._chance,
+            clock=config.clock,
+        )
+        engine, figures = self._make(inside, follower), Gauges(inside)
+        follower.entered.append(figures.enter)
+        for observer in self._subscribers.observers:
+            if looks(observer):
+                observer.opened(figures)
+        return engine
+
+    def _config(self) -> EngineConfig:
+        return EngineConfig(
+            settings=self._settings,
+            admission=self._admission,
+            clock=self._clock,
+            chance=self._chance,
+            ids=self._ids,
+            subscribers=self._subscribers,
+            alarms=Alarms(self._subscribers, self._alerts, clock=self._clock, chance=self._chance),
+            worker=self._worker,
+            dependencies=self._dependencies,
+            redis=self._redis,
+            contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
+        )
+
+    async def _open_inside(self, trail: Trail, config: EngineConfig) -> EngineParts:
+        """Open and begin the inside at the current place of the workflows."""
+        inside = await self._make_inside(trail, config)
+        try:
+            await inside.begin(accept_changes=self._accept_changes)
+        except BaseException:
+            await inside.leave()
+            raise
+        return inside
+
+    async def _make_inside(self, trail: Trail, config: EngineConfig) -> EngineParts:
+        """Open the inside at the current place of the workflows, without beginning it."""
+        store = await open_store(
+            trail.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=trail.seen_epoch
+        )
+        try:
+            return inside_of(store, self._machines, config)
+        except BaseException:
+            await store.close()
+            raise
+
+
+def check_dependencies(
+    dependencies: Sequence[Dependency], machines: Mapping[str, BoundMachine]
+) -> tuple[Dependency, ...]:
+    """Raise DefinitionError for a wrong type, two of one name, and one that no step or effect names (C19)."""
+    several: object = dependencies  # Not every caller has a type checker.
+    if not isinstance(several, Iterable):
+        raise DefinitionError(
+            f"dependencies= is {several!r}, which is not a list.",
+            why="An engine takes any number of them.",
+            fix='Pass a list: dependencies=[Dependency("gateway", concurrency_max=20)].',
+            rule="bad-dependency",
+        )
+    names: set[str] = set()
+    for each in dependencies:
+        value: object = each  # Not every caller has a type checker.
+        if not isinstance(value, Dependency) or value.name in names:
+            raise DefinitionError(
+                f"dependencies= has {value!r}, "
+                + ("a second time." if isinstance(value, Dependency) else "which is not a Dependency."),
+                why="A dependency has one breaker and one set of limits in the whole process.",
+                fix='Pass each once: dependencies=[Dependency("gateway", concurrency_max=20)].',
+                rule="bad-dependency",
+            )
+        names.add(value.name)
+    known = {name for bound in machines.values() for name in bound.dependencies()}
+    for name in sorted(names - known):
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise DefinitionError(
+            f"dependencies= has {name!r}, which no step or effect of these machines names.{meant}",
+            why="Its limits and its breaker would have no effect, and the real dependency would have the defaults.",
+            fix=f"Use one of: {', '.join(map(repr, sorted(known))) or 'none, no step names one'}; or leave it out.",
+            rule="unknown-dependency",
+        )
+    return tuple(dependencies)
+
+
+def bind(machines: Sequence[AnyMachine], steps: Mapping[object, Strategy]) -> dict[str, BoundMachine]:
+    """Bind the machines to their strategies, by name. Raises DefinitionError for invalid arguments."""
+    if not machines:
+        raise DefinitionError(
+            "an engine was opened without a machine.",
+            why="An engine runs the machines that it is opened with, and without one there is nothing to run.",
+            fix="Pass them: Engine.open(url, machines=[order]).",
+            rule="no-machine",
+        )
+    strategies = {_strategy_key(step): strategy for step, strategy in steps.items()}
+    bound: dict[str, BoundMachine] = {}
+    used: set[object] = set()
+    for machine in machines:
+        if machine.name in bound:
+            raise DefinitionError(
+                f"two machines are named {machine.name!r}.",
+                why="Workflows are stored with the name of their machine.",
+                fix="Give one of them another name; versions of one machine are not machines of their own.",
+                rule="duplicate-machine",
+            )
+        bound[machine.name] = BoundMachine(machine, strategies)
+        used |= bound[machine.name].swappable()
+    for key, step in zip(strategies, steps, strict=True):
+        if key not in used and not (isinstance(key, str) and any(name == key for _, name in _names(bound))):
+            raise DefinitionError(
+                f"steps= has {step!r}, which is not a step, undo or effect of these machines.",
+                why="A strategy that replaces nothing would silently never run.",
+                fix="Use the step as it was declared: steps={charge: fake}.",
+                rule="unknown-step",
+            )
+    return bound
+
+
+def _names(bound: Mapping[str, BoundMachine]) -> list[tuple[str, str]]:
+    return [(name, step) for name, each in bound.items() for step in each.steps]
+
+
+def _strategy_key(step: object) -> object:
+    if isinstance(step, Step):
+        return step.machine, step.name
+    return step.name if isinstance(step, PipelineStep) else step
+
+
+def split_settings(settings: Mapping[str, float]) -> tuple[EngineSettings, dict[str, float]]:
+    """Split settings into those of the engine and those of its lane. Raises DefinitionError for invalid ones."""
+    known = {**SETTINGS, **KINDS}
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            raise DefinitionError(
+                f"an engine has no setting {name!r}.{meant}",
+                why="An unknown setting would silently have no effect.",
+                fix=f"Use one of: {', '.join(sorted(SETTINGS))}; or one of the lane's: {', '.join(sorted(KINDS))}.",
+                rule="unknown-setting",
+            )
+    mine = {**configured_engine(SETTINGS), **{name: value for name, value in settings.items() if name in SETTINGS}}
+    try:
+        engine = msgspec.convert(mine, EngineSettings, strict=True)
+    except msgspec.ValidationError as error:
+        raise DefinitionError(
+            f"a setting of the engine is wrong: {error}.",
+            why="Every bound and every wait has its type and its range.",
+            fix="Give it a number within its range; docs/reference/settings.md has them all.",
+            rule="setting-out-of-range",
+        ) from error
+    return engine, {name: value for name, value in settings.items() if name not in SETTINGS}

@@ -1,0 +1,472 @@
+"""The data path: `admit → load → decide → commit → acknowledge → dispatch`.
+
+Envelopes queue while a group is being written; the queue is the next group (natural batching). A workflow is in at most
+one group, and several of its events are decided there one after the other. No caller gets an answer before the group is
+durable: refusals and duplicates are reads of the staged state, and wait for the commit as well (G7).
+
+A delivery key is looked up only before a refusal is returned, and when the store reports that the key was used. The
+same holds for the id of a new workflow. An event that applies costs only the store's own check.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Protocol
+
+from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, NotCompared
+from interlock.engine.definitions import compare_version
+from interlock.engine.path.contention import Contended
+from interlock.engine.path.staging import DecisionContext, Staged, uncount
+from interlock.engine.settings import EngineSettings
+from interlock.engine.tracing import outside
+from interlock.errors import (
+    Fenced,
+    InterlockError,
+    InternalError,
+    MovedElsewhere,
+    OutcomeUnknown,
+    UnavailableError,
+    VersionConflict,
+)
+from interlock.faultpoints import reach
+from interlock.store.lane import SqliteStore
+from interlock.store.protocol import Store
+from interlock.store.values import Delivered, Row
+
+# --- Check that the workflows were not moved to another store: a move makes cached workflows stale -------------------
+# Writes and reads of the store detect a move themselves. An answer from memory, a view or a refusal, would miss
+# changes at the new place. A check costs some microseconds on a lane in use.
+
+NO_ID = ""
+"""An id that no workflow has."""
+
+
+def is_here(store: Store) -> bool:
+    """Return whether the workflows are known to be here; False: `confirm` must read. Raises MovedElsewhere."""
+    return not isinstance(store, SqliteStore) or store.here()
+
+
+async def confirm(store: Store) -> None:
+    """Read from the store. Raises MovedElsewhere or Fenced."""
+    await store.load([NO_ID])
+
+
+# --- Errors of an engine that cannot act: the machine is unknown, or the engine has stopped --------------------------
+
+
+def unknown_machine(row: Row) -> InterlockError:
+    """Return the error for a workflow whose machine this engine does not have."""
+    return UnavailableError(
+        f"workflow {row.id!r} belongs to the machine {row.machine!r}, which was not given to this engine.",
+        why="Only the machine knows what an event means for it.",
+        fix=f"Open the engine with it: Engine.open(url, machines=[{row.machine}, …]).",
+    )
+
+
+def stopped(error: BaseException) -> UnavailableError:
+    """Return the error of an engine that has stopped."""
+    reason = error.what if isinstance(error, InterlockError) else repr(error)
+    return UnavailableError(
+        f"the engine has stopped: {reason}",
+        why="It is unknown whether the last group became durable; going on could do things twice.",
+        fix="Close the engine and open it again: what is durable is taken up, and nothing else.",
+    )
+
+
+def closed() -> UnavailableError:
+    """Return the error of a closed engine."""
+    return UnavailableError(
+        "the engine is closed.",
+        why="It was left or closed before.",
+        fix="Use it inside `async with`, or open it again.",
+    )
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+AGAIN_S = 0.25
+"""Pause before a report is sent again to a store that was unavailable."""
+
+
+class Envelope(Protocol):
+    """A command or a report that is decided on one workflow."""
+
+    workflow: str
+    key: str | None
+    future: "asyncio.Future[object] | None"
+    conflicts: int
+    look: bool
+    """Whether its key, or its id, must be looked up before it is decided."""
+
+    @property
+    def admitted(self) -> bool:
+        """Whether a caller sent it, through the gate."""
+        ...
+
+    @property
+    def since_s(self) -> float:
+        """When it arrived, by the event loop's clock; infinite for an envelope without a sender."""
+        ...
+
+    @property
+    def begins(self) -> bool:
+        """Whether it starts a workflow. Unless `look` is set, it assumes that the id is free; the store checks that."""
+        ...
+
+    def decide(self, group: "Group") -> object:
+        """Decide on the staged state; the sender gets what it returns or raises when the group is durable."""
+        ...
+
+
+class LookFirst(Exception):
+    """Raised by an envelope that would be refused before its key was looked up."""
+
+
+class Group:
+    """The workflows, delivery keys and staged changes that the envelopes of one group decide on."""
+
+    __slots__ = ("broken", "deferred", "delivered", "fresh", "live", "means", "now_us", "staged")
+
+    def __init__(
+        self, means: DecisionContext, live: dict[str, LoadedWorkflow], delivered: dict[tuple[str, str], Delivered]
+    ) -> None:
+        self.means = means
+        self.now_us = means.now_us
+        self.live = live
+        self.broken: dict[str, Exception] = {}
+        """Errors of stored workflows that cannot be read. Each answers the events of its own workflow only."""
+        self.delivered = delivered
+        self.deferred: set[str] = set()
+        """Workflows with an event that must look first. Later events of these wait for it, to keep their order."""
+        self.fresh: frozenset[str] = frozenset()
+        """Workflows that were loaded for this group, where memory may be older than the store."""
+        self.staged: dict[str, Staged] = {}
+
+    def stage(self, workflow: str) -> Staged | None:
+        """Return the workflow as staged in this group, or None when there is no such workflow."""
+        staged = self.staged.get(workflow)
+        if staged is None:
+            live = self.live.get(workflow)
+            if live is None:
+                if workflow in self.broken:
+                    raise self.broken[workflow]
+                return None
+            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed, live.row.counts)
+        return staged
+
+
+class Listener(Protocol):
+    """Receives durable changes and answers, and acts on them."""
+
+    def durable(self, staged: Staged) -> None:
+        """Act on a committed change of a workflow."""
+        ...
+
+    def answered(self, envelope: Envelope, answer: object) -> None:
+        """Handle an answer that changed nothing, or an error, before the sender gets it."""
+        ...
+
+    def grouped(self) -> None:
+        """Handle the end of a group: all of its changes were acted on."""
+        ...
+
+    def measured_s(self) -> float:
+        """Return the time of a clock finer than a millisecond, the resolution of some event loops."""
+        ...
+
+    def elsewhere(self, error: UnavailableError) -> bool:
+        """Handle a group that failed because the workflows were moved; return whether the engine follows them."""
+        ...
+
+
+class Pipeline:
+    """The data path of one engine. Lives in one event loop."""
+
+    FATAL: ClassVar[tuple[type[InterlockError], ...]] = (OutcomeUnknown, Fenced, InternalError)
+    """Errors of a store after which the engine cannot go on."""
+
+    def __init__(
+        self,
+        store: Store,
+        machines: dict[str, BoundMachine],
+        means: DecisionContext,
+        settings: EngineSettings,
+        listener: Listener,
+        contended: Contended,
+    ) -> None:
+        self.store = store
+        self.means = means
+        self.contended = contended
+        self.dead: BaseException | None = None
+        """The error that stopped the pipeline: the outcome of a group is unknown, or there is a bug."""
+        self.group_begun_s = 0.0
+        """When the group that is being answered began, by the listener's clock."""
+        self._machines = machines
+        self._settings = settings
+        self._listener = listener
+        self._waiting: list[Envelope] = []
+        self._live: dict[str, LoadedWorkflow] = {}
+        self._suspects: frozenset[str] = frozenset()
+        """Workflows whose last group was lost: delivery keys for them are looked up before deciding."""
+        self._closed = False
+        self.left: list[Envelope] | None = None
+        """Envelopes that arrived after the workflows were moved, not applied. None before a move."""
+        self.heir: Callable[[Envelope], None]
+        """Receives the envelopes that arrive after a move."""
+        self._later: set[Envelope] = set()
+        """Reports that wait for `AGAIN_S` before they are sent again."""
+        self.counted: dict[str, None] = {}
+        """Workflows whose counts are in memory only: they are not evicted until their next durable change."""
+        self._task: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._outside = outside()
+
+    def admit(self, envelope: Envelope) -> "asyncio.Future[object]":
+        """Queue the envelope for the next group and return the future of its answer."""
+        future = envelope.future = self._loop.create_future()
+        self.add(envelope)
+        return future
+
+    def add(self, envelope: Envelope) -> None:
+        """Queue an envelope whose answer is not awaited."""
+        self._waiting.append(envelope)
+        if self._task is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._run(), context=self._outside.copy())
+
+    def leave(self) -> None:
+        """Keep all further envelopes, in their order, for the engine at the new place of the workflows."""
+        if self.left is None:
+            self.left, self._later = [*self._later], set()
+            self.heir = self.left.append
+            self._live, self.counted = {}, {}
+
+    def refuse(self, error: InterlockError) -> None:
+        """Fail the envelopes that callers await. Reports cannot be repeated, and are kept for the new place."""
+        left = self.left or []
+        waiting = [envelope for envelope in left if envelope.future is not None]
+        left[:] = [envelope for envelope in left if envelope.future is None]
+        for envelope in waiting:
+            self._tell(envelope, error)
+
+    async def idle(self) -> None:
+        """Wait until the queue is empty."""
+        while (task := self._task) is not None:
+            await asyncio.wait([task])
+
+    def known(self, workflow: str) -> LoadedWorkflow | None:
+        """Return the durable workflow from memory; None if it is not cached or the store is shared."""
+        return None if self.store.shared else self._live.get(workflow)
+
+    def let_go(self, workflow: str) -> None:
+        """Evict a workflow that may wait for long. It is loaded again for its next event."""
+        if workflow not in self.counted:
+            self._live.pop(workflow, None)
+
+    def forget(self, workflows: Iterable[str]) -> None:
+        """Evict workflows that were removed from the store."""
+        for workflow in workflows:
+            self._live.pop(workflow, None)
+            self.counted.pop(workflow, None)
+
+    async def _run(self) -> None:
+        try:
+            await asyncio.sleep(0)  # All envelopes of this turn of the event loop are in one group.
+            most = self._settings.group_max
+            while self._waiting:
+                taken, self._waiting = self._waiting[:most], self._waiting[most:]
+                try:
+                    await self._pass(taken)
+                except BaseException as error:
+                    # A bug after the commit, or the end of the program: no caller may wait for ever.
+                    self._give_up(taken, None, error)
+                    if not isinstance(error, Exception):
+                        raise
+        finally:
+            self._task = None
+
+    async def _pass(self, envelopes: Sequence[Envelope]) -> None:
+        group: Group | None = None
+        if self.left is not None:
+            self._pass_on(envelopes)
+            return
+        if self.dead is not None:
+            self._give_up(envelopes, group, stopped(self.dead))
+            return
+        try:
+            begun_s = self._listener.measured_s()
+            group = await self._load(envelopes)
+            answers = [self._decided(envelope, group) for envelope in envelopes]
+            changed = [staged for staged in group.staged.values() if staged.touched]
+            decided_s = self._loop.time()
+            reach("engine.decided")
+            lost = await self._write(changed) if changed else ()
+            if not (changed or is_here(self.store)):
+                await confirm(self.store)
+        except Exception as error:  # noqa: BLE001 -- every awaiting caller gets it.
+            self._give_up(envelopes, group, error)
+            return
+        reach("engine.committed")
+        if changed:
+            now_s = self._loop.time()
+            self.contended.passed(envelopes, changed, decided_s=decided_s, now_s=now_s, lost=lost, fresh=group.fresh)
+        self._suspects = frozenset(lost)
+        self.group_begun_s = begun_s  # Set for each group: several may run concurrently.
+        self._keep(changed, lost)
+        self._listener.grouped()
+        reach("engine.dispatched")
+        again: list[Envelope] = []
+        for envelope, answer in zip(envelopes, answers, strict=True):
+            if lost and envelope.workflow in lost:
+                self._again(envelope, again)
+            elif answer is not None or envelope.future is not None:
+                self._tell(envelope, answer, again)
+        if again:
+            self._retry(again, group, lost)
+        reach("engine.told")
+
+    def _decided(self, envelope: Envelope, group: Group) -> object:
+        if group.deferred and envelope.workflow in group.deferred:
+            return LookFirst()
+        try:
+            return envelope.decide(group)
+        except LookFirst as first:
+            group.deferred.add(envelope.workflow)
+            return first
+        except Exception as error:  # noqa: BLE001 -- a refusal, or a bug in the user's code: it is this envelope's answer.
+            return error
+
+    async def _write(self, changed: Sequence[Staged]) -> Sequence[str]:
+        return await self.store.commit([staged.change() for staged in changed])
+
+    def _retry(self, again: list[Envelope], group: Group, lost: Sequence[str]) -> None:
+        del group, lost
+        self._waiting[:0] = again
+
+    async def _load(self, envelopes: Sequence[Envelope]) -> Group:
+        live = {} if self.store.shared else self._live
+        missing = [each.workflow for each in envelopes if each.workflow not in live and (each.look or not each.begins)]
+        rows = await self.store.load(list(dict.fromkeys(missing))) if missing else {}
+        suspects = self._suspects
+        keys = [
+            (each.workflow, each.key)
+            for each in envelopes
+            if each.key is not None and (each.look or each.workflow in suspects)
+        ]
+        delivered = await self.store.delivered(keys) if keys else {}
+        self.means.now_us = self.store.now_us()
+        group = Group(self.means, live, delivered)
+        await self._read_into(group, rows.values())
+        return group
+
+    async def _read_into(self, group: Group, rows: Iterable[Row]) -> None:
+        other: list[Row] = []
+        for row in rows:
+            try:
+                group.live[row.id] = self._read(row)
+            except NotCompared:
+                other.append(row)
+            except Exception as error:  # noqa: BLE001 -- any error: see `broken`.
+                group.broken[row.id] = error
+        if other:
+            await self.compare(other)
+            await self._read_into(group, other)
+
+    async def compare(self, rows: Iterable[Row]) -> None:
+        """Compare the machines with the versions that stored these rows, unless they are compared already."""
+        notes: dict[str, str] | None = None
+        for row in rows:
+            bound = self._machines.get(row.machine)
+            if bound is None or bound.is_compared(row):
+                continue
+            if notes is None:
+                notes = await self.store.noted()
+            compare_version(bound, row.machine_version, row.state, notes)
+
+    def _read(self, row: Row) -> LoadedWorkflow:
+        bound = self._machines.get(row.machine)
+        if bound is None:
+            raise unknown_machine(row)
+        return bound.decidable(row)
+
+    def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
+        """Cache the durable changes and act on them. Workflows that have ended are not cached: they never change."""
+        live = self._live
+        for staged in changed:
+            workflow = staged.live.row.id
+            if lost and workflow in lost:
+                # With a single writer, a used key lost it, and memory is right; counts that wait to be saved stay.
+                staged.give_up()
+                uncount(live.get(workflow), staged.counts, self.means)
+                continue
+            live.pop(workflow, None)
+            if not staged.ended:
+                live[workflow] = staged.live
+            self._listener.durable(staged)
+        while len(live) > self._settings.snapshots_max + len(self.counted):
+            oldest = next(iter(live))
+            kept = live.pop(oldest)
+            if oldest in self.counted:
+                live[oldest] = kept
+
+    def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
+        # B2: decided again on the new state, a bounded number of times. A report is the only record of an effect
+        # outside, and is never dropped.
+        if envelope.look:
+            envelope.conflicts += 1
+        envelope.look = True
+        if envelope.conflicts <= self._settings.conflicts_max or envelope.future is None:
+            again.append(envelope)
+        else:
+            self._tell(envelope, self._kept_moving(envelope.workflow, envelope.conflicts))
+
+    def _kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
+        return VersionConflict(f"workflow {workflow!r} kept moving while this was decided, {conflicts} times.")
+
+    def close(self) -> None:
+        """Stop sending reports again: the store is being closed."""
+        self._closed = True
+
+    def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: BaseException) -> None:
+        """Discard a group that was not committed, or has an unknown outcome, and fail its callers."""
+        if group is not None:
+            for staged in group.staged.values():
+                staged.give_up()
+                self._live.pop(staged.live.row.id, None)
+        if isinstance(error, MovedElsewhere | Fenced) and self._listener.elsewhere(error):
+            self._pass_on(envelopes)  # Both errors guarantee that nothing of the group was applied.
+            return
+        fatal = isinstance(error, self.FATAL) or not isinstance(error, InterlockError)
+        if fatal and self.dead is None:
+            self.dead = error
+        for envelope in envelopes:
+            if envelope.future is None and self.dead is None and not self._closed:
+                self._later.add(envelope)
+                self._loop.call_later(AGAIN_S, self._resend, envelope)
+            else:
+                self._tell(envelope, error)
+
+    def _pass_on(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            self.heir(envelope)
+
+    def _resend(self, envelope: Envelope) -> None:
+        if not self._closed and envelope in self._later:
+            self._later.discard(envelope)
+            self.add(envelope)
+
+    def _tell(self, envelope: Envelope, answer: object, again: list[Envelope] | None = None) -> None:
+        if isinstance(answer, LookFirst) and again is not None:
+            self._again(envelope, again)
+            return
+        self._listener.answered(envelope, answer)
+        future = envelope.future
+        if future is None or future.done():
+            return
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        elif isinstance(answer, BaseException):
+            future.cancel()
+        else:
+            future.set_result(answer)

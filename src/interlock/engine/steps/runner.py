@@ -1,0 +1,631 @@
+"""The runner: begins attempts of steps, undos and effects after the commit, and reports their results.
+
+An attempt runs only after the commit that counts it (G5), with the key that commit stored. It is cancelled when it
+times out or its workflow moves on; its result is then late. Attempts hold slots, so that a burst of workflows is a
+queue of names and not a pile of tasks (G6).
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Protocol, cast
+
+from interlock.core.events import Event
+from interlock.core.policies import Retry
+from interlock.core.values import BeatingContext, StepContext
+from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun
+from interlock.engine.dependencies.classify_errors import Kind
+from interlock.engine.dependencies.step_threads import StepThreads
+from interlock.engine.dependencies.wait_queue import Pass
+from interlock.engine.path.pipeline import Envelope, Pipeline
+from interlock.engine.path.reports import (
+    EffectBegun,
+    EffectDone,
+    EffectFailed,
+    Failed,
+    Failure,
+    Interrupted,
+    Look,
+    Returned,
+    UndoFailed,
+    Undone,
+)
+from interlock.engine.path.staging import Staged, place_in
+from interlock.engine.settings import EngineSettings
+from interlock.engine.signals import Teller
+from interlock.engine.steps.attempt import Attempt, Judge
+from interlock.engine.steps.timers import Wakes
+from interlock.engine.tracing import CURRENT, Current
+from interlock.errors import NonRetryable
+from interlock.redaction import logger_of
+from interlock.store.values import OwedEffect, Row
+
+# --- Timeouts of attempts: one timer of the event loop per length of timeout, for any number of attempts -------------
+# `asyncio.timeout` costs a timer in the event loop's heap per attempt. Attempts with the same timeout end in the
+# order in which they began. So a dictionary in that order and one timer for its first entry do the same at lower
+# cost.
+
+
+class Limited(Protocol):
+    """An object with a timeout."""
+
+    timeout_s: float
+
+    def expire(self) -> None:
+        """Handle the timeout."""
+        ...
+
+
+class Deadlines:
+    """Calls `expire` on each object that was not removed before its timeout."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._by_timeout: dict[float, dict[Limited, float]] = {}
+        self._timers: dict[float, asyncio.TimerHandle] = {}
+
+    def add(self, limited: Limited) -> None:
+        """Start the timeout of an object."""
+        timeout_s = limited.timeout_s
+        waiting = self._by_timeout.get(timeout_s)
+        if waiting is None:
+            waiting = self._by_timeout[timeout_s] = {}
+        deadline_s = self._loop.time() + timeout_s
+        waiting[limited] = deadline_s
+        if timeout_s not in self._timers:
+            self._timers[timeout_s] = self._loop.call_at(deadline_s, self._look, timeout_s)
+
+    def remove(self, limited: Limited) -> None:
+        """Stop the timeout of an object, if it runs."""
+        waiting = self._by_timeout.get(limited.timeout_s)
+        if waiting is not None:
+            waiting.pop(limited, None)
+
+    def close(self) -> None:
+        """Cancel all timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _look(self, timeout_s: float) -> None:
+        del self._timers[timeout_s]
+        waiting = self._by_timeout[timeout_s]
+        now_s = self._loop.time()
+        while waiting:
+            first = next(iter(waiting))
+            if waiting[first] > now_s:
+                self._timers[timeout_s] = self._loop.call_at(waiting[first], self._look, timeout_s)
+                return
+            del waiting[first]
+            first.expire()
+
+
+# --- Execution of attempts: each a task with a time limit, from its first line to its report -------------------------
+# At the end of an attempt four things happen, once each. Its report goes to the pipeline, and its permit is returned
+# with the outcome for the breaker. Observers receive it, and the undos that wait for its end start. A result that
+# arrives after the attempt was given up is late.
+
+log = logger_of("interlock.steps")
+
+LOGGED_MAX = 1_000
+"""Runs with a bug that are remembered, so that a bug is logged once and not with every attempt."""
+
+STOPPING = Failure("cancelled", "the engine stops", retryable=True)
+
+
+class Attempting:
+    """Runs attempts of steps, undos and effects."""
+
+    def __init__(self, pipeline: Pipeline, *, judge: Judge, teller: Teller, settings: EngineSettings) -> None:
+        self._pipeline = pipeline
+        self._judge = judge
+        self._teller = teller
+        self._settings = settings
+        self._undo_retry = Retry(attempts=settings.undo_attempts)
+        self._deadlines = Deadlines()
+        self._loop = asyncio.get_running_loop()
+        self._attempts: dict[str, Attempt] = {}
+        """All running attempts by idempotency key."""
+        self._running: dict[str, Attempt] = {}
+        """The running step or undo of each workflow."""
+        self._leaving: dict[str, list[Attempt]] = {}
+        """Cancelled attempts that have not ended yet, of workflows that have moved on."""
+        self._logged: dict[str, str] = {}
+        """Where each logged bug was raised, by idempotency key."""
+
+    @property
+    def under_way(self) -> int:
+        """The number of running attempts."""
+        return len(self._attempts)
+
+    def abort(self) -> list[asyncio.Task[None]]:
+        """Cancel all attempts and return the tasks that have to end. Waiting ones start, to report that they end."""
+        left = list(self._attempts.values())
+        for attempt in left:
+            attempt.cancel("stopping")
+            if attempt.task is None and attempt.waiting is not None:
+                self._go(attempt, attempt.waiting)
+        return [attempt.task for attempt in left if attempt.task is not None]
+
+    # --- from the beginning to the end -------------------------------------------------------------------------------
+
+    def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        """Start an undo after the attempts that it may undo have ended: a refund must not overtake the charge."""
+        if attempt.task is not None:
+            return  # The engine stops, and has started it already.
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving:
+            self._attempts[attempt.key] = attempt
+            attempt.waiting = coroutine
+            leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
+            if leaving[0].over:
+                attempt.step_aside()
+        elif attempt.is_aside and attempt.again is not None:
+            # It has released its slot and must queue for one again; this attempt was not made.
+            coroutine.close()
+            self._settle(attempt, attempt.again())
+        else:
+            self._go(attempt, coroutine)
+
+    def _go(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        self._attempts[attempt.key] = attempt
+        attempt.task = asyncio.Task(coroutine, loop=self._loop, context=attempt.context)
+        attempt.stuck = self._stuck
+        attempt.born_s = self._loop.time()
+        self._deadlines.add(attempt)
+        if attempt.heartbeat_s is not None:
+            attempt.listen()
+
+    def _end(self, attempt: Attempt, report: Envelope | None) -> None:
+        """Report the end of an attempt, return its permit, and start the undos that waited for it."""
+        if not attempt.over:
+            self._settle(attempt, report)
+        else:
+            self._teller.late(attempt.workflow, attempt.key)
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving and attempt in leaving:
+            leaving.remove(attempt)
+            if not leaving:
+                del self._leaving[attempt.workflow]
+        for call in attempt.ended:
+            call()
+
+    def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
+        attempt.over = True
+        self._deadlines.remove(attempt)
+        if self._attempts.get(attempt.key) is attempt:
+            del self._attempts[attempt.key]
+        if self._running.get(attempt.workflow) is attempt:
+            del self._running[attempt.workflow]
+        if report is not None:
+            self._pipeline.add(report)
+        attempt.leave(self._loop.time())
+        # Break the reference cycle with the attempt: the garbage collector would have one per step to collect.
+        attempt.overdue = attempt.again = attempt.stuck = None
+
+    def _stuck(self, attempt: Attempt) -> None:
+        """Give up an attempt that has ignored its timeout. A result that it still returns is late (C2)."""
+        if self._attempts.get(attempt.key) is attempt and attempt.overdue is not None:
+            if attempt.in_thread:
+                why = "runs in a thread, which cannot be cancelled"
+            else:
+                why = "was cancelled and does not end. Do not catch CancelledError"
+            log.error(
+                "an attempt of workflow %r (key %s) exceeded its timeout and %s; "
+                "it runs on beside its successor, and its undo waits",
+                attempt.workflow,
+                attempt.key,
+                why,
+            )
+            if not attempt.is_effect and attempt not in self._leaving.get(attempt.workflow, ()):
+                self._leaving.setdefault(attempt.workflow, []).append(attempt)
+            self._settle(attempt, attempt.overdue())
+            successor = self._running.get(attempt.workflow)
+            if successor is not None and successor.task is None:
+                successor.step_aside()
+
+    # --- steps, undos and effects ------------------------------------------------------------------------------------
+
+    async def _step(self, live: LoadedWorkflow, attempt: Attempt, begun_s: float) -> None:
+        workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.run
+        step = live.bound.table.nodes[live.snapshot.state._name_].step
+        assert run is not None
+        assert step is not None
+        report: Envelope | None = None
+        try:
+            attempt.begin()
+            CURRENT.set(Current(workflow, live.bound.name, live.row.state, step.name))
+            ctx = _context(attempt, run, workflow, visit)
+            value = await live.bound.steps[step.name](live.lend_context(), ctx)
+            event = value if step.result is None else step.result(value)
+            report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
+            attempt.outcome = "done"
+            if not attempt.over:
+                self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
+        except BaseException as error:  # noqa: BLE001 -- any exception of a step is its failure.
+            if attempt.cut == "stopping":
+                report = Interrupted(workflow, visit, run, attempt.lease)
+            else:
+                failure = self._failure(attempt, error, step.retry, run.attempts, live)
+                report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, attempt.lease, failure)
+                if not attempt.over:
+                    self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
+                self._log_failure(step.name, "step", run.attempts, step.retry, attempt, failure, error)
+            _raise_exit(error)
+        finally:
+            self._end(attempt, report)
+
+    async def _undo(self, live: LoadedWorkflow, attempt: Attempt) -> None:
+        workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.undos[0]
+        begun_s = self._teller.begun_s()
+        report: Envelope | None = None
+        try:
+            attempt.begin()
+            CURRENT.set(Current(workflow, live.bound.name, live.row.state, run.step))
+            codec = live.bound.codec
+            done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
+            ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
+            await live.bound.undos[run.step, run.undo](live.lend_context(), done, ctx)
+            report = Undone(workflow, visit, run, attempt.lease)
+            attempt.outcome = "done"
+            if not attempt.over:
+                self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
+        except BaseException as error:  # noqa: BLE001 -- as above.
+            if attempt.cut == "stopping":
+                report = Interrupted(workflow, visit, run, attempt.lease)
+            else:
+                retry = self._retry_of(live, run)
+                failure = self._failure(attempt, error, retry, run.attempts)
+                report = None
+                if attempt.cut != "moved_on":
+                    report = UndoFailed(workflow, visit, run, attempt.lease, failure, self._settings.undo_attempts)
+                if not attempt.over:
+                    self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
+                self._log_failure(run.step, "undo", run.attempts, retry, attempt, failure, error)
+            _raise_exit(error)
+        finally:
+            self._end(attempt, report)
+
+    async def _effect(self, bound: BoundMachine, effect: OwedEffect, attempt: Attempt, begun_s: float) -> None:
+        declared = bound.effects[effect.name]
+        report: Envelope | None = None
+        try:
+            attempt.begin()
+            CURRENT.set(Current(effect.workflow, bound.name, "", effect.name))
+            context = bound.codec.decode_context(effect.context)
+            ctx = StepContext(key=effect.id, workflow=effect.workflow, attempt=effect.attempts, visit=effect.version)
+            await declared.function(context, ctx)
+            report = EffectDone(effect)
+            attempt.outcome = "done"
+            if not attempt.over:
+                self._teller.effect(bound.name, effect, begun_s, None)
+        except BaseException as error:  # noqa: BLE001 -- as above.
+            if attempt.cut == "stopping":
+                report = EffectFailed(effect, STOPPING, attempts_max=effect.attempts, counted=False)
+            else:
+                failure = self._failure(attempt, error, declared.retry, effect.attempts)
+                report = _effect_failed(effect, failure, declared.retry)
+                if not attempt.over:
+                    self._teller.effect(bound.name, effect, begun_s, failure)
+                self._log_failure(effect.name, "effect", effect.attempts, declared.retry, attempt, failure, error)
+            _raise_exit(error)
+        finally:
+            self._end(attempt, report)
+
+    # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _failure(
+        self, attempt: Attempt, error: BaseException, retry: Retry, attempts: int, live: LoadedWorkflow | None = None
+    ) -> Failure:
+        """Return the failure of an attempt: its kind, whether to retry, and the delay."""
+        if attempt.cut == "expired":
+            failure = self._judge.timeout(attempt.timeout_reason, retry, attempts, error)
+        else:
+            step = None if live is None else live.bound.table.nodes[live.snapshot.state._name_].step
+            failure = self._judge.failure(error, retry, attempts, None if step is None else step.classify)
+        return attempt.judged(failure)
+
+    def _retry_of(self, live: LoadedWorkflow, run: UndoRun) -> Retry:
+        """Return the undo's own retry, or that of the engine."""
+        return live.bound.undo_retries.get((run.step, run.undo), self._undo_retry)
+
+    def _log_failure(
+        self,
+        name: str,
+        kind: str,
+        attempts: int,
+        retry: Retry,
+        attempt: Attempt,
+        failure: Failure,
+        error: BaseException,
+    ) -> None:
+        """Log a failed attempt with its traceback: a bug once per run, a dependency's failure when it is the last."""
+        bug = failure.kind in {Kind.UNEXPECTED, Kind.MISTAKE} and attempt.cut is None
+        level = logging.DEBUG
+        if bug and self._logged.get(attempt.key) != (place := _place_of(error)):
+            level = logging.ERROR
+            self._logged[attempt.key] = place
+            if len(self._logged) > LOGGED_MAX:
+                del self._logged[next(iter(self._logged))]
+        elif (
+            not bug
+            and not isinstance(error, NonRetryable)
+            and (not failure.retryable or (failure.counted and retry.exhausted(attempts)))
+        ):
+            level = logging.WARNING
+        current = CURRENT.get()
+        machine = None if current is None else current.machine
+        log.log(
+            level,
+            "%s %r of workflow %r failed in attempt %d: %s (machine %r, correlation id %s)",
+            kind,
+            name,
+            attempt.workflow,
+            attempts,
+            failure.text,
+            machine,
+            attempt.key,
+            exc_info=error,
+            extra={"order_id": attempt.workflow, "machine": machine, "step": name, "correlation_id": attempt.key},
+        )
+
+    def _overdue_step(self, live: LoadedWorkflow, attempt: Attempt, begun_s: float) -> Envelope:
+        run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
+        assert run is not None
+        assert step is not None
+        failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, step.retry, run.attempts))
+        self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure)
+        return Failed(live.row.id, live.snapshot.visit, run, attempt.lease, failure)
+
+    def _overdue_undo(self, live: LoadedWorkflow, attempt: Attempt, begun_s: float) -> Envelope:
+        run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
+        failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, self._retry_of(live, run), run.attempts))
+        self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure)
+        return UndoFailed(live.row.id, live.snapshot.visit, run, attempt.lease, failure, attempts_max)
+
+    def _overdue_effect(self, bound: BoundMachine, effect: OwedEffect, attempt: Attempt, begun_s: float) -> Envelope:
+        declared = bound.effects[effect.name]
+        failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, declared.retry, effect.attempts))
+        self._teller.effect(bound.name, effect, begun_s, failure)
+        return _effect_failed(effect, failure, declared.retry)
+
+
+def _context(attempt: Attempt, run: StepRun, workflow: str, visit: int) -> StepContext:
+    if attempt.heartbeat_s is None:
+        return StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit)
+    return BeatingContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, beat=attempt.beat)
+
+
+def _effect_failed(effect: OwedEffect, failure: Failure, retry: Retry) -> EffectFailed:
+    return EffectFailed(effect, failure, attempts_max=retry.attempts, counted=failure.counted)
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the class of an exception and the line that raised it."""
+    link = error.__traceback__
+    while link is not None and link.tb_next is not None:
+        link = link.tb_next
+    line = "" if link is None else f"{link.tb_frame.f_code.co_filename}:{link.tb_lineno}"
+    return f"{type(error).__qualname__} {line}"
+
+
+def _raise_exit(error: BaseException) -> None:
+    """Raise an exception that ends the program, besides counting it as a failure of the step."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        raise error
+
+
+_STEP, _UNDO, _EFFECT = Attempting._step.__code__, Attempting._undo.__code__, Attempting._effect.__code__  # noqa: SLF001 -- of this module.
+
+
+def running_attempt(frame: FrameType | None) -> Current | None:
+    """Return the attempt whose code runs in a stack, given its innermost frame; None for other code. Any thread."""
+    while frame is not None:
+        if frame.f_code in {_STEP, _UNDO, _EFFECT}:
+            names = frame.f_locals
+            if frame.f_code is _EFFECT:
+                return Current(names["effect"].workflow, names["bound"].name, "", names["effect"].name)
+            live = cast("LoadedWorkflow", names["live"])
+            step = names["step"].name if frame.f_code is _STEP else names["run"].step
+            return Current(live.row.id, live.bound.name, live.row.state, step)
+        frame = frame.f_back
+    return None
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+CANCEL_S = 5.0
+"""Seconds a closing engine waits for attempts that it has cancelled."""
+
+
+KNOWN_MAX = 500
+"""Workflows of a wait queue that stay in memory; later ones are read again when they are called."""
+
+
+class Runner(Attempting):
+    """Runs the steps, undos and effects of one engine."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        wakes: Wakes,
+        *,
+        judge: Judge,
+        teller: Teller,
+        settings: EngineSettings,
+        working: bool,
+    ) -> None:
+        super().__init__(pipeline, judge=judge, teller=teller, settings=settings)
+        self._wakes = wakes
+        self._working = working
+        self._opening: asyncio.TimerHandle | None = None
+        self._effects: dict[str, OwedEffect] = {}
+        """Effects that wait for their time or for a slot."""
+        self.unbegun: dict[str, OwedEffect] = {}
+        """Effects that waited for a slot when the engine stopped."""
+        self._tracing = pipeline.means.tracing
+        self.threads = StepThreads(self._attempts, settings.threads_max)
+        self.places = pipeline.means.places
+        self.slots, self.effect_slots = self.places.steps, self.places.effects
+        self.slots.called = self.places.undos.called = self.look
+        self.effect_slots.called = self._called_effect
+
+    @property
+    def working(self) -> bool:
+        """Whether it begins attempts."""
+        return self._working
+
+    # --- what is owed ------------------------------------------------------------------------------------------------
+
+    def act(self, staged: Staged) -> None:
+        """Act on a durable change: cancel the attempt that no longer applies, begin what is owed."""
+        live = staged.live
+        owed, workflow = live.owed, live.row.id
+        current = owed.current
+        running = self._running.get(workflow)
+        if running is not None and (current is None or current.key != running.key):
+            del self._running[workflow]
+            self._leaving.setdefault(workflow, []).append(running)
+            running.cancel("moved_on")
+        if not self._working:
+            return
+        before = staged.before
+        if owed.timers is not before.timers:
+            for timer in before.timers:
+                if timer not in owed.timers:
+                    self._wakes.drop(timer.at_us, workflow)
+            self.arm(workflow, owed)
+        # After the timers: a retry may be due at the very moment of a timer that was dropped.
+        if staged.attempt_pass is not None:
+            self._begin(live, staged.attempt_pass)
+        elif current is not None and current is not before.current:
+            self.wait_for(live.bound, live.row, owed)
+        for effect, pass_ in staged.begins:
+            self._begin_effect(live, effect, pass_)
+        if staged.effects or staged.effects_again:
+            begun = [effect for effect, _ in staged.begins]
+            for effect in (*staged.effects, *(effect for effect, _ in staged.effects_again)):
+                if effect not in begun:
+                    self.owe_effect(effect)
+
+    def resume(self, bound: BoundMachine, row: Row, owed: Owed) -> None:
+        """Wait for what the workflow is owed, as it was found in the store."""
+        if owed.current is not None:
+            self.wait_for(bound, row, owed)
+        self.arm(row.id, owed)
+
+    def wait_for(self, bound: BoundMachine, row: Row, owed: Owed) -> None:
+        """Begin the attempt when its time has come and there is a slot."""
+        workflow, current = row.id, owed.current
+        assert current is not None
+        if current.retry_us is not None and not current.parked:
+            self._wakes.at(current.retry_us, self.look, workflow)
+        elif not current.started:
+            slots, line, kind = place_in(bound, row.state, owed, self._pipeline.means)
+            self.places.wait(workflow, slots, line, kind, row.created_us)
+            if line is not None and len(line) > KNOWN_MAX:
+                self._pipeline.let_go(workflow)  # G6: a long queue holds names, not workflows.
+
+    def open(self, held_s: float = 0.0) -> None:
+        """Begin attempts, now or after `held_s` seconds; everything that was owed is known."""
+        if held_s > 0:
+            self._opening = asyncio.get_running_loop().call_later(held_s, self.open)
+            return
+        self.places.open()
+        self._wakes.open()
+
+    def look(self, workflow: str) -> None:
+        """Queue a look at what is due for the workflow."""
+        self._pipeline.add(Look(workflow))
+
+    def arm(self, workflow: str, owed: Owed) -> None:
+        """Look at the workflow when the time of one of its timers has come."""
+        for timer in owed.timers:
+            self._wakes.at(timer.at_us, self.look, workflow)
+
+    def owe_effect(self, effect: OwedEffect) -> None:
+        """Run the effect when its time has come and there is a slot."""
+        self._effects[effect.id] = effect
+        self._wakes.at(effect.wake_us, self.effect_slots.wait, effect.id)
+
+    def _called_effect(self, key: str) -> None:
+        effect = self._effects.pop(key, None)
+        if effect is None:
+            self.places.decline(key)
+        else:
+            self._pipeline.add(EffectBegun(effect, self._keep_effect))
+
+    def _keep_effect(self, effect: OwedEffect) -> None:
+        """Keep the effect until there is a slot."""
+        self._effects[effect.id] = effect
+
+    # --- attempts ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, live: LoadedWorkflow, pass_: Pass) -> None:
+        owed, workflow, begun_s = live.owed, live.row.id, self._teller.begun_s()
+        if owed.run is not None:
+            step = live.bound.table.nodes[live.snapshot.state._name_].step
+            assert step is not None
+            attempt = Attempt(workflow, owed.run.key, step.timeout_s, pass_)
+            attempt.heartbeat_s = step.heartbeat_s
+            attempt.overdue = lambda: self._overdue_step(live, attempt, begun_s)
+            coroutine = self._step(live, attempt, begun_s)
+            name, kind, number, first = step.name, "step", owed.run.attempts, owed.run.token == 1
+        else:
+            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, pass_)
+            attempt.overdue = lambda: self._overdue_undo(live, attempt, begun_s)
+            attempt.again = lambda: Interrupted(workflow, live.snapshot.visit, owed.undos[0], attempt.lease)
+            coroutine = self._undo(live, attempt)
+            undo = owed.undos[0]
+            name, kind, number, first = undo.step, "undo", undo.attempts, undo.token == 1
+        attempt.lease = live.row.lease
+        if self._tracing is not None:
+            attempt.follow(self._tracing, live.row, owed.trace, name, kind, number, first=first)
+        self._running[workflow] = attempt
+        if owed.run is None:
+            self._go_behind(attempt, coroutine)
+        else:
+            self._go(attempt, coroutine)
+
+    def _begin_effect(self, live: LoadedWorkflow, effect: OwedEffect, pass_: Pass) -> None:
+        bound = live.bound
+        if effect.name not in bound.effects:
+            failure = Failure("no-effect", "the machine has no such effect any more", retryable=False)
+            pass_.leave("abandoned")
+            self._pipeline.add(EffectFailed(effect, failure, attempts_max=effect.attempts))
+            return
+        attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, pass_, is_effect=True)
+        if self._tracing is not None:
+            number = effect.attempts
+            attempt.follow(self._tracing, live.row, live.owed.trace, effect.name, "effect", number, first=number == 1)
+        begun_s = self._teller.begun_s()
+        attempt.overdue = lambda: self._overdue_effect(bound, effect, attempt, begun_s)
+        self._go(attempt, self._effect(bound, effect, attempt, begun_s))
+
+    async def drain(self, limit_s: float) -> None:
+        """Begin nothing more, wait for what runs, then cancel it. A cancelled attempt is not counted."""
+        if self._opening is not None:
+            self._opening.cancel()
+        self.places.close()
+        await self._pipeline.idle()  # Wait for attempts counted in a group on its way: they still begin.
+        self._working = False
+        self.unbegun.update(self._effects)
+        self._effects.clear()
+        await self._give_back()
+        tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
+        if tasks and limit_s > 0:
+            await asyncio.wait(tasks, timeout=limit_s)
+        while tasks := self.abort():
+            _, stuck = await asyncio.wait(tasks, timeout=CANCEL_S)
+            if stuck:
+                await self.threads.give_up(CANCEL_S)
+                stuck = {task for task in stuck if not task.done()}
+            if stuck:
+                log.error("%d attempts do not end although they were cancelled; they go on running.", len(stuck))
+                break
+        await self.threads.give_up(CANCEL_S)
+        self._deadlines.close()
+
+    async def _give_back(self) -> None:
+        """Give work that has not begun to other processes, where they share the store."""

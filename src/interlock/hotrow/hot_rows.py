@@ -1,0 +1,440 @@
+"""Windows: the contention of one database during some seconds, the common shape of all sources.
+
+A lane's owner publishes it in a file beside the lane; PostgreSQL is queried. The advisor takes windows as evidence; the
+table, the command and the metrics take their rows.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.entries import below
+from interlock.catalog.open_lane import cache_path
+from interlock.clock import Clock
+from interlock.errors import BadUsage, TargetNotFound
+from interlock.lanes.contention import HotReport, HotRow, Source, badness, hot_path, read_report
+from interlock.lanes.ownership import owner_of
+from interlock.lanes.settings import KINDS
+from interlock.settings import configured, lane_settings
+from interlock.sql.types import parse_declared
+from interlock.sql.values import StoredValue, decoder
+from interlock.urls import (
+    LANE_SUFFIX,
+    is_bucket_url,
+    is_postgres_url,
+    lane_path,
+    parse_bucket_url,
+    parse_postgres_url,
+    redact_url,
+)
+
+Engine = Literal["lane", "object", "postgres"]
+"""Where a database lives: a lane on a local disk, a lane whose log is in object storage, or PostgreSQL."""
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """One database for some seconds."""
+
+    database: str
+    url: str
+    """Its address, without secrets."""
+    engine: Engine
+    at_s: float
+    """When it ended, in seconds since the epoch."""
+    seconds: float
+    transactions_per_s: float
+    groups_per_s: float | None = None
+    """Commits, each with the transactions that had gathered; None where nothing is gathered."""
+    latency_p99_s: float | None = None
+    """From the call to the acknowledgement; None when it was not measured."""
+    rows_seen: int = 0
+    """Distinct rows that were written, as far as they are remembered; 0 when they were not counted."""
+    flag_threshold: float
+    rows: list[HotRow]
+
+
+class Hot(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the table: a row, and which database it is in."""
+
+    database: str
+    source: Source
+    table: str
+    key: object
+    handoffs_per_s: float
+    conflicts_per_s: float
+    writes_per_s: float
+    wait_s: float
+    flagged: bool
+
+
+def placed(row: HotRow, database: str = "") -> Hot:
+    """Return a row with its database; without a name for a single database."""
+    return Hot(
+        database=database,
+        source=row.source,
+        table=row.table,
+        key=row.key,
+        handoffs_per_s=row.handoffs_per_s,
+        conflicts_per_s=row.conflicts_per_s,
+        writes_per_s=row.writes_per_s,
+        wait_s=row.wait_s,
+        flagged=row.flagged,
+    )
+
+
+def worst(windows: Iterable[Window], limit: int) -> list[Hot]:
+    """Return the rows of all windows, worst first. Of several windows of a database the last one counts."""
+    latest = {(window.engine, window.database, window.url): window for window in windows}
+    rows = [(row, window.database) for window in latest.values() for row in window.rows]
+    rows.sort(key=lambda each: badness(each[0]), reverse=True)
+    return [placed(row, database) for row, database in rows[:limit]]
+
+
+def key_text(key: object) -> str:
+    """Return a key on one line, for users and for labels; empty when it is unknown."""
+    if key is None:
+        return ""
+    if isinstance(key, bytes):
+        return key.hex()
+    return str(key)
+
+
+# --- Keys of hot rows as Python values, decoded from what SQLite stores ----------------------------------------------
+# A uuid is stored as bytes, a timestamp as a number, a numeric as text. A lane publishes the declared types of its
+# keys with its rows, so no table has to be read under load.
+
+_STORED_AS: dict[str, type[int | str | bytes]] = {
+    "bool": int,
+    "numeric": str,
+    "timestamptz": int,
+    "uuid": bytes,
+    "jsonb": str,
+}
+
+
+def as_written(key: object, declared: tuple[str, ...]) -> object:
+    """Return the key of a row as Python's values, by the declared types of its columns."""
+    if len(declared) == 1:
+        return _decoded(key, declared[0])
+    if not isinstance(key, tuple):
+        return key
+    stored = cast("tuple[object, ...]", key)
+    if len(stored) != len(declared):
+        return stored
+    return tuple([_decoded(value, kind) for value, kind in zip(stored, declared, strict=True)])
+
+
+def _decoded(stored: object, declared: str) -> object:
+    kind = parse_declared(declared)
+    if kind is None or not isinstance(stored, _STORED_AS.get(kind.name, ())):
+        return stored
+    decode = decoder(kind, checked=False)
+    assert decode is not None
+    try:
+        return decode(cast("StoredValue", stored))
+    except (ValueError, ArithmeticError):
+        # The table was made anew since, with a key of another type: show what is there.
+        return stored
+
+
+# --- The lanes at an address: of a database, or of a home with all of its databases, their streams and shards --------
+# Nothing is opened and nothing is created: the owner of a lane may be any process, and its report lies beside the
+# lane's file. The report of a database in a bucket lies beside its local file, so only on the host where its owner
+# runs.
+
+LANES_MAX = 10_000
+"""The most lanes that are read: a home may have any number of streams."""
+
+WORKFLOWS = "workflows"
+
+
+class LanePlace(NamedTuple):
+    """A lane, and the file beside which its owner publishes reports."""
+
+    name: str
+    url: str
+    """Without secrets."""
+    file: Path
+    engine: Literal["lane", "object"] = "lane"
+
+
+def lanes_at(url: str, *, cache: str | None = None) -> list[LanePlace]:
+    """Return the lanes of a database, or of a whole home. Raises TargetNotFound for an address without lanes."""
+    if url == "memory:":
+        raise BadUsage(
+            "a database in memory cannot be looked at from outside.",
+            why="It exists only inside the program that opened it.",
+            fix="Ask there: await db.contention(), await engine.contention().",
+        )
+    if is_bucket_url(url):
+        return _in_bucket(url, cache)
+    found = list(itertools.islice(_lanes(url), LANES_MAX))
+    if not found:
+        raise TargetNotFound(
+            f"there is no database at {redact_url(url)}, and no home with one.",
+            why="A database is the file NAME.lane; a home is a folder of databases.",
+            fix="Check the address: lanes:///var/shop for all of a home, lanes:///var/shop/stock for one.",
+        )
+    return found
+
+
+def _lanes(url: str) -> Iterator[LanePlace]:
+    known: set[Path] = set()
+    for place in _candidates(url):
+        if place.file not in known:
+            known.add(place.file)
+            yield place
+
+
+def _candidates(url: str) -> Iterator[LanePlace]:
+    path = lane_path(url)
+    assert path is not None, "memory was refused before"
+    if path.exists():
+        yield LanePlace(path.name.removesuffix(LANE_SUFFIX), url, path)
+    yield from _below(path, url)
+    folder = path.with_name(path.name.removesuffix(LANE_SUFFIX))
+    if not folder.is_dir():
+        return
+    for file in sorted(folder.glob(f"*{LANE_SUFFIX}")):
+        name = file.name.removesuffix(LANE_SUFFIX)
+        yield LanePlace(name, f"{url.rstrip('/')}/{quote(name)}", file)
+        yield from _below(file, f"{url.rstrip('/')}/{quote(name)}")
+    for name, place in FolderCatalog(url).names().items():
+        # A moved database is followed once: a catalog names databases, never homes.
+        if is_bucket_url(place.url):
+            address = parse_bucket_url(place.url)
+            yield LanePlace(name, str(address), cache_path(address), "object")
+        elif place.url and not is_postgres_url(place.url) and (moved := lane_path(place.url)) is not None:
+            yield LanePlace(name, place.url, moved)
+            yield from _below(moved, place.url)
+
+
+def _below(path: Path, url: str, called: str = "") -> Iterator[LanePlace]:
+    """The streams of a database, the shards of its counters, and those of its streams' counters."""
+    file_name = path.name.removesuffix(LANE_SUFFIX)
+    name = called or file_name
+    # A shard has a number for its name, and so may a stream.
+    for folder, prefix in (("streams", name), ("shards", f"{name}/shards")):
+        for file in sorted(path.with_name(f"{file_name}.{folder}").glob(f"*{LANE_SUFFIX}")):
+            part = file.name.removesuffix(LANE_SUFFIX)
+            below = f"{url.rstrip('/')}.{folder}/{quote(part)}"
+            yield LanePlace(f"{prefix}/{part}", below, file)
+            yield from _below(file, below, f"{prefix}/{part}")
+
+
+def _in_bucket(url: str, cache: str | None) -> list[LanePlace]:
+    """The database at the address and, if it is a home, its workflows; others are found by their own addresses."""
+    inside = below(url, WORKFLOWS)
+    return [
+        LanePlace(address.name, str(address), cache_path(address, cache), "object")
+        for address in (parse_bucket_url(url), parse_bucket_url(inside))
+    ]
+
+
+# --- Reading the contention at an address from outside, as windows, with notes on what could not be read -------------
+# Lanes are read through the reports that their owners publish beside them, PostgreSQL through its views. Nothing is
+# opened for writing, nothing is locked, and every read has a time limit.
+
+LOOK_S = 0.25
+"""Seconds between two reads of the reports beside lanes, while one is awaited."""
+
+WINDOWS_MAX = 10_000
+
+ROWS_MAX = 50
+
+SAMPLED = (
+    "Sampled {:,} times from pg_locks, where the waits of every user are seen; rates are estimates, rather too low "
+    "than too high."
+)
+NOT_COUNTED = (
+    "PostgreSQL's views do not count serialization failures; the process that runs the transactions does: "
+    "db.contention(), engine.contention()."
+)
+
+
+class HotRowsReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The windows of one read, with notes."""
+
+    windows: list[Window]
+    """Oldest first."""
+    notes: list[str]
+    """Sources that could not be read, and the accuracy of the numbers."""
+
+
+async def look(
+    url: str, seconds: float, *, clock: Clock, patient: bool = False, cache: str | None = None
+) -> HotRowsReading:
+    """Read the contention at an address. PostgreSQL is watched for `seconds`; of lanes the last report is read.
+
+    Where an owner has published nothing yet, its report is awaited for at most `seconds`. With `patient` lanes are
+    watched all that time, and every report of it becomes a window. Raises TargetNotFound and UnavailableError.
+    """
+    if is_postgres_url(url):
+        return await _look_at_postgres(url, seconds, clock)
+    return await _look_at_lanes(lanes_at(url, cache=cache), seconds, clock, patient=patient)
+
+
+async def _look_at_lanes(places: Sequence[LanePlace], seconds: float, clock: Clock, *, patient: bool) -> HotRowsReading:
+    until_s = clock.monotonic_s() + seconds
+    found: dict[tuple[str, float], Window] = {}
+    owned = [place for place in places if owner_of(place.file) is not None]
+    while True:
+        for place in owned:
+            report = read_report(hot_path(place.file), now_s=clock.wall_s())
+            if report is not None and len(found) < WINDOWS_MAX:
+                found[str(place.file), report.at_s] = _window(place, report)
+        reported = {file for file, _ in found}
+        if clock.monotonic_s() >= until_s or (not patient and all(str(place.file) in reported for place in owned)):
+            break
+        await asyncio.sleep(LOOK_S)
+    return HotRowsReading(
+        windows=sorted(found.values(), key=lambda window: window.at_s),
+        notes=_notes(places, owned, {file for file, _ in found}),
+    )
+
+
+def _notes(places: Sequence[LanePlace], owned: Sequence[LanePlace], reported: set[str]) -> list[str]:
+    notes: list[str] = []
+    closed = [place for place in places if place not in owned]
+    local = [place.name for place in closed if place.engine == "lane"]
+    away = [place.url for place in closed if place.engine == "object"]
+    quiet = [place.name for place in owned if str(place.file) not in reported]
+    if local:
+        notes.append(f"No process has {_some(local)} open, so nothing is written there.")
+    if away:
+        notes.append(f"No process on this host has {_some(away)} open; ask on the host of its owner.")
+    if quiet:
+        notes.append(f"{_some(quiet)}: too little is written there to measure, and no writer waited.")
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")  # noqa: PLR2004
+
+
+def _window(place: LanePlace, report: HotReport) -> Window:
+    rows = [
+        msgspec.structs.replace(row, key=as_written(row.key, report.key_types.get(row.table, ())))
+        if row.source == "lane"
+        else row
+        for row in report.rows
+    ]
+    return Window(
+        database=place.name,
+        url=place.url,
+        engine=place.engine,
+        at_s=report.at_s,
+        seconds=report.window_s,
+        transactions_per_s=report.transactions_per_s,
+        groups_per_s=report.groups_per_s,
+        latency_p99_s=report.latency_p99_s,
+        rows_seen=report.rows_seen,
+        flag_threshold=report.flag_threshold,
+        rows=rows,
+    )
+
+
+async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsReading:
+    from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may be missing.
+    from interlock.postgres.lock_waits import sample  # noqa: PLC0415 -- as above.
+
+    address = parse_postgres_url(url)
+    name = urlsplit(address.url).path.strip("/") or "postgresql"
+    threshold = lane_settings(configured(name, KINDS)).contention_flag_threshold
+    link = await connected(address)
+    try:
+        waits = await sample(link, seconds)
+    finally:
+        await link.end(5.0)
+    notes = [SAMPLED.format(waits.samples), NOT_COUNTED]
+    if waits.unreadable:
+        notes.append(f"No keys are shown of {_some(waits.unreadable)}: no primary key, or not readable by this user.")
+    if waits.hidden:
+        notes.append("Some of the sessions are of users that this one may not look at: their rates may be too high.")
+    if waits.deadlocks:
+        notes.append(f"Meanwhile {waits.deadlocks:,} deadlocks were broken up.")
+    rows = [
+        HotRow(
+            source="postgres",
+            table=row.table,
+            key=row.key,
+            handoffs_per_s=row.waits_per_s,
+            writes_per_s=row.waits_per_s,
+            wait_s=row.wait_s,
+            flagged=row.waits_per_s > threshold,
+        )
+        for row in waits.rows[:ROWS_MAX]
+    ]
+    window = Window(
+        database=name,
+        url=address.shown,
+        engine="postgres",
+        at_s=clock.wall_s(),
+        seconds=waits.seconds,
+        transactions_per_s=waits.commits_per_s,
+        flag_threshold=threshold,
+        rows=rows,
+    )
+    return HotRowsReading(windows=[window], notes=notes)
+
+
+# --- The metrics of hot rows, in Prometheus's text format ------------------------------------------------------------
+# Labels are bounded: only the worst rows have a series, and a long key is cut. An absent row is cold. Nothing here
+# is a counter: rates decay by themselves.
+
+METRIC_ROWS_MAX = 20
+LABEL_CHARACTERS_MAX = 80
+
+FAMILY: tuple[tuple[str, str], ...] = (
+    ("interlock_row_handoffs_per_second", "Writes of the row that had to wait for another write of it."),
+    ("interlock_row_conflicts_per_second", "Writes of the row that had to be done again because another came first."),
+    ("interlock_row_wait_seconds", "The mean time that a write of the row waited for another one."),
+    ("interlock_row_flagged", "1 when the row is above contention_flag_threshold."),
+)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(rows: Iterable[Hot], *, limit: int = METRIC_ROWS_MAX) -> str:
+    """Return the metrics of the first `limit` rows; pass them worst first."""
+    series: dict[str, Hot] = {}
+    for row in rows:
+        if len(series) >= limit:
+            break
+        series.setdefault(_labels(row), row)
+    lines: list[str] = []
+    for name, what in FAMILY:
+        lines += [f"# HELP {name} {what}", f"# TYPE {name} gauge"]
+        lines += [f"{name}{labels} {_value(name, row)}" for labels, row in series.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _value(name: str, row: Hot) -> str:
+    match name:
+        case "interlock_row_handoffs_per_second":
+            return f"{row.handoffs_per_s:.6g}"
+        case "interlock_row_conflicts_per_second":
+            return f"{row.conflicts_per_s:.6g}"
+        case "interlock_row_wait_seconds":
+            return f"{row.wait_s:.6g}"
+        case _:
+            return str(int(row.flagged))
+
+
+def _labels(row: Hot) -> str:
+    labels = {"database": row.database, "source": row.source, "table": row.table, "key": key_text(row.key)}
+    return "{" + ",".join(f'{name}="{_label(value)}"' for name, value in labels.items()) + "}"
+
+
+def _label(value: str) -> str:
+    """Escape a user's text, so that it cannot end its label or begin a line; invalid UTF-8 is replaced."""
+    if len(value) > LABEL_CHARACTERS_MAX:
+        value = f"{value[: LABEL_CHARACTERS_MAX - 1]}…"
+    value = value.encode("utf-8", "replace").decode()
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,323 @@
+"""The manifest: one small object that says who owns the lane, since which epoch, and where replay begins.
+
+It is changed by compare-and-swap only, one change at a time. Each body has a revision and a nonce: the tags of many
+servers are hashes of the content, and two bodies with the same bytes would let a stale swap win. An unclear answer is
+resolved by reading: my nonce means done, a higher epoch means that another owner has taken over (G4).
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from interlock.errors import CorruptionError, Fenced, TargetNotFound
+from interlock.lanes.objectlog.bucket import Bucket, BucketError, Found, Patience, World
+from interlock.lanes.objectlog.format import (
+    HASH_BYTES,
+    HEADER_BYTES,
+    VERSION,
+    Part,
+    corrupt,
+    decode_part,
+    log_key,
+    part_key,
+)
+
+KEY = "manifest"
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """The holder of the lease. The id is random per open; the rest is for people."""
+
+    id: str
+    pid: int
+    host: str
+    cache: str
+    """The name of the owner's local file: the process with that file's lock knows that this owner is gone."""
+    mover: bool = False
+    """Whether it moves the lane elsewhere, and owns it only until it has left."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete snapshot: the database as it was at `seq`."""
+
+    seq: int
+    hash: str
+    nonce: str
+    parts: int
+    pages: int
+    page_bytes: int
+    bytes: int
+    """The size of its parts in the bucket."""
+    time_us: int
+    """The lane's own time when it was taken, for the retention (G8)."""
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """The new place after a move. The tombstone in the log decides; this spares reading it."""
+
+    url: str
+    epoch: int
+    time_us: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the whole lane in one object."""
+
+    format: int = VERSION
+    database: str
+    revision: int
+    nonce: str
+    epoch: int
+    owner: Owner | None
+    """None when the last owner has released the lane."""
+    lease_s: float
+    snapshots: tuple[Snapshot, ...] = ()
+    """Oldest first. Replay begins at the last one."""
+    kept: int = 0
+    """Every state from this number on can be restored; 0 means from the beginning."""
+    collected: int = 0
+    """Groups below this number are deleted. Fences never are."""
+    lease_before_s: float = 0.0
+    """The lease before a mover shortened it, which an owner that has not renewed since still believes in; 0 if it was
+    not shortened."""
+    left: Left | None = None
+
+    @property
+    def floor(self) -> int:
+        """The number after which replay begins."""
+        return self.snapshots[-1].seq if self.snapshots else 0
+
+
+def me(world: World, cache: str, *, mover: bool = False) -> Owner:
+    """Return this process as a new owner."""
+    return Owner(id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=mover)
+
+
+def read_manifest(bucket: Bucket) -> tuple[Manifest, object] | None:
+    """Return the manifest and its tag, or None without one. Raises BucketError when the bucket does not answer."""
+    found = bucket.get(KEY)
+    return None if found is None else (decode(found.data), found.tag)
+
+
+def decode(data: bytes) -> Manifest:
+    """Decode a manifest. Raises CorruptionError for anything else."""
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise corrupt(KEY, f"it cannot be read ({error})") from error
+    if manifest.format != VERSION:
+        raise corrupt(KEY, f"it is of format version {manifest.format}; this Interlock reads version {VERSION}")
+    return manifest
+
+
+class Keeper:
+    """Changes the manifest on behalf of one owner. Used by one thread at a time."""
+
+    def __init__(self, bucket: Bucket, world: World, limit_s: float, manifest: Manifest, tag: object) -> None:
+        self._bucket = bucket
+        self._world = world
+        self._limit_s = limit_s
+        self.manifest = manifest
+        self._tag = tag
+
+    def change(self, update: Callable[[Manifest], Manifest]) -> None:
+        """Swap in what `update` makes of the manifest. Raises Fenced or OutcomeUnknown."""
+        patience = Patience(self._world, self._limit_s, "a change of the manifest")
+        wanted, data = self._next(update)
+        while True:
+            unclear: BucketError | None = None
+            try:
+                self._tag = self._bucket.replace(KEY, data, self._tag)
+            except BucketError as error:
+                unclear = error
+            else:
+                self.manifest = wanted
+                return
+            found = self._look(patience, unclear)
+            if found.nonce == wanted.nonce:
+                self.manifest = found
+                return
+            if found.revision != self.manifest.revision:
+                # A change of ours that was given up has landed after all: this one is made anew on top of it.
+                self.manifest = found
+                wanted, data = self._next(update)
+            else:
+                patience.pause(unclear)
+
+    def give_up(self) -> None:
+        """Release the lane with one request, without an owner: if it fails, the lease runs out by itself."""
+        _, data = self._next(lambda manifest: msgspec.structs.replace(manifest, owner=None))
+        with contextlib.suppress(BucketError):
+            self._bucket.replace(KEY, data, self._tag)
+
+    def _next(self, update: Callable[[Manifest], Manifest]) -> tuple[Manifest, bytes]:
+        changed = msgspec.structs.replace(
+            update(self.manifest), revision=self.manifest.revision + 1, nonce=self._world.nonce().hex()
+        )
+        return changed, msgspec.json.encode(changed)
+
+    def check(self) -> None:
+        """Check that the lane is still ours. Raises Fenced."""
+        self.manifest = self._look(Patience(self._world, self._limit_s, "a look at the manifest"), None)
+
+    def _look(self, patience: Patience, last: BucketError | None) -> Manifest:
+        mine = self.manifest
+        while True:
+            try:
+                found = self._bucket.get(KEY)
+            except BucketError as error:
+                last = error
+            else:
+                return self._ours(mine, found)
+            patience.pause(last)
+
+    def _ours(self, mine: Manifest, found: Found | None) -> Manifest:
+        if found is None:
+            raise corrupt(KEY, "it was deleted while a lane was open")
+        manifest = decode(found.data)
+        if manifest.epoch > mine.epoch or manifest.database != mine.database:
+            raise fenced(manifest.epoch, manifest.owner)
+        if manifest.epoch < mine.epoch:
+            raise CorruptionError(f"the manifest went back from epoch {mine.epoch} to {manifest.epoch}.")
+        # No owner in our own epoch: it was given up by us, and only the answer was lost.
+        if manifest.owner not in {mine.owner, None}:
+            raise CorruptionError(f"two owners have epoch {mine.epoch}.")
+        self._tag = found.tag
+        return manifest
+
+
+def fenced(epoch: int, owner: Owner | None = None) -> Fenced:
+    """Return the error for an owner that was replaced."""
+    who = f" by process {owner.pid} on host {owner.host}" if owner is not None else ""
+    return Fenced(f"the lane was taken over{who} (epoch {epoch}).")
+
+
+# --- Reading a database in a bucket from outside: without its lease, beside its owner, and without a trace -----------
+# The owner goes on meanwhile: it appends, takes snapshots, and deletes what the history no longer needs. So a reader
+# that misses an object reads the manifest again before calling it damage (`moved`): an object that was collected
+# meanwhile is not lost, and reading begins anew from what is kept now.
+
+LOOKS_MAX = 5
+"""How often reading begins anew because the owner has collected objects that were just being read."""
+
+PARTS_AT_ONCE = 4
+ID_BYTES = 16
+
+Watch = Callable[[str, int, int], None]
+"""A progress callback: the activity, how much of it is done, and how much there is."""
+
+
+def silent(_what: str, _done: int, _of: int) -> None:
+    """Ignore all progress."""
+
+
+def manifest_at(bucket: Bucket, name: str) -> Manifest:
+    """Return the manifest of the database of that name. Raises TargetNotFound, CorruptionError and BucketError."""
+    found = read_manifest(bucket)
+    if found is None:
+        raise no_database(name)
+    flaw = flaw_of(found[0])
+    if flaw:
+        raise corrupt(KEY, flaw)
+    return found[0]
+
+
+def no_database(name: str) -> TargetNotFound:
+    """The error for an address without a database."""
+    return TargetNotFound(
+        f"there is no database at {name}.",
+        why="A database in a bucket has a manifest below its address, from the first time it is opened.",
+        fix="Check the address: the bucket, the folder, the name, the endpoint.",
+    )
+
+
+def flaw_of(manifest: Manifest) -> str:  # noqa: PLR0911 -- one line for each flaw.
+    """Return the first contradiction in a manifest; empty when it is sound."""
+    snapshots = manifest.snapshots
+    if not _is_hex(manifest.database, ID_BYTES):
+        return f"{manifest.database!r} is not the id of a database"
+    for each in snapshots:
+        if not _is_hex(each.hash, HASH_BYTES) or not _is_hex(each.nonce, ID_BYTES):
+            return f"the hash or the nonce of its snapshot at {each.seq} is invalid"
+        if min(each.seq, each.parts, each.pages, each.page_bytes) < 1:
+            return f"its snapshot at {each.seq} has {each.parts} parts and {each.pages} pages of {each.page_bytes}"
+    if any(one.seq >= other.seq for one, other in pairwise(snapshots)):
+        return "its snapshots are not in order"
+    if manifest.kept and (not snapshots or manifest.kept != snapshots[0].seq):
+        return f"its history begins at {manifest.kept}, where no snapshot is"
+    if manifest.collected and manifest.collected >= manifest.kept:
+        return f"groups are deleted up to {manifest.collected}, where no snapshot takes their place"
+    return ""
+
+
+def _is_hex(text: str, size: int) -> bool:
+    try:
+        return len(text) == 2 * size and len(bytes.fromhex(text)) == size
+    except ValueError:
+        return False
+
+
+def moved(bucket: Bucket, before: Manifest) -> bool:
+    """Whether the manifest no longer promises something that it promised before."""
+    found = read_manifest(bucket)
+    if found is None:
+        return True
+    now = found[0]
+    kept = {(each.seq, each.nonce) for each in now.snapshots}
+    return (
+        now.database != before.database
+        or now.kept != before.kept
+        or not {(each.seq, each.nonce) for each in before.snapshots} <= kept
+    )
+
+
+def end_of_log(bucket: Bucket, known: int) -> int:
+    """Return the last filled slot. Everything up to `known` is filled; the log is dense, so few slots need a look."""
+
+    def filled(seq: int) -> bool:
+        return bucket.get_many([log_key(seq)], bytes_max=HEADER_BYTES) != [None]
+
+    last, step = known, 1
+    while filled(last + step):
+        last, step = last + step, 2 * step
+    empty = last + step
+    while empty - last > 1:
+        middle = (last + empty) // 2
+        if filled(middle):
+            last = middle
+        else:
+            empty = middle
+    return last
+
+
+def read_parts(bucket: Bucket, database: str, snapshot: Snapshot) -> Iterator[Part]:
+    """Yield the parts of a snapshot in order, each checked. Raises CorruptionError, naming the part, or BucketError."""
+    keys = [part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), part) for part in range(snapshot.parts)]
+    expected = (database, snapshot.seq, snapshot.hash, snapshot.nonce, snapshot.parts, snapshot.page_bytes)
+    next_page = 1
+    for start in range(0, len(keys), PARTS_AT_ONCE):
+        some = keys[start : start + PARTS_AT_ONCE]
+        for number, (key, data) in enumerate(zip(some, bucket.get_many(some), strict=True), start):
+            if data is None:
+                raise corrupt(key, "it is missing")
+            part = decode_part(data, key)
+            actual = (part.database.hex(), part.seq, part.at_hash.hex(), part.nonce.hex(), part.parts, part.page_bytes)
+            if actual != expected:
+                raise corrupt(key, "it belongs to another snapshot")
+            if (part.part, part.first_page) != (number, next_page):
+                raise corrupt(key, f"it is part {part.part}, from page {part.first_page}, and not part {number}")
+            next_page += len(part.data) // part.page_bytes
+            yield part
+    if next_page - 1 != snapshot.pages:
+        raise corrupt(keys[-1], f"the snapshot has {next_page - 1:,} pages instead of {snapshot.pages:,}")
+
+
+def check_hash(snapshot: Snapshot, found: bytes) -> None:
+    """Check that the snapshot was taken after the object in the slot of its number. Raises CorruptionError."""
+    if found.hex() != snapshot.hash:
+        key = part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), 0)
+        raise corrupt(key, f"its snapshot was taken after another object than {log_key(snapshot.seq)}")

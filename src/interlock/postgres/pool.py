@@ -1,0 +1,297 @@
+"""Connection pool of one node: opens on demand up to a cap, and reopens lost connections.
+
+A connection carries no state from one user to the next, so nothing is reset between them. When one is found dead the
+idle ones are closed too: they led to the same server, and each would cost its user a failure. The reserve for
+compensation is a second, smaller cap: the last connections go only to callers that ask for the reserve (C16), so that
+undos continue when ordinary work has taken all others.
+
+When the server takes no more connections, a node that has some does not fail: it waits for one of its own. A node
+without a connection tries again for `connect_timeout_s` (see `reaching`). Connections are closed after a minute of
+idleness.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+
+from interlock.clock import Chance, SystemChance
+from interlock.errors import OutcomeUnknown
+from interlock.postgres.connection import Link, Record, connected
+from interlock.postgres.errors import Away, LostConnection, NotNow, Overdue, closed, waited_too_long
+from interlock.urls import PostgresAddress
+
+# --- Retry schedule for connections that the server has refused ------------------------------------------------------
+# Hundreds of callers may wait for a server that is full or restarts. If each of them tried on its own, the server
+# would be busy with refusals. So one of them tries at a time, and the pause between two tries grows, with jitter, up
+# to a second. The first connection that is opened ends the schedule for all callers.
+
+FIRST_PAUSE_S = 0.05
+PAUSE_S_MAX = 1.0
+
+
+class Reaching:
+    """The retry state of one node: whether the server takes connections."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.refusal: NotNow | None = None
+        """Why the last connection was not opened; None when it was."""
+        self._chance = chance
+        self._reached = False
+        self._trying = False
+        self._tries = 0
+        self._next_s = 0.0
+
+    def may_try(self, now_s: float) -> bool:
+        """Return whether it is time to open a connection."""
+        return self.refusal is None or (not self._trying and now_s >= self._next_s)
+
+    def pause_s(self, now_s: float) -> float:
+        """Return the seconds to wait before asking again, unless the caller is woken earlier."""
+        return PAUSE_S_MAX if self._trying else max(self._next_s - now_s, 0.0)
+
+    @contextlib.contextmanager
+    def trying(self) -> Generator[None]:
+        """Surround one attempt. The first caller after a refusal keeps the others from trying too."""
+        first = self.refusal is not None
+        self._trying = self._trying or first
+        try:
+            yield
+        finally:
+            if first:
+                self._trying = False
+
+    def opened(self) -> None:
+        """The server has taken a connection."""
+        self._reached = True
+        self.refusal = None
+        self._tries = 0
+
+    def refused(self, refusal: NotNow, now_s: float) -> None:
+        """Record a refused connection. Raises the refusal when no server has ever answered at the address."""
+        if isinstance(refusal, Away) and not self._reached:
+            raise refusal
+        longest_s = min(PAUSE_S_MAX, FIRST_PAUSE_S * 2.0 ** min(self._tries, 16))
+        self.refusal = refusal
+        self._tries += 1
+        self._next_s = now_s + longest_s * (1 + self._chance.fraction()) / 2
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+RESERVED_SHARE = 0.1
+"""Of the connections; none when there are fewer than ten."""
+
+ATTEMPTS_MAX = 3
+"""What cannot have changed anything is repeated on another connection when its own was lost."""
+
+IDLE_S_MAX = 60.0
+"""A connection that is idle for this long is closed."""
+
+CLOSE_ENOUGH_S = 0.001
+CLOSE_TIMEOUT_S = 5.0
+
+
+class Pool:
+    """Connections to one address."""
+
+    def __init__(
+        self,
+        address: PostgresAddress,
+        connect: Callable[[PostgresAddress], Awaitable[Link]] = connected,
+        *,
+        chance: Chance | None = None,
+    ) -> None:
+        self.address = address
+        self.open = 0
+        """Connections there are, idle or in use or being opened."""
+        self._opening = 0
+        self._connect = connect
+        self._reaching = Reaching(chance or SystemChance())
+        self._idle: list[Link] = []
+        """The longest idle first; the last one is taken."""
+        self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
+        self._closed = False
+        self._reserved = int(address.connections_max * RESERVED_SHARE)
+        self._retiring: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def read(self, sql: str, *values: object) -> list[Record]:
+        """Run a statement that changes nothing; repeated when the connection was lost."""
+        return await self._repeated(lambda link: link.read(sql, values), reserve=False)
+
+    async def write(self, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
+        """Run a statement that is a whole transaction; repeated only when it cannot have happened.
+
+        Raises OutcomeUnknown when it may have happened, and UnavailableError when it has not.
+        """
+        return await self._repeated(lambda link: link.write(sql, values), reserve=reserve)
+
+    @contextlib.asynccontextmanager
+    async def link(self, *, reserve: bool = False) -> AsyncGenerator[Link]:
+        """A connection of one's own for a while."""
+        link = await self._take(reserve=reserve)
+        try:
+            yield link
+        except BaseException as error:
+            if isinstance(error, (LostConnection, OutcomeUnknown)) or not link.usable:
+                self._lost(link)
+            elif isinstance(error, (asyncio.CancelledError, Overdue)):
+                # A statement may still run on it, so no other caller may get it. The other connections are sound.
+                link.spent = True
+            raise
+        finally:
+            self._give_back(link)
+
+    async def close(self) -> None:
+        """Close the idle connections, and each of the others when it is released."""
+        self._closed = True
+        self._wake_all()
+        if self._retiring is not None:
+            self._retiring.cancel()
+        idle, self._idle = self._idle, []
+        self._end(idle)
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _repeated(self, call: Callable[[Link], Awaitable[list[Record]]], *, reserve: bool) -> list[Record]:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            async with self.link(reserve=reserve) as link:
+                try:
+                    return await call(link)
+                except LostConnection:
+                    self._lost(link)
+                    if attempt == ATTEMPTS_MAX:
+                        raise
+        raise AssertionError("the last attempt has returned or raised")
+
+    async def _take(self, *, reserve: bool) -> Link:
+        loop = asyncio.get_running_loop()
+        until_s: float | None = None
+        while True:
+            if self._closed:
+                raise closed()
+            while self._idle and self._may_take(reserve=reserve):
+                link = self._idle.pop()
+                if link.usable:
+                    return link
+                self.open -= 1
+            if self.open < self._most(reserve=reserve) and self._reaching.may_try(loop.time()):
+                opened = await self._opened()
+                if opened is not None:
+                    return opened
+            until_s = self._patience(until_s)
+            pause_s = None if self._reaching.refusal is None else self._reaching.pause_s(loop.time())
+            await self._turn(pause_s, reserve=reserve)
+
+    def _patience(self, until_s: float | None) -> float | None:
+        """Return when a refused caller stops waiting (loop time); None: when a connection is released."""
+        now_s = asyncio.get_running_loop().time()
+        refusal = self._reaching.refusal
+        if refusal is None or self.open > self._opening:
+            return None
+        if until_s is None:
+            return now_s + self.address.connect_timeout_s
+        if now_s >= until_s:
+            raise waited_too_long(refusal, self.address.connect_timeout_s) from refusal
+        return until_s
+
+    def _may_take(self, *, reserve: bool) -> bool:
+        return self.open - len(self._idle) < self._most(reserve=reserve)
+
+    def _most(self, *, reserve: bool) -> int:
+        return self.address.connections_max - (0 if reserve else self._reserved)
+
+    async def _opened(self) -> Link | None:
+        """Another connection; None when the server takes none now."""
+        before, link = self._reaching.refusal, None
+        self.open += 1
+        self._opening += 1
+        try:
+            with self._reaching.trying():
+                link = await self._connect(self.address)
+            self._reaching.opened()
+        except NotNow as refusal:
+            self._reaching.refused(refusal, asyncio.get_running_loop().time())
+        finally:
+            self._opening -= 1
+            if link is None:
+                self.open -= 1
+                self._wake()
+        if (before is None) is not (self._reaching.refusal is None):
+            # Waiting callers must recompute their timeout: it depends on whether the server refuses connections.
+            self._wake_all()
+        return link
+
+    async def _turn(self, pause_s: float | None, *, reserve: bool) -> None:
+        """Wait until a connection was given back, or for so long."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append((reserve, waiting))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                try:
+                    await waiting
+                except asyncio.CancelledError:
+                    if waiting.done() and not waiting.cancelled():
+                        self._wake()  # It was this one's turn, and it does not take it.
+                    else:
+                        self._waiting = deque(each for each in self._waiting if each[1] is not waiting)
+                    raise
+
+    def _give_back(self, link: Link) -> None:
+        if self._closed:
+            link.driver.terminate()
+        if link.driver.is_closed():
+            self.open -= 1
+        elif link.spent:
+            self._end([link])
+        else:
+            loop = asyncio.get_running_loop()
+            link.idle_since_s = loop.time()
+            self._idle.append(link)
+            if self._retiring is None:
+                self._retiring = loop.call_later(IDLE_S_MAX, self._retire)
+        self._wake()
+
+    def _retire(self) -> None:
+        """Close what was idle for too long, and look again when the next one may have been."""
+        loop = asyncio.get_running_loop()
+        over = [link for link in self._idle if loop.time() - link.idle_since_s >= IDLE_S_MAX - CLOSE_ENOUGH_S]
+        del self._idle[: len(over)]
+        self._end(over)
+        self._retiring = None
+        if self._idle:
+            self._retiring = loop.call_at(self._idle[0].idle_since_s + IDLE_S_MAX, self._retire)
+
+    def _end(self, links: list[Link]) -> None:
+        for link in links:
+            task = asyncio.ensure_future(link.end(CLOSE_TIMEOUT_S))
+            self._ending.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        self.open -= 1
+        self._wake()
+
+    def _lost(self, link: Link) -> None:
+        link.spent = True  # What may still be under way on it is ended too, so that it does not happen much later.
+        idle, self._idle = self._idle, []
+        self.open -= len(idle)
+        for each in idle:
+            each.driver.terminate()
+
+    def _wake_all(self) -> None:
+        for _, waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    def _wake(self) -> None:
+        """Wake the first waiter that may have a connection; waiters for the reserve come first."""
+        for wanted in (True, False):
+            for place, (reserve, waiting) in enumerate(self._waiting):
+                if reserve is wanted and not waiting.done():
+                    del self._waiting[place]
+                    waiting.set_result(None)
+                    return

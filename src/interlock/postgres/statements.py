@@ -1,0 +1,456 @@
+"""A connection for statements of users: any text, in one schema at a time, without state after a call.
+
+It differs from the store's own connections in three ways. The planner keeps its settings: these are not our statements.
+Names are looked up in the schema of the database only. And the number of prepared statements is bounded, because a
+program may have any number of texts.
+
+Where a connection is shared by several schemas, or by a pooler, the settings go with each transaction instead.
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# asyncpg has no types of its own; mypy --strict looks at what is ours.
+
+import contextlib
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from decimal import Decimal
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
+from uuid import UUID
+
+from interlock.clock import Clock
+from interlock.errors import ConstraintViolation, InterlockError, OutcomeUnknown, TransactionError
+from interlock.postgres.connection import Driver, Link, driver_of
+from interlock.postgres.errors import CONNECTION_STATES, LostConnection, asyncpg, is_stale, state_of, translate_errors
+from interlock.postgres.isolation import SIMPLE_NAMES
+from interlock.sql.types import PLAIN_TYPES, Name
+from interlock.sql.values import TIME_MAX, TIME_MIN, Encoder, Row, encoder, json_text, refuse_dumped, row_class
+from interlock.urls import PostgresAddress
+
+# --- Convert values for PostgreSQL and back: the same Python types as on a lane, and the same refusals ---------------
+# A parameter is checked by the lane's own encoder of its type before the driver sees it, so that what one engine
+# takes the other takes too, and what is refused is refused in the same words. The driver keeps JSON as text; here it
+# is a document. Types that a lane does not have are left to the driver.
+
+Send = Callable[[object, int], object]
+Receive = Callable[[object], object]
+
+
+class TypeOf(Protocol):
+    """A type, as the driver tells it."""
+
+    @property
+    def name(self) -> str:
+        """PostgreSQL's name of it."""
+        ...
+
+
+def sends(kinds: Sequence[TypeOf]) -> tuple[Send | None, ...]:
+    """Return the conversion of each parameter for the driver; None for one that needs none."""
+    return tuple([_send(kind.name) for kind in kinds])
+
+
+def receives(kinds: Sequence[TypeOf]) -> tuple[Receive | None, ...] | None:
+    """Return the conversion of each column; None when no column needs one."""
+    found = tuple([_RECEIVED.get(kind.name) for kind in kinds])
+    return found if any(found) else None
+
+
+def sent(args: Sequence[object], how: tuple[Send | None, ...]) -> list[object]:
+    """The arguments as the driver takes them, checked against the parameters' number and types."""
+    if len(args) != len(how):
+        raise TransactionError(
+            f"the statement has {len(how)} parameters and was given {len(args)} values.",
+            why="Every $n needs exactly one value.",
+            fix="Pass as many values as the highest $n.",
+        )
+    return [
+        value if send is None or value is None else send(value, place)
+        for place, (value, send) in enumerate(zip(args, how, strict=True), start=1)
+    ]
+
+
+def _send(name: str) -> Send | None:
+    if name == "json":
+        return _send_json
+    element = name.removesuffix("[]")
+    if element not in PLAIN_TYPES or element == "unknown":
+        return None
+    if element != name:
+        return lambda value, place: _send_list(value, place, element)
+    check = encoder(PLAIN_TYPES[cast("Name", element)])
+    if name in {"jsonb", "float8"}:
+        return check  # A document is text on a lane, and to the driver too.
+    sending = {"numeric": _send_numeric, "timestamptz": _send_time}.get(name, _checked)
+    return lambda value, place: sending(value, place, check)
+
+
+def _send_numeric(value: object, place: int, check: Encoder) -> object:
+    return Decimal(cast("str", check(value, place)))
+
+
+def _send_time(value: object, place: int, check: Encoder) -> object:
+    # The driver takes the first and the last moment for infinity.
+    if check(value, place) in {TIME_MIN, TIME_MAX}:
+        raise TransactionError(
+            f"${place} is {value}, which would become infinity on its way to PostgreSQL.",
+            fix="Use any other moment, or None for NULL.",
+        )
+    return value
+
+
+def _checked(value: object, place: int, check: Encoder) -> object:
+    _ = check(value, place)
+    return value
+
+
+def _send_json(value: object, place: int) -> object:
+    refuse_dumped(value, place)
+    try:
+        return json_text(value)
+    except ValueError as error:
+        raise TransactionError(f"${place} is not a JSON document: {error}.") from error
+
+
+def _send_list(value: object, place: int, element: str) -> object:
+    if not isinstance(value, list | tuple):
+        raise TransactionError(
+            f"${place} must be a list ({element}[]), not {type(value).__name__}.",
+            why="PostgreSQL would refuse it; a lane does, too.",
+            fix="Pass a list, or None for NULL.",
+        )
+    send = _send(element)
+    items = cast("list[object]", value)
+    return [item if item is None or send is None else send(item, place) for item in items]
+
+
+_RECEIVED: Final[dict[str, Receive]] = {
+    "jsonb": lambda value: None if value is None else json.loads(cast("str", value)),
+    "json": lambda value: None if value is None else json.loads(cast("str", value)),
+    "uuid": lambda value: None if value is None else UUID(int=cast("UUID", value).int),
+}
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+PLAIN_TEXTS: Final = {"standard_conforming_strings": "on"}
+"""A backslash is a letter, as everywhere: another reading would let a query hide in a text (`plans`)."""
+
+STATEMENTS_MAX: Final = 256
+"""Prepared statements that one connection keeps; the one that was used longest ago goes first."""
+
+CONFLICT_STATES: Final = ("40001", "40P01")
+"""Serialization failure and deadlock: the server has undone the transaction, and it may work the next time."""
+
+DENIED: Final = "42501"
+"""The user may not do it, whenever it was prepared."""
+
+Isolation = Literal["READ COMMITTED", "SERIALIZABLE"]
+
+
+class Conflict(Exception):
+    """The transaction met another one and was undone by the server."""
+
+
+class Answer(NamedTuple):
+    """The result of a statement."""
+
+    rows: list[Row]
+    changed: int
+    """Rows that it changed, or found."""
+
+
+class _Statement(Protocol):
+    async def fetch(self, *values: object, timeout: float) -> list[Any]: ...  # noqa: ASYNC109 -- the driver's.
+    def get_attributes(self) -> Sequence[Any]: ...
+    def get_parameters(self) -> Sequence[Any]: ...
+    def get_statusmsg(self) -> str: ...
+
+
+class _Known(NamedTuple):
+    statement: _Statement
+    sends: tuple[Send | None, ...]
+    receives: tuple[Receive | None, ...] | None
+    row: type[Row]
+
+
+class Client(Link):
+    """A connection that runs what users write."""
+
+    def __init__(self, driver: Driver, address: PostgresAddress) -> None:
+        super().__init__(driver, address)
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._timeout = address.statement_timeout_s
+        self.pooled = address.pgbouncer
+        self._begun = False
+        self._unsettled = False
+        self._names = 0
+
+    async def run(self, sql: str, args: Sequence[object], *, schema: str, writing: bool) -> Answer:
+        """Run one statement, in the transaction that is open or as one of its own.
+
+        Raises Conflict when the server has undone it because of another one, and OutcomeUnknown when it is `writing`,
+        a transaction of its own, and its outcome cannot be known.
+        """
+        kept = (schema, sql) in self._known
+        try:
+            return await self._run(sql, args, schema, writing=writing)
+        except TransactionError as error:
+            cause = error.__cause__
+            state = None if cause is None else state_of(cause)
+            old = cause is not None and is_stale(cause)
+            if not old and (state is None or not state.startswith("42") or state == DENIED):
+                raise
+            # The table may have changed since the statement was prepared, and the server has rolled it back.
+            self._known.pop((schema, sql), None)
+            if not kept:
+                raise
+            if old:
+                self._known.clear()
+            if self._begun:
+                raise Conflict from error
+        return await self._run(sql, args, schema, writing=writing)
+
+    async def begin(self, isolation: Isolation, *, first: str = "", read_only: bool = False, schema: str = "") -> None:
+        """Begin a transaction; `first` is run before anything is looked at. A schema is set for it alone."""
+        local = f"; SET LOCAL search_path = \"{schema}\"; SET LOCAL timezone = 'UTC'" if schema else ""
+        mode = " READ ONLY" if read_only else ""
+        self._begun = True
+        with translate_user_errors(writing=False):
+            await self.driver.execute(
+                f"BEGIN ISOLATION LEVEL {isolation}{mode}{local}{first and f'; {first}'}", timeout=self._timeout
+            )
+
+    async def commit(self) -> None:
+        """Commit. Raises Conflict when the server has rolled back instead, OutcomeUnknown when it cannot be known."""
+        self._refuse_lost("a commit")
+        self._begun = False
+        with translate_user_errors(writing=True):
+            await self.driver.execute("COMMIT", timeout=self._timeout)
+
+    async def rollback(self) -> None:
+        """Undo what is open. A connection on which that fails is not used again, and its end undoes it."""
+        self._begun = False
+        if self.driver.is_closed():
+            return
+        try:
+            await self.driver.execute("ROLLBACK", timeout=self._timeout)
+        except BaseException as error:
+            self.spent = True
+            if not isinstance(error, Exception):
+                raise
+
+    async def _run(self, sql: str, args: Sequence[object], schema: str, *, writing: bool) -> Answer:
+        try:
+            with translate_user_errors(writing=False):
+                # To prepare a statement is not to run it: what breaks here has changed nothing.
+                known, values = await self._ready(sql, args, schema)
+            self._refuse_lost("a statement")
+            with translate_user_errors(writing=writing), _decoded(writing=writing):
+                rows = await known.statement.fetch(*values, timeout=self._timeout)
+        except Exception:
+            if self._unsettled:
+                await self._settle()
+            raise
+        self._unsettled = False
+        read, row = known.receives, known.row
+        if read is None:
+            made = [row(each) for each in rows]
+        else:
+            made = [
+                row([value if how is None else how(value) for how, value in zip(read, each, strict=True)])
+                for each in rows
+            ]
+        return Answer(made, _count(known.statement.get_statusmsg(), len(made)))
+
+    def _refuse_lost(self, what: str) -> None:
+        if self.driver.is_closed():
+            raise LostConnection(f"the connection to PostgreSQL was lost before {what} was sent.")
+
+    async def _settle(self) -> None:
+        """End what a statement has begun that was prepared and not run: the driver leaves that to its run.
+
+        Otherwise the next transaction would be a part of it, and could not choose its isolation.
+        """
+        self._unsettled = False
+        if self.driver.is_closed():
+            return
+        try:
+            await self.driver.execute("SELECT", timeout=self._timeout)
+        except Exception:  # noqa: BLE001 -- whatever it is, the connection is not used again.
+            self.spent = True
+
+    async def _ready(self, sql: str, args: Sequence[object], schema: str) -> tuple[_Known, list[object]]:
+        """The statement as the server knows it, and the values for it."""
+        kept = (schema, sql) in self._known
+        known = await self._prepared_for(sql, schema)
+        try:
+            return known, sent(args, known.sends)
+        except TransactionError:
+            # The parameters may have other types by now.
+            self._known.pop((schema, sql), None)
+            if not kept:
+                raise
+        known = await self._prepared_for(sql, schema)
+        return known, sent(args, known.sends)
+
+    async def _prepared_for(self, sql: str, schema: str) -> _Known:
+        known = self._known.get((schema, sql))
+        if known is not None:
+            self._known.move_to_end((schema, sql))
+            return known
+        # Without a name the driver would send the text again each time, and read the answer by what it knew before: if
+        # the table has changed, the values are wrong. With a pooler a name may be another client's, so none is kept.
+        self._names += 1
+        name = "" if self.pooled else f"interlock_{self._names}"
+        statement = await self.driver.prepare(sql, name=name, timeout=self._timeout)
+        self._unsettled = not self._begun
+        attributes = cast("_Statement", statement).get_attributes()
+        known = _Known(
+            cast("_Statement", statement),
+            sends(cast("_Statement", statement).get_parameters()),
+            receives([attribute.type for attribute in attributes]),
+            row_class(tuple([str(attribute.name) for attribute in attributes])),
+        )
+        if not self.pooled:
+            self._known[schema, sql] = known
+            if len(self._known) > STATEMENTS_MAX:
+                self._known.popitem(last=False)
+        return known
+
+
+def _count(status: str, found: int) -> int:
+    word, *numbers = status.split()
+    if word in {"INSERT", "UPDATE", "DELETE", "MERGE"}:
+        return int(numbers[-1])
+    return found
+
+
+@contextlib.contextmanager
+def _decoded(*, writing: bool) -> Generator[None]:
+    """Translate errors of decoding (the year 20000): the server has run the statement by then."""
+    try:
+        yield
+    except (asyncpg.InterfaceError, asyncpg.PostgresError):
+        raise  # It is about the arguments, which were not sent, or said by the server.
+    except (ArithmeticError, BufferError, LookupError, ValueError) as error:
+        if writing:
+            raise OutcomeUnknown(
+                f"a statement was run, and a value that it returned cannot be read: {error}.",
+                why="PostgreSQL has values that Python has not, such as a time after the year 9999.",
+                fix="Return it as text, or leave it out of RETURNING; look whether the statement has happened.",
+            ) from None  # A chained error would be reported as an error of the arguments.
+        raise TransactionError(
+            f"a value that a statement returned cannot be read: {error}.",
+            why="PostgreSQL has values that Python has not, such as a time after the year 9999.",
+            fix="Return it as text.",
+        ) from None
+
+
+@contextlib.contextmanager
+def translate_user_errors(*, writing: bool) -> Generator[None]:
+    """As `told`, in the words of a database: what a statement of the user does wrong is a TransactionError."""
+    try:
+        with translate_errors(writing=writing):
+            yield
+    except InterlockError as error:
+        cause = error.__cause__
+        state = None if cause is None else state_of(cause)
+        if state in CONFLICT_STATES:
+            raise Conflict from cause
+        if state is not None and state.startswith(CONNECTION_STATES):
+            raise
+        refused = None if cause is None else _refused(cause, state)
+        if refused is None:
+            raise
+        raise refused from cause
+
+
+def _refused(cause: BaseException, state: str | None) -> TransactionError | None:
+    """Return the error for a mistake in the statement or its values; None for everything else."""
+    first = str(cause).partition("\n")[0].rstrip(".")
+    if state is not None and state.startswith("23"):
+        return ConstraintViolation(f"the transaction violates a constraint: {first}.")
+    if state is not None and not state.startswith(("53", "55", "57", "58", "XX", "26", "25P")):
+        return TransactionError(f"a statement failed: {first}.")
+    if state is None and isinstance(cause, (ValueError, TypeError, OverflowError, asyncpg.DataError)):
+        return TransactionError(
+            f"a value cannot be passed to PostgreSQL: {first}.", fix="Pass a value of the parameter's type."
+        )
+    return None
+
+
+async def opened(address: PostgresAddress) -> Client:
+    """Open a connection for statements of users."""
+    settings = {"search_path": address.schema, "timezone": "UTC", "jit": "off", **PLAIN_TEXTS}
+    return Client(await driver_of(address, settings), address)
+
+
+# --- Find plain tables, on which a statement has no effects beyond its own text (D1) ---------------------------------
+# A view, a rule, a trigger or a condition that calls a user's function may read other rows without being visible in
+# the statement, so every statement on such a table is SERIALIZABLE. The catalog is queried once per table and again
+# after a while, because another session may add a trigger.
+
+KNOWN_S: Final = 5.0
+TABLES_MAX: Final = 1_000
+
+PLAIN: Final = """
+SELECT c.relkind = 'r' AND NOT c.relhasrules AND NOT c.relrowsecurity AND NOT c.relhassubclass
+   AND NOT EXISTS (SELECT 1 FROM pg_trigger t
+                   WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgname NOT LIKE 'interlock\\_touch%')
+   AND NOT EXISTS (
+     SELECT 1 FROM pg_constraint f
+     WHERE f.confrelid = c.oid AND (f.confdeltype NOT IN ('a', 'r') OR f.confupdtype NOT IN ('a', 'r')))
+   AND NOT EXISTS (
+     SELECT 1 FROM pg_depend d JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+     WHERE p.pronamespace <> 'pg_catalog'::regnamespace
+       AND (d.classid = 'pg_constraint'::regclass AND d.objid IN (SELECT oid FROM pg_constraint WHERE conrelid = c.oid)
+         OR d.classid = 'pg_attrdef'::regclass AND d.objid IN (SELECT oid FROM pg_attrdef WHERE adrelid = c.oid)
+         OR d.classid = 'pg_class'::regclass AND d.objid IN (SELECT indexrelid FROM pg_index WHERE indrelid = c.oid)))
+   AND NOT EXISTS (
+     SELECT 1 FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+     WHERE p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c')
+       AND (EXISTS (SELECT 1 FROM pg_operator o WHERE o.oprcode = p.oid)
+         OR EXISTS (SELECT 1 FROM pg_cast k WHERE k.castfunc = p.oid)
+         OR EXISTS (SELECT 1 FROM pg_aggregate g JOIN pg_proc n ON n.oid = g.aggfnoid
+                    WHERE p.oid IN (g.aggtransfn, g.aggfinalfn) AND n.proname = ANY ($2::text[]))
+         OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_constraint k ON k.oid = d.objid
+                    WHERE d.classid = 'pg_constraint'::regclass AND k.contypid <> 0
+                      AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid)
+         OR (SELECT n.nspname FROM pg_namespace n WHERE n.oid = p.pronamespace) = ANY (current_schemas(true))
+            AND (p.proname = ANY ($2::text[])
+              OR EXISTS (SELECT 1 FROM pg_type a WHERE a.oid = p.proargtypes[0] AND a.typtype IN ('c', 'p')))))
+FROM pg_class c WHERE c.oid = to_regclass($1)"""
+"""A cascade and a child table have triggers of their own. The last part finds calls that do not look like one:
+operators, casts, domains, functions that are written like a column, and those with the name of a built-in one. What is
+written in C looks at no table."""
+
+
+class Tables:
+    """Cached facts about the tables of one schema."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[bool, float]] = {}
+        self._changes = 0
+
+    def forget(self) -> None:
+        """The schema was changed."""
+        self._known.clear()
+        self._changes += 1
+
+    def known(self, table: str) -> bool | None:
+        """Return whether the table is plain, from the cache; None if unknown."""
+        found = self._known.get(table)
+        return None if found is None or found[1] < self._clock.monotonic_s() else found[0]
+
+    async def ask(self, table: str, run: Callable[[str, Sequence[object]], Awaitable[Answer]]) -> bool:
+        """Return whether the table is plain, from the catalog. A missing table is not plain."""
+        before = self._changes
+        rows = (await run(PLAIN, (table, SIMPLE_NAMES))).rows
+        plain = bool(rows) and rows[0][0] is True
+        if len(self._known) >= TABLES_MAX:
+            self._known.clear()
+        if rows and before == self._changes:  # Otherwise the answer may be older than the change.
+            self._known[table] = (plain, self._clock.monotonic_s() + KNOWN_S)
+        return plain

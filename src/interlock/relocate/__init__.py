@@ -1,0 +1,1 @@
+"""Move databases and workflows between engines while they are used."""

@@ -1,0 +1,807 @@
+"""Lane on a local disk as the source of a move.
+
+The mover has a connection of its own beside the lane's owner, in this process or another one (`lanes.leaving`). SQLite
+blocks its thread, so everything runs in one thread of the mover.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+# pyright: reportUnknownMemberType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import apsw
+import msgspec
+
+from interlock.clock import Clock
+from interlock.database.lane_engine import Translators
+from interlock.database.translation import Translator
+from interlock.errors import BadUsage, LaneOwned, UnavailableError
+from interlock.lanes.connection import make_folder, open_writer, opening
+from interlock.lanes.file import sync_folder
+from interlock.lanes.handover import (
+    Arrived,
+    Leaving,
+    Seal,
+    Tombstone,
+    admit,
+    one_snapshot,
+    tombstone_of,
+    write_tombstone,
+)
+from interlock.lanes.handover import Draft as Mark
+from interlock.lanes.keys import SCHEMA as KEYS
+from interlock.lanes.ownership import Ownership
+from interlock.lanes.writer import LANE_SCHEMA
+from interlock.relocate.database.lane_shape import shape_of_lane
+from interlock.relocate.database.protocol import Alone, Draft, Pending, Restart, another_mover
+from interlock.relocate.database.rows import (
+    Page,
+    StoredRow,
+    count_in_lane,
+    delete_in_lane,
+    empty_in_lane,
+    lane_positions,
+    lane_rows,
+    lane_rows_of,
+    set_lane_positions,
+    to_lane,
+)
+from interlock.relocate.database.shape import KEY_TABLES, Shape, Table
+from interlock.urls import lane_path
+
+# --- Marks of a move in the file of its target lane: the draft, and later its arrival --------------------------------
+
+STATE: Final = "interlock_draft"
+ARRIVED: Final = "interlock_arrived"
+ARRIVING: Final = "interlock_arriving"
+
+
+def has_table(connection: apsw.Connection, name: str) -> bool:
+    """Return whether the file has a table of that name."""
+    sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+    return connection.execute(sql, (name,)).get is not None
+
+
+def arrived_at(connection: apsw.Connection) -> int:
+    """Return the epoch of the last move that ended here; 0 without one."""
+    if not has_table(connection, ARRIVED):
+        return 0
+    return cast("int | None", connection.execute(f"SELECT max(epoch) FROM {ARRIVED}").get) or 0  # noqa: S608 -- ours.
+
+
+def draft_in(connection: apsw.Connection) -> Draft | None:
+    """Return the state of the draft; None after the arrival."""
+    if not has_table(connection, ARRIVING) or not has_table(connection, STATE):
+        return None
+    state = connection.execute(f"SELECT state FROM {STATE}").get  # noqa: S608 -- ours.
+    return None if state is None else msgspec.msgpack.decode(cast("bytes", state), type=Draft)
+
+
+def remember(connection: apsw.Connection, draft: Draft) -> None:
+    """Store the state of the draft. Inside the caller's transaction."""
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {STATE} (id INTEGER PRIMARY KEY CHECK (id = 1), state BLOB)")
+    sql = f"INSERT OR REPLACE INTO {STATE} VALUES (1, ?)"  # noqa: S608 -- ours.
+    connection.execute(sql, (msgspec.msgpack.encode(draft),))
+
+
+def forget_draft(connection: apsw.Connection) -> None:
+    """Remove the state of the draft. Inside the caller's transaction."""
+    connection.execute(f"DROP TABLE IF EXISTS {STATE}")
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+NOTES_AT_ONCE: Final = 20_000
+SAMPLE_ROWS: Final = 500
+
+ResultT = TypeVar("ResultT")
+Touched = Callable[[int, int], list[tuple[int, str, tuple[object, ...]]]]
+
+
+class _Reading:
+    """Reads on one connection, in the mover's thread."""
+
+    def __init__(self, alone: Alone, connection: apsw.Connection, touched: Touched) -> None:
+        self._alone = alone
+        self._connection = connection
+        self._touched = touched
+
+    async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
+        """Return a page of rows in the order of the key."""
+        return await self._alone.run(lambda: lane_rows(self._connection, table, after, limit=limit))
+
+    async def count(self, table: Table) -> int:
+        """Return the number of rows."""
+        return await self._alone.run(lambda: count_in_lane(self._connection, table))
+
+    async def fingerprint(self) -> str:
+        """Return SQLite's schema version, which changes with every change of the schema, triggers included."""
+        return await self._alone.run(lambda: str(self._connection.execute("PRAGMA schema_version").get))
+
+    async def pending(self, shape: Shape, limit: int) -> Pending:
+        """Return the oldest notes and their rows, at one instant."""
+        return await self._alone.run(lambda: self._pending(shape, limit))
+
+    def _pending(self, shape: Shape, limit: int) -> Pending:
+        tables = {table.name: table for table in shape.tables}
+        keys: dict[str, dict[StoredRow, None]] = {}
+        last = notes = 0
+        complete = False
+        while sum(map(len, keys.values())) < limit:
+            found = self._touched(last, NOTES_AT_ONCE)
+            for number, name, key in found:
+                if name not in tables:
+                    raise Restart(f"{name} was made anew")
+                keys.setdefault(name, {})[cast("StoredRow", tuple(key))] = None
+                last = number
+            notes += len(found)
+            if len(found) < NOTES_AT_ONCE:
+                complete = True
+                break
+        keyed = {name: list(listed) for name, listed in keys.items() if tables[name].key}
+        rows = {name: lane_rows_of(self._connection, tables[name], listed) for name, listed in keyed.items()}
+        return Pending(notes=notes, keys=keyed, rows=rows, complete=complete, numbers=(last,) if last else ())
+
+
+class LaneSource(_Reading):
+    """The file of one lane."""
+
+    def __init__(self, alone: Alone, leaving: Leaving, shown: str, clock: Clock) -> None:
+        super().__init__(alone, leaving.connection, leaving.touched)
+        self.shown = shown
+        self._leaving = leaving
+        self._clock = clock
+        self._ownership: Ownership | None = None
+
+    @classmethod
+    async def opened(cls, path: Path, shown: str, *, clock: Clock) -> "LaneSource":
+        """Open a second connection to the file, which must exist."""
+        alone = Alone()
+        try:
+            leaving = await alone.run(lambda: Leaving(path, clock=clock, prepare=Translators().prepare))
+        except BaseException:
+            alone.close()
+            raise
+        return cls(alone, leaving, shown, clock)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        try:
+            await self._alone.run(self._leaving.close)
+        finally:
+            self._alone.close()
+            if self._ownership is not None:
+                self._ownership.release()
+
+    async def take(self) -> None:
+        """Acquire the movers' lock file, which is separate from that of the lane's owner."""
+        if self._ownership is None:
+            try:
+                self._ownership = Ownership.take(Path(f"{self._leaving.path.resolve()}.leaving"), self._clock)
+            except LaneOwned as error:
+                raise another_mover(self.shown) from error
+
+    async def moved(self) -> tuple[str, int] | None:
+        """Return its tombstone; None without one."""
+        stone = await self._alone.run(lambda: tombstone_of(self._connection))
+        return None if stone is None else (stone.url, stone.epoch)
+
+    async def last_epoch(self) -> int:
+        """Return the epoch of the last move."""
+        stone = await self._alone.run(lambda: tombstone_of(self._connection))
+        return max(0 if stone is None else stone.epoch, await self._alone.run(lambda: arrived_at(self._connection)))
+
+    async def shape(self) -> Shape:
+        """Return the shape of the database."""
+        return await self._alone.run(lambda: shape_of_lane(self._connection))
+
+    async def bytes_of(self, shape: Shape) -> Mapping[str, int]:
+        """Estimate the bytes of the rows from a sample."""
+        return await self._alone.run(lambda: {table.name: self._bytes(table) for table in shape.tables})
+
+    def _bytes(self, table: Table) -> int:
+        rows = lane_rows(self._connection, table, limit=SAMPLE_ROWS).rows
+        weights = sum(len(value) if isinstance(value, str | bytes) else 8 for row in rows for value in row)
+        return count_in_lane(self._connection, table) * weights // max(len(rows), 1)
+
+    async def watch(self, shape: Shape) -> None:
+        """Create the triggers."""
+        tables = {table.name: [column.stored for column in table.key_columns] for table in shape.tables if table.key}
+        await self._alone.run(lambda: self._leaving.watch(tables))
+
+    async def noted(self, table: Table) -> set[StoredRow]:
+        """Return the noted keys of one table."""
+        return await self._alone.run(lambda: self._noted(table))
+
+    def _noted(self, table: Table) -> set[StoredRow]:
+        found, last = set[StoredRow](), 0
+        while True:
+            notes = self._touched(last, NOTES_AT_ONCE)
+            found |= {cast("StoredRow", tuple(key)) for _, name, key in notes if name == table.name}
+            if len(notes) < NOTES_AT_ONCE:
+                return found
+            last = notes[-1][0]
+
+    def _pending(self, shape: Shape, limit: int) -> Pending:
+        self._connection.execute("BEGIN")
+        try:
+            return super()._pending(shape, limit)
+        finally:
+            self._connection.execute("COMMIT")
+
+    async def forget(self, pending: Pending) -> None:
+        """Delete the notes up to a number: a lane commits in order, so earlier notes were all read."""
+        if pending.numbers:
+            await self._alone.run(lambda: self._leaving.forget(pending.numbers[0]))
+
+    async def unwatch(self) -> None:
+        """Remove the triggers and the notes."""
+        await self._alone.run(self._leaving.unwatch)
+
+    @asynccontextmanager
+    async def sealed(self, wait_s: float) -> "AsyncGenerator[_Sealed]":
+        """Acquire SQLite's write lock, for which the lane's writer waits."""
+        block = self._leaving.sealed(wait_s)
+        since_s = self._clock.monotonic_s()
+        seal = await self._alone.run(block.__enter__)
+        try:
+            yield _Sealed(self._alone, seal, self._leaving.touched, since_s)
+        except BaseException as error:
+            kind, value, trace = type(error), error, error.__traceback__
+            await self._alone.run(lambda: block.__exit__(kind, value, trace))
+            raise
+        await self._alone.run(lambda: block.__exit__(None, None, None))
+
+
+class _Sealed(_Reading):
+    """A source with the write lock."""
+
+    def __init__(self, alone: Alone, seal: Seal, touched: Touched, since_s: float) -> None:
+        super().__init__(alone, seal.connection, touched)
+        self.since_s = since_s
+        self._seal = seal
+
+    async def positions(self, shape: Shape) -> Mapping[str, int]:
+        """Return the last number of each numbered table."""
+        return await self._alone.run(lambda: lane_positions(self._connection, shape))
+
+    async def leave(self, url: str, epoch: int) -> None:
+        """Write the tombstone durably."""
+        await self._alone.run(lambda: self._seal.leave(url, epoch))
+
+
+# --- Files of a lane that is the target of a move: a draft atomically replaces an older file -------------------------
+# A place that was left has a tombstone, which redirects clients. If the file were missing when the mover dies, the
+# next client would create an empty database. So the draft is made beside it, with the same tombstone, and replaces
+# it. The old file is kept under a name with the epoch of the move.
+
+LOGS: Final = ("-wal", "-shm")
+
+
+def fresh_path(path: Path, epoch: int) -> Path:
+    """Return the path where the draft of this move is made."""
+    return path.with_name(f"{path.name}.arriving-{epoch}")
+
+
+def kept_path(path: Path, epoch: int) -> Path:
+    """Return the path under which the file from before this move is kept."""
+    return path.with_name(f"{path.name}.before-{epoch}")
+
+
+def remove(path: Path) -> None:
+    """Remove a file of SQLite's with its log."""
+    for ending in ("", *LOGS):
+        _beside(path, ending).unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def rename_again(path: Path) -> None:
+    """Remove the second name of the old file, which a mover left when it died before the replacement."""
+    for kept in path.parent.glob(f"{_escaped(path.name)}.before-*"):
+        if path.exists() and kept.samefile(path):
+            kept.unlink()
+
+
+def replace_draft(path: Path, fresh: Path, *, epoch: int, before: int) -> None:
+    """Replace an old draft with a fresh one; the file that was kept for the old one is kept for this."""
+    kept = kept_path(path, before)
+    if before != epoch and kept.exists():
+        kept.rename(kept_path(path, epoch))
+    _replace_folded(path, fresh)
+
+
+def replace_left(path: Path, fresh: Path, *, epoch: int) -> None:
+    """Replace a file that was left with a fresh draft; the file is kept under another name."""
+    kept = kept_path(path, epoch)
+    _fold(path)
+    for log in LOGS:
+        with contextlib.suppress(FileNotFoundError):  # Open readers keep reading the old file.
+            _beside(path, log).rename(_beside(kept, log))
+    kept.unlink(missing_ok=True)
+    os.link(path, kept)
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def take_back(path: Path, epoch: int) -> None:
+    """Remove a draft, and restore the kept file with its tombstone, which redirects clients."""
+    kept = kept_path(path, epoch)
+    if kept.exists():
+        _replace_folded(path, kept)
+    else:
+        remove(path)
+
+
+def _replace_folded(path: Path, other: Path) -> None:
+    _fold(path)
+    for log in LOGS:
+        _beside(path, log).unlink(missing_ok=True)
+    other.replace(path)
+    sync_folder(path.parent)
+
+
+def _fold(path: Path) -> None:
+    """Checkpoint the log into the file, so that the file is complete without it."""
+    with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "[*?" else letter for letter in name)
+
+
+# --- making ----------------------------------------------------------------------------------------------------------
+# Creation of a shape in a lane: its tables before the rows, its indexes after them, and a check of its references.
+#
+# Each statement is run as a user's would be, through the dialect, and noted as one (`noted`), so that the next move
+# finds it again as it was written. The connection is the mover's own, with foreign keys off.
+
+DEFINITIONS: Final = """
+CREATE TABLE IF NOT EXISTS interlock_definitions (number INTEGER PRIMARY KEY AUTOINCREMENT, sql TEXT NOT NULL)"""
+NOTE: Final = "INSERT INTO interlock_definitions (sql) VALUES (?)"
+BROKEN_MAX: Final = 5
+
+
+def make_in_lane(connection: apsw.Connection, shape: Shape) -> None:
+    """Create the tables. Inside the caller's transaction."""
+    connection.execute(DEFINITIONS)
+    for table in shape.tables:
+        if table.ours:
+            connection.execute(KEYS)
+        else:
+            _define(connection, table.create)
+
+
+def index_in_lane(connection: apsw.Connection, shape: Shape) -> None:
+    """Create the indexes. Inside the caller's transaction."""
+    for table in shape.tables:
+        for text in table.indexing:
+            _define(connection, text)
+
+
+def broken_references(connection: apsw.Connection) -> list[str]:
+    """Describe rows that refer to a missing row; empty if the rows are those that the source had accepted."""
+    found = connection.execute('SELECT "table", "parent", count(*) FROM pragma_foreign_key_check GROUP BY 1, 2')
+    rows = cast("list[tuple[str, str, int]]", found.fetchall())
+    return [f"{count} of {table} refer to no row of {parent}" for table, parent, count in rows[:BROKEN_MAX]]
+
+
+def _define(connection: apsw.Connection, sql: str) -> None:
+    connection.execute(Translator(connection).statement(sql).text)
+    connection.execute(NOTE, (sql,))
+
+
+# --- Writes of a move into a lane on a connection, for a lane on a disk and for one in a bucket ----------------------
+# Each function runs inside the caller's transaction, with foreign keys off: rows come in the order of their tables,
+# and a replaced row is removed first, which must not cascade to rows that refer to it.
+
+NAMED_MAX = 5
+
+
+def begin_in(connection: apsw.Connection, draft: Draft, shape: Shape) -> None:
+    """Record the draft, and create its tables."""
+    remember(connection, draft)
+    make_in_lane(connection, shape)
+
+
+def copy_in(connection: apsw.Connection, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
+    """Write rows, and record the position."""
+    to_lane(connection, table, rows)
+    remember(connection, draft)
+
+
+def put_in(connection: apsw.Connection, shape: Shape, pending: Pending) -> None:
+    """Write pending rows. All their keys are removed first, so that unique values cannot collide."""
+    for name, keys in pending.keys.items():
+        delete_in_lane(connection, shape.table(name), keys)
+    for name, rows in pending.rows.items():
+        to_lane(connection, shape.table(name), rows)
+
+
+def replace_in(connection: apsw.Connection, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
+    """Replace all rows with these if `first`, else add them."""
+    if first:
+        empty_in_lane(connection, table)
+    to_lane(connection, table, rows)
+
+
+def index_in(connection: apsw.Connection, shape: Shape, draft: Draft) -> None:
+    """Create the indexes, after the rows."""
+    index_in_lane(connection, shape)
+    remember(connection, draft)
+
+
+def complete_in(connection: apsw.Connection, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
+    """Set the numbering, and record the verified checksum."""
+    set_lane_positions(connection, shape, positions)
+    remember(connection, draft)
+
+
+def arrive_in(connection: apsw.Connection, epoch: int, what: object) -> None:
+    """Remove the mark: the draft becomes the database."""
+    admit(connection, Arrived(epoch), what)
+    forget_draft(connection)
+
+
+def tables_in(connection: apsw.Connection) -> list[str]:
+    """Return the user tables, and the table of keys if it has rows."""
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'interlock_*' "
+    names = [str(name) for (name,) in connection.execute(sql + "AND name NOT GLOB 'sqlite_*'")]
+    has_keys = f"SELECT 1 FROM {KEY_TABLES} LIMIT 1"  # noqa: S608 -- ours.
+    if not names and has_table(connection, KEY_TABLES) and connection.execute(has_keys).get:
+        names = [KEY_TABLES]
+    return names
+
+
+def taken(shown: str, names: Sequence[str]) -> BadUsage:
+    """Return the error for a place where a database lives."""
+    named = f": {', '.join(names[:NAMED_MAX])}" if names else ""
+    return BadUsage(
+        f"there is something at {shown} already{named}.",
+        why="A move brings a whole database, and mixes it with nothing.",
+        fix="Name an unused place.",
+    )
+
+
+# --- Lane in a temporary folder, to measure how fast rows of a table are written and read ----------------------------
+# It also stands in for a bucket, because objects of a sample would stay in the bucket's log.
+
+
+class LaneSample:
+    """Rows in a temporary file."""
+
+    def __init__(self, alone: Alone, connection: apsw.Connection, table: Table) -> None:
+        self._alone = alone
+        self._connection = connection
+        self._table = table
+
+    async def write(self, rows: Sequence[StoredRow]) -> None:
+        """Add rows."""
+        await self._alone.run(lambda: self._write(rows))
+
+    def _write(self, rows: Sequence[StoredRow]) -> None:
+        self._connection.execute("BEGIN")
+        to_lane(self._connection, self._table, rows)
+        self._connection.execute("COMMIT")
+
+    async def read(self, keys: Sequence[StoredRow]) -> list[StoredRow]:
+        """Return the rows with these keys."""
+        return await self._alone.run(lambda: lane_rows_of(self._connection, self._table, keys))
+
+
+@asynccontextmanager
+async def lane_sample(alone: Alone, table: Table, clock: Clock) -> AsyncGenerator[LaneSample]:
+    """Create a lane with such a table, which is removed at the end of the block."""
+    translators = Translators()
+    with tempfile.TemporaryDirectory(prefix="interlock-route-") as folder:
+        connection = await alone.run(lambda: _sampled(Path(folder) / "sample.lane", table, translators, clock))
+        try:
+            yield LaneSample(alone, connection, table)
+        finally:
+            await alone.run(connection.close)
+
+
+def _sampled(path: Path, table: Table, translators: Translators, clock: Clock) -> apsw.Connection:
+    connection = open_writer(path)
+    for pragma in ("synchronous = NORMAL", "foreign_keys = OFF"):
+        connection.execute(f"PRAGMA {pragma}")
+    translators.prepare(connection, lambda: int(clock.wall_s() * 1_000_000))
+    make_in_lane(connection, Shape((replace(table, references=()),)))
+    return connection
+
+
+# --- Lane on a local disk as the target of a move --------------------------------------------------------------------
+# The draft is a lane at its final path, with a mark that refuses every other use (`lanes.arriving`). The mover owns
+# it like an open lane, and writes without a lane. During the copy its large transactions are not synced, because
+# rows and position are written together; later ones are. An older file with a tombstone is renamed first, and kept.
+
+FOLDED_PAGES: Final = 4_000
+"""Number of pages in the log at which it is checkpointed into the file."""
+
+
+class LaneTarget:
+    """The file of one lane."""
+
+    def __init__(self, alone: Alone, path: Path, shown: str, clock: Clock) -> None:
+        self.shown = shown
+        self._alone = alone
+        self._path = path
+        self._clock = clock
+        self._translators = Translators()
+        self._ownership: Ownership | None = None
+        self._writing: apsw.Connection | None = None
+        self._inside = False
+
+    @classmethod
+    async def opened(cls, url: str, shown: str, *, clock: Clock) -> "LaneTarget":
+        """Return the target without opening the file: an owner there must not be disturbed without need."""
+        path = lane_path(url)
+        assert path is not None
+        return cls(Alone(), path, shown, clock)
+
+    async def close(self) -> None:
+        """Close the file and release it."""
+        try:
+            await self._alone.run(self._close)
+        finally:
+            self._alone.close()
+
+    def _close(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.close()
+        ownership, self._ownership = self._ownership, None
+        if ownership is not None:
+            ownership.release()
+
+    # --- before -------------------------------------------------------------------------------------------------
+
+    async def last_epoch(self) -> int:
+        """Return the epoch of the last move."""
+        return await self._alone.run(self._last_epoch)
+
+    def _last_epoch(self) -> int:
+        with self._looking() as connection:
+            if connection is None:
+                return 0
+            stone = tombstone_of(connection)
+            return max(0 if stone is None else stone.epoch, arrived_at(connection))
+
+    async def draft(self) -> Draft | None:
+        """Return the draft that exists here; None without one."""
+        return await self._alone.run(self._draft)
+
+    def _draft(self) -> Draft | None:
+        with self._looking() as connection:
+            return None if connection is None else draft_in(connection)
+
+    @contextmanager
+    def _looking(self) -> Generator[apsw.Connection | None]:
+        """Yield a connection with one snapshot for the whole block; None without a file."""
+        if self._writing is not None:
+            yield self._writing
+        elif not self._path.exists():
+            yield None
+        else:
+            with opening(self._path):
+                connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
+                connection.execute("PRAGMA query_only = ON")
+            with contextlib.closing(connection), one_snapshot(connection):
+                yield connection
+
+    async def refuse_taken(self) -> None:
+        """Raise BadUsage when a database lives there."""
+        await self._alone.run(self._refuse_taken)
+
+    def _refuse_taken(self) -> None:
+        with self._looking() as connection:
+            if connection is None or tombstone_of(connection) is not None:
+                return
+            names = tables_in(connection)
+            if names:
+                raise taken(self.shown, names)
+
+    # --- while the source serves --------------------------------------------------------------------------------
+
+    async def begin(self, draft: Draft, shape: Shape) -> None:
+        """Create the file, its mark and its tables; an existing file is renamed."""
+        await self._alone.run(lambda: self._begin(draft, shape))
+
+    def _begin(self, draft: Draft, shape: Shape) -> None:
+        rename_again(self._path)
+        self._take()
+        self._close_file()
+        before, stone = self._found()
+        fresh = fresh_path(self._path, draft.epoch)
+        remove(fresh)
+        with contextlib.closing(self._opened(fresh)) as connection:
+            with self._transaction(connection):
+                admit(connection, Mark(draft.epoch, draft.source), f"lane {self._path}")
+                if stone is not None:
+                    write_tombstone(connection.execute, stone)  # Until the arrival it redirects clients.
+                begin_in(connection, draft, shape)
+                connection.execute(LANE_SCHEMA)  # It marks the file as a lane before its first opening.
+            _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        with opening(self._path):
+            if before is not None:
+                replace_draft(self._path, fresh, epoch=draft.epoch, before=before.epoch)
+            elif self._path.exists():
+                replace_left(self._path, fresh, epoch=draft.epoch)
+            else:
+                fresh.rename(self._path)
+        _ = self._open()
+
+    def _found(self) -> tuple[Draft | None, Tombstone | None]:
+        with self._looking() as connection:
+            return (None, None) if connection is None else (draft_in(connection), tombstone_of(connection))
+
+    async def resume(self, shape: Shape) -> None:
+        """Acquire the draft of an earlier mover."""
+        del shape
+        await self._alone.run(self._resume)
+
+    def _resume(self) -> None:
+        self._take()
+        _ = self._open()
+
+    def _take(self) -> None:
+        if self._ownership is None:
+            make_folder(self._path.parent)
+            self._ownership = Ownership.take(self._path, self._clock)
+
+    def _open(self) -> apsw.Connection:
+        if self._writing is None:
+            self._writing = self._opened(self._path)
+        return self._writing
+
+    def _opened(self, path: Path) -> apsw.Connection:
+        with opening(path):
+            connection = open_writer(path)
+            for pragma in ("synchronous = NORMAL", "foreign_keys = OFF", f"wal_autocheckpoint = {FOLDED_PAGES}"):
+                connection.execute(f"PRAGMA {pragma}")
+            self._translators.prepare(connection, lambda: int(self._clock.wall_s() * 1_000_000))
+        return connection
+
+    def _close_file(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.close()
+
+    @contextmanager
+    def _transaction(self, connection: apsw.Connection) -> Generator[None]:
+        if self._inside:
+            yield
+            return
+        with opening(self._path):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    async def copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
+        """Write rows and position in one transaction."""
+        await self._alone.run(lambda: self._copy(table, rows, draft))
+
+    def _copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
+        connection = self._open()
+        with self._transaction(connection):
+            copy_in(connection, table, rows, draft)
+
+    async def put(self, shape: Shape, pending: Pending) -> None:
+        """Write pending rows. All their keys are removed first, so that unique values cannot collide."""
+        await self._alone.run(lambda: self._put(shape, pending))
+
+    def _put(self, shape: Shape, pending: Pending) -> None:
+        connection = self._open()
+        if not self._inside:
+            connection.execute("PRAGMA synchronous = FULL")  # After this the source deletes its notes.
+        with self._transaction(connection):
+            put_in(connection, shape, pending)
+
+    async def replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
+        """Replace all rows with these if `first`, else add them."""
+        await self._alone.run(lambda: self._replace(table, rows, first=first))
+
+    def _replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
+        connection = self._open()
+        with self._transaction(connection):
+            replace_in(connection, table, rows, first=first)
+
+    async def rows_of(self, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
+        """Return the rows with these keys."""
+        return await self._alone.run(lambda: lane_rows_of(self._open(), table, keys))
+
+    async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
+        """Return a page of rows in the order of the key."""
+        return await self._alone.run(lambda: lane_rows(self._open(), table, after, limit=limit))
+
+    async def count(self, table: Table) -> int:
+        """Return the number of rows."""
+        return await self._alone.run(lambda: count_in_lane(self._open(), table))
+
+    async def index(self, shape: Shape, draft: Draft) -> None:
+        """Create the indexes, after the rows."""
+        await self._alone.run(lambda: self._index(shape, draft))
+
+    def _index(self, shape: Shape, draft: Draft) -> None:
+        connection = self._open()
+        with self._transaction(connection):
+            index_in(connection, shape, draft)
+        # Checkpointed pages need no work in the last sync.
+        _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def last(self) -> AsyncGenerator[None]:
+        """Open a transaction whose commit syncs all earlier ones, too."""
+        connection = await self._alone.run(self._open)
+        await self._alone.run(lambda: connection.execute("PRAGMA synchronous = FULL; BEGIN IMMEDIATE"))
+        self._inside = True
+        try:
+            yield
+            with opening(self._path):
+                await self._alone.run(lambda: connection.execute("COMMIT"))
+        finally:
+            self._inside = False
+            if connection.in_transaction:
+                await self._alone.run(lambda: connection.execute("ROLLBACK"))
+
+    async def complete(self, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
+        """Set the numbering, and record the verified checksum."""
+        await self._alone.run(lambda: complete_in(self._open(), shape, positions, draft))
+
+    async def arrive(self, epoch: int) -> None:
+        """Remove the mark. A client that was redirected here may have removed it before."""
+        await self._alone.run(lambda: self._arrive(epoch))
+
+    def _arrive(self, epoch: int) -> None:
+        if self._draft() is None:
+            return
+        self._take()
+        connection = self._open()
+        connection.execute("PRAGMA synchronous = FULL")
+        with self._transaction(connection):
+            arrive_in(connection, epoch, f"lane {self._path}")
+        self._close()
+
+    async def finish(self) -> None:
+        """Do nothing: all constraints are validated already."""
+
+    async def drop(self) -> None:
+        """Remove the file of the draft; a file that it replaced keeps its new name."""
+        await self._alone.run(self._drop)
+
+    def _drop(self) -> None:
+        if self._draft() is None:
+            return
+        self._take()
+        self._close_file()
+        draft = self._draft()
+        if draft is None:
+            raise UnavailableError(f"the draft at {self.shown} has become a database meanwhile.")
+        with opening(self._path):
+            take_back(self._path, draft.epoch)
+
+    @asynccontextmanager
+    async def sample(self, table: Table) -> AsyncGenerator[LaneSample]:
+        """Return a lane in a temporary folder, which is removed at the end of the block."""
+        async with lane_sample(self._alone, table, self._clock) as sample:
+            yield sample

@@ -1,0 +1,836 @@
+"""Plan, execution and abandonment of the move of a database.
+
+The same call continues an interrupted move. The draft at the target has the position; the tombstone at the source
+shows whether the move is decided. No other state exists.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from interlock.catalog.moves import Amount, At, Moved, Plan, Watch, nowhere
+from interlock.clock import Clock
+from interlock.errors import BadUsage, CorruptionError, InterlockError, MovedElsewhere, TargetNotFound, UnavailableError
+from interlock.relocate.database.protocol import (
+    RESTS,
+    ROWS_PER_PIECE,
+    Draft,
+    Pace,
+    Pending,
+    Reading,
+    Restart,
+    Sealed,
+    Source,
+    Target,
+)
+from interlock.relocate.database.rows import Digest, Page, StoredRow, checksum, key_of
+from interlock.relocate.database.shape import Shape, Table
+from interlock.urls import (
+    LANE_SUFFIX,
+    is_bucket_url,
+    is_postgres_url,
+    lane_path,
+    parse_postgres_url,
+    redact_postgres_url,
+    redact_secrets,
+    without_secrets,
+)
+from interlock.urls import redact_url as redacted_elsewhere
+
+# --- Refusal of databases with streams or with shards of counters, which a move does not copy ------------------------
+# A stream is a database of its own, and so is each shard of a counter on lanes; on PostgreSQL the shards of a
+# counter are rows. A move copies the rows of one database, and would silently lose the others. So a database with
+# such parts is refused before anything is copied (`apart`), and again in the seal, because one may have been created
+# meanwhile. A counter records that it has shards before it writes the first of them. After it has created a part, a
+# client checks the database again (`Database.stream`), and so sees the tombstone of a faster move.
+
+COUNTERS: Final = "hotrow_counter"
+SHARDS: Final = "shard_count"
+NAMED_MAX: Final = 3
+ROWS_AT_ONCE: Final = 1_000
+
+FOLD: Final = (
+    "add what its shards hold to the rows of its counters, with the program of docs/how-to/move-a-database.md, under "
+    "“Counters with shards”."
+)
+
+SCHEMAS_BELOW: Final = """
+SELECT nspname FROM pg_namespace
+WHERE (starts_with(nspname, $1 || '__') OR nspname ~ ('^' || left($1, 20) || '__[0-9a-f]{32,64}$'))
+  AND nspname !~ '__(moved|arriving|replaced)(_[0-9]+)?$' ORDER BY nspname"""
+
+
+class Paged(Protocol):
+    """An end of a move with readable rows."""
+
+    async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
+        """Return a page of rows in the order of the key."""
+        ...
+
+
+async def refuse_parts(end: Paged, shape: Shape, source: str, target: str) -> None:
+    """Raise BadUsage for a database with streams, or with counters whose shards the other engine keeps elsewhere."""
+    await _refuse_streams(source)
+    if is_postgres_url(source) and is_postgres_url(target):
+        return
+    for table in shape.tables:
+        names = [column.name for column in table.columns]
+        if table.name == COUNTERS and SHARDS in names:
+            await _refuse_sharded(end, table, names.index(SHARDS), source)
+
+
+async def _refuse_streams(source: str) -> None:
+    found = await _in_postgres(source) if is_postgres_url(source) else _in_folder(source)
+    if found:
+        raise BadUsage(
+            f"{redact_secrets(source)} has {len(found):,} streams or shards below it: {', '.join(found[:NAMED_MAX])}"
+            f"{', …' if len(found) > NAMED_MAX else ''}.",
+            why="Each of them is a database of its own, and a move copies the rows of one: these would be lost.",
+            fix=f"Leave it where it is; or end the programs that use it, and {_first(found)}",
+        )
+
+
+def _first(found: Sequence[str]) -> str:
+    if all(".shards/" in each for each in found):
+        return FOLD
+    return "bring the rows of each stream into the database itself; then put the streams aside."
+
+
+async def _refuse_sharded(end: Paged, table: Table, place: int, source: str) -> None:
+    after: StoredRow | None = None
+    while True:
+        page = await end.page(table, after, ROWS_AT_ONCE)
+        sharded = [row for row in page.rows if row[place] != 0]
+        if sharded:
+            raise BadUsage(
+                f"a counter of {redact_secrets(source)} is sharded: {sharded[0][0]!r}.",
+                why="On lanes each shard is a database of its own, on PostgreSQL a row: a move brings neither over.",
+                fix=f"Leave it where it is; or end the programs that use it, and {FOLD}",
+            )
+        after = page.after
+        if after is None:
+            return
+
+
+def _in_folder(source: str) -> Sequence[str]:
+    path = None if is_bucket_url(source) else lane_path(source)
+    if path is None:
+        return ()
+    name = path.name.removesuffix(LANE_SUFFIX)
+    folders: list[Path] = [path.with_name(f"{name}.{kind}") for kind in ("streams", "shards")]
+    return [str(file.relative_to(path.parent)) for folder in folders for file in sorted(folder.glob(f"*{LANE_SUFFIX}"))]
+
+
+async def _in_postgres(source: str) -> Sequence[str]:
+    from interlock.postgres.pool import Pool  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    address = parse_postgres_url(source)
+    schema = address.schema if "schema=" in source.partition("?")[2] else "public"
+    pool = Pool(address._replace(connections_max=1))
+    try:
+        return [str(row[0]) for row in await pool.read(SCHEMAS_BELOW, schema)]
+    finally:
+        await asyncio.shield(pool.close())
+
+
+# --- Stages of a move, in their order: watch, copy, catch up, seal, verify, leave, arrive (decision 0018) ------------
+# Both places are compared while the source still serves: page by page each row of the source is looked up at the
+# target, and a difference must have a note. From then on the digest of the target is updated with every copied row,
+# and every write is read back. So the seal compares only the last rows and the row counts. A small database is
+# compared as a whole once more.
+
+KEYS_MAX: Final = 100_000
+"""Maximum number of keys per round."""
+
+SEAL_KEYS_MAX: Final = 2_000
+"""Maximum number of pending keys at which the source is sealed."""
+
+SEAL_KEYS_MOST: Final = 4 * SEAL_KEYS_MAX
+"""Number of pending keys above which the seal is given up, and retried after another round."""
+
+ROUNDS_MAX: Final = 200
+SEALS_MAX: Final = 10
+SEAL_WAIT_S: Final = 30.0
+WHOLE_ROWS_MAX: Final = 20_000
+"""Maximum rows of a table without a key, which is copied as a whole in the seal if it was written to."""
+
+FULL_ROWS_MAX: Final = 5_000
+"""Maximum rows of a database that is compared as a whole in the seal."""
+
+
+@dataclass
+class Under:
+    """A running move."""
+
+    source: Source
+    target: Target
+    source_url: str
+    target_url: str
+    shape: Shape
+    draft: Draft
+    clock: Clock
+    watch: Watch
+    at: At
+    bytes_of: dict[str, int]
+    pace: Pace = field(init=False)
+    digests: dict[str, Digest] = field(default_factory=dict[str, Digest])
+    """Digests of the target's tables, after the comparison."""
+    compared: bool = False
+    seal_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.clock)
+
+    @property
+    def keyed(self) -> list[Table]:
+        """Return the tables with a key, which are copied while the source serves."""
+        return [table for table in self.shape.tables if table.key]
+
+
+async def copy(move: Under, total: int) -> None:
+    """Copy all rows, table by table, in small pieces."""
+    done = 0
+    for table in move.keyed:
+        if table.name in move.draft.copied:
+            continue
+        found = move.draft.after.get(table.name)
+        after: StoredRow | None = None if found is None else tuple(msgspec.msgpack.decode(found))
+        while True:
+            move.pace.begin()
+            page = await move.source.page(table, after, ROWS_PER_PIECE)
+            after = page.after
+            if after is None:
+                move.draft.copied = (*move.draft.copied, table.name)
+                move.draft.after.pop(table.name, None)
+            else:
+                move.draft.after[table.name] = msgspec.msgpack.encode(after)
+            await move.target.copy(table, page.rows, move.draft)
+            done += len(page.rows)
+            move.watch("copy", done, total)
+            move.at(f"copy/{table.name}/{done}")
+            if after is None:
+                break
+            await move.pace.rest("copy", len(page.rows))
+    if not move.draft.indexed:
+        move.at("copy/index")
+        move.draft.indexed = True
+        await move.target.index(move.shape, move.draft)
+
+
+async def catch_up(move: Under) -> None:
+    """Copy noted rows in rounds until few are left."""
+    since_s, notes, keys = move.clock.monotonic_s(), 0, 0
+    least = None
+    for number in range(ROUNDS_MAX):
+        move.pace.begin()
+        pending = await move.source.pending(move.shape, KEYS_MAX)
+        await bring(move, pending)
+        move.at(f"catch up/{number}")
+        await move.source.forget(pending)
+        notes, keys = notes + pending.notes, keys + pending.count
+        move.watch("catch up", keys, 0)
+        if pending.complete and pending.count <= SEAL_KEYS_MAX:
+            return
+        least = pending.count if least is None else min(least, pending.count)
+        await move.pace.rest("catch up", pending.count)
+    took_s = max(move.clock.monotonic_s() - since_s, 0.001)
+    raise UnavailableError(
+        f"the move cannot catch up: in {took_s:.0f} s it brought {notes / took_s:,.0f} writes per second over, and "
+        f"never fewer than {least:,} rows were left.",
+        why="Writers change more rows than can be brought over meanwhile, so the seal would take too long.",
+        fix="Run the command again when there is less to do: it goes on where it ended. Or end it with --abandon.",
+    )
+
+
+async def bring(move: Under, pending: Pending) -> None:
+    """Copy pending rows, read them back, and update the digest of the target."""
+    if not pending.complete:
+        # A row may have replaced a colliding one that comes later: everything must be compared again.
+        move.compared = False
+        move.digests.clear()
+    for name, keys in pending.keys.items():
+        if name in move.digests:
+            move.digests[name].remove(await move.target.rows_of(move.shape.table(name), keys))
+    await move.target.put(move.shape, pending)
+    if not pending.complete:
+        return
+    for name, keys in pending.keys.items():
+        written = await move.target.rows_of(move.shape.table(name), keys)
+        expected, found = Digest(), Digest()
+        expected.add(pending.rows[name])
+        found.add(written)
+        if expected != found:
+            raise _different(move, name, pending.rows[name], written)
+        if name in move.digests:
+            move.digests[name].add(written)
+
+
+async def compare(move: Under, total: int) -> None:
+    """Compare every row of the source with the target, while the source serves."""
+    digests: dict[str, Digest] = {}
+    done = 0
+    for table in move.keyed:
+        kept = digests[table.name] = Digest()
+        after: StoredRow | None = None
+        key = key_of(table)
+        while True:
+            move.pace.begin()
+            page = await move.source.page(table, after, ROWS_PER_PIECE)
+            there = await move.target.rows_of(table, [key(row) for row in page.rows])
+            here, found = Digest(), Digest()
+            here.add(page.rows)
+            found.add(there)
+            if here != found:
+                await _explained(move, table, page.rows, there)
+            kept.add(there)
+            done += len(page.rows)
+            move.watch("compare", done, total)
+            move.at(f"compare/{table.name}/{done}")
+            after = page.after
+            if after is None:
+                break
+            await move.pace.rest("compare", len(page.rows))
+        await _rest_of(move, table, kept)
+    move.digests, move.compared = digests, True
+
+
+async def _rest_of(move: Under, table: Table, kept: Digest) -> None:
+    """Count rows of the target that the source has deleted meanwhile: they are noted, and removed later."""
+    if await move.target.count(table) == kept.rows:
+        return
+    whole = await _digest_of(move.target, table)
+    kept.rows, kept.total = whole.rows, whole.total
+
+
+async def _explained(move: Under, table: Table, here: list[StoredRow], there: list[StoredRow]) -> None:
+    """Raise CorruptionError for differing rows without a note of a write."""
+    key = key_of(table)
+    noted = await move.source.noted(table)
+    known = set(there)
+    for row in here:
+        if row not in known and key(row) not in noted:
+            raise _different(move, table.name, [row], [each for each in there if key(each) == key(row)])
+
+
+async def seal(move: Under) -> None:
+    """Block writers, copy the last rows, verify, and leave."""
+    for number in range(SEALS_MAX):
+        move.at(f"seal/{number}/before")
+        async with move.source.sealed(SEAL_WAIT_S) as sealed:
+            move.at(f"seal/{number}")
+            if await sealed.fingerprint() != move.draft.watched:
+                raise Restart("its schema was changed")
+            pending = await sealed.pending(move.shape, SEAL_KEYS_MOST)
+            if pending.complete and move.compared:
+                await refuse_parts(sealed, move.shape, move.source_url, move.target_url)
+                await _end(move, sealed, pending)
+                move.at("leave/before")
+                await sealed.leave(move.target_url, move.draft.epoch)
+                move.seal_ms = (move.clock.monotonic_s() - sealed.since_s) * 1_000
+                move.at("leave")
+                return
+        await catch_up(move)
+        if not move.compared:
+            await compare(move, 0)
+            await catch_up(move)
+    raise UnavailableError(
+        f"the move cannot catch up: {SEALS_MAX} times more was written than fits into a seal.",
+        why="Writers change more rows than can be brought over while they wait.",
+        fix="Run the command again when there is less to do: it goes on where it ended.",
+    )
+
+
+async def _end(move: Under, sealed: Sealed, pending: Pending) -> None:
+    async with move.target.last():
+        move.watch("seal", pending.count, pending.count)
+        await bring(move, pending)
+        for table in move.shape.tables:
+            if not table.key:
+                await _whole(move, sealed, table)
+        move.at("verify")
+        await _verify(move, sealed)
+        move.draft.amounts = tuple(
+            Amount(table.name, move.digests[table.name].rows, move.bytes_of.get(table.name, 0))
+            for table in move.shape.tables
+        )
+        move.draft.checksum = checksum(move.digests)
+        await move.target.complete(move.shape, await sealed.positions(move.shape), move.draft)
+
+
+async def _whole(move: Under, sealed: Sealed, table: Table) -> None:
+    """Copy a table without a key as a whole during the seal, because its rows cannot be distinguished."""
+    rows, after, first = Digest(), None, True
+    while True:
+        page = await sealed.page(table, after, ROWS_PER_PIECE)
+        rows.add(page.rows)
+        await move.target.replace(table, page.rows, first=first)
+        after, first = page.after, False
+        if after is None:
+            break
+    move.digests[table.name] = rows
+    if await _digest_of(move.target, table) != rows:
+        raise _different(move, table.name, [], [])
+
+
+async def _verify(move: Under, sealed: Reading) -> None:
+    full = sum(each.rows for each in move.digests.values()) <= FULL_ROWS_MAX
+    for table in move.keyed:
+        kept = move.digests[table.name]
+        here, there = await sealed.count(table), await move.target.count(table)
+        if not here == there == kept.rows:
+            raise _miscounted(move, table.name, here, there)
+        if full and not await _digest_of(sealed, table) == await _digest_of(move.target, table) == kept:
+            raise _different(move, table.name, [], [])
+
+
+async def _digest_of(end: Reading | Target, table: Table) -> Digest:
+    found, after = Digest(), None
+    while True:
+        page = await end.page(table, after, ROWS_PER_PIECE)
+        found.add(page.rows)
+        after = page.after
+        if after is None:
+            return found
+
+
+def _different(move: Under, name: str, here: list[StoredRow], there: list[StoredRow]) -> CorruptionError:
+    first = next((row for row in here if row not in there), next((row for row in there if row not in here), None))
+    shown = "" if first is None else f", such as {str(first)[:200]}"
+    return CorruptionError(
+        f"{name!r} is not the same at both places{shown}; nothing was moved.",
+        why=f"What was read back at {move.target.shown} differs from what {move.source.shown} holds.",
+        fix="The source is as it was. End the move with --abandon, run `interlock doctor` on both, and report it.",
+    )
+
+
+def _miscounted(move: Under, name: str, here: int, there: int) -> CorruptionError:
+    return CorruptionError(
+        f"{name!r} has {here:,} rows at its source and {there:,} at its target; nothing was moved.",
+        why=f"Something was written at {move.source.shown} past the triggers, or at {move.target.shown} by others.",
+        fix="The source is as it was. End the move with --abandon, and run it again.",
+    )
+
+
+# --- Estimate of the duration of a move, measured on a sample of this source and this target, without changes --------
+# A few pieces are read from the source and written to a temporary table or file. The rest is arithmetic: every row
+# is read, written, read again at both places and digested, with pauses in between.
+
+PIECES: Final = 5
+"""Number of pieces of the largest table in the sample."""
+SEAL_MS: Final = 15.0
+TABLE_MS: Final = 2.0
+"""Fixed time of a seal, and time per table: locks, the tombstone, two commits."""
+
+
+class Estimate(NamedTuple):
+    """Expected durations of a move."""
+
+    copy_s: float
+    seal_ms: float
+
+
+async def estimated(
+    source: Source, target: Target, shape: Shape, amounts: tuple[Amount, ...], *, clock: Clock
+) -> Estimate:
+    """Copy a sample, and count rows as the seal does."""
+    rows = {each.table: each.rows for each in amounts}
+    tried_s, tried = 0.0, 0
+    for table in sorted(shape.tables, key=lambda table: -rows[table.name])[:2]:
+        after: StoredRow | None = None
+        async with target.sample(table) as sample:
+            since_s = clock.monotonic_s()
+            for _ in range(PIECES):
+                page = await source.page(table, after, ROWS_PER_PIECE)
+                await sample.write(page.rows)
+                if table.key:
+                    again = await source.page(table, after, ROWS_PER_PIECE)
+                    found = await sample.read([key_of(table)(row) for row in page.rows])
+                    for each in (again.rows, found):
+                        Digest().add(each)
+                tried += len(page.rows)
+                after = page.after
+                if after is None:
+                    break
+            tried_s += clock.monotonic_s() - since_s
+    each_s = tried_s / max(tried, 1)
+    copy_s = sum(rows.values()) * each_s * (1 + RESTS)
+    since_s = clock.monotonic_s()
+    for table in shape.tables:
+        _ = await source.count(table)
+    count_s = clock.monotonic_s() - since_s
+    return Estimate(copy_s=copy_s, seal_ms=SEAL_MS + TABLE_MS * len(shape.tables) + 2_000 * count_s)
+
+
+# --- Source and target of a move from their addresses ----------------------------------------------------------------
+# An engine's modules are imported only for its addresses: the driver of PostgreSQL is an extra.
+
+
+def shown_url(url: str) -> str:
+    """Return an address without secrets."""
+    return redact_postgres_url(url) if is_postgres_url(url) else redacted_elsewhere(url)
+
+
+def is_same(one: str, other: str) -> bool:
+    """Return whether both addresses name one place, apart from secrets."""
+    return shown_url(without_secrets(one)) == shown_url(without_secrets(other))
+
+
+async def opened_source(url: str, *, clock: Clock) -> Source:
+    """Open the source. Raises TargetNotFound without a database there."""
+    if is_postgres_url(url):
+        from interlock.relocate.database.postgres import PostgresSource  # noqa: PLC0415 -- an extra.
+
+        return await PostgresSource.opened(url, clock=clock)
+    _refuse_memory(url)
+    if is_bucket_url(url):
+        raise _stays(url)
+    from interlock.relocate.database.lane import LaneSource  # noqa: PLC0415 -- only for lanes.
+
+    path = lane_path(url)
+    assert path is not None
+    if not path.exists():
+        raise TargetNotFound(
+            f"there is no database at {shown_url(url)}.",
+            why=f"There is no file {path}.",
+            fix="Check the name and --home; `interlock route` moves a database that is there.",
+        )
+    return await LaneSource.opened(path, shown_url(url), clock=clock)
+
+
+async def opened_target(url: str, *, clock: Clock, only_look: bool) -> Target:
+    """Open the target. With `only_look` it does not lock out other movers."""
+    if is_postgres_url(url):
+        from interlock.relocate.database.postgres import PostgresTarget  # noqa: PLC0415 -- an extra.
+
+        return await PostgresTarget.opened(url, clock=clock, only_look=only_look)
+    _refuse_memory(url)
+    if is_bucket_url(url):
+        from interlock.relocate.database.bucket_target import BucketTarget  # noqa: PLC0415 -- an extra.
+
+        return BucketTarget(url, shown_url(url), clock)
+    from interlock.relocate.database.lane import LaneTarget  # noqa: PLC0415 -- only for lanes.
+
+    return await LaneTarget.opened(url, shown_url(url), clock=clock)
+
+
+def _refuse_memory(url: str) -> None:
+    if url == "memory:":
+        raise BadUsage(
+            "a database in memory cannot be moved.",
+            why="It exists only inside the program that opened it.",
+            fix="Name a place that stays: lanes:///var/shop/stock, s3://bucket/stock or postgresql://host/shop.",
+        )
+
+
+def _stays(url: str) -> BadUsage:
+    return BadUsage(
+        f"the database at {shown_url(url)} cannot be moved while it runs: it is in a bucket.",
+        why="A bucket cannot note concurrent writes, as triggers do on a disk and on PostgreSQL.",
+        fix=f"End the programs that use it, and bring it to a disk with {restoring(url)}; what is opened at that file "
+        "is the database as it was then.",
+    )
+
+
+def restoring(url: str) -> str:
+    """Return the command that restores a database from a bucket into a file."""
+    return f"`interlock restore '{shown_url(url)}' FILE` (or with --at SEQ, as it was earlier)"
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+UNMEASURED = (
+    "The times were tried on this disk, because a try would stay in the bucket: there every 1,000 rows, and the seal "
+    "about three times, wait for the bucket's answer, too."
+)
+
+RESTARTS_MAX = 3
+"""Number of restarts of a copy after changes of the source's schema."""
+
+
+def unwatched(_what: str, _done: int, _of: int) -> None:
+    """Ignore the progress."""
+
+
+async def plan_database(source: str, target: str, *, name: str, clock: Clock, epoch: int = 1) -> Plan:
+    """Return the plan of the move. Changes nothing at either place."""
+    _refuse_same(source, target)
+    async with _ends(source, target, clock, only_look=True) as (leaving, arriving):
+        left = await leaving.moved()
+        if left is not None:
+            raise _has_moved(leaving, left)
+        draft = await arriving.draft()
+        if draft is None:
+            await arriving.refuse_taken()
+        shape = await leaving.shape()
+        await refuse_parts(leaving, shape, source, target)
+        amounts = await amounts_of(leaving, shape)
+        guess: Estimate = await estimated(leaving, arriving, shape, amounts, clock=clock)
+        number = await next_epoch(leaving, arriving, epoch)
+    notes = list(shape.notes)
+    if is_bucket_url(target):
+        notes.append(UNMEASURED)
+    if draft is not None:
+        notes.append(f"A move from {draft.source} was begun and not ended; it would go on.")
+    return Plan(
+        name=name,
+        source=shown_url(source),
+        target=shown_url(target),
+        epoch=number,
+        amounts=amounts,
+        copy_s=guess.copy_s,
+        seal_ms=guess.seal_ms,
+        notes=tuple(notes),
+    )
+
+
+async def move_database(
+    source: str,
+    target: str,
+    *,
+    name: str,
+    clock: Clock,
+    epoch: int = 1,
+    watch: Watch = unwatched,
+    at: At = nowhere,
+) -> Moved:
+    """Move a database, or continue an interrupted move. The database lives at exactly one place at any time.
+
+    Its epoch is higher than that of any move known at either place, and not lower than `epoch`.
+    """
+    _refuse_same(source, target)
+    async with _ends(source, target, clock) as (leaving, arriving):
+        await leaving.take()  # Before the check of the tombstone: another mover may just be about to leave.
+        left = await leaving.moved()
+        if left is not None:
+            return await _finish(leaving, arriving, left, source, target, name=name, watch=watch, at=at)
+        await refuse_parts(leaving, await leaving.shape(), source, target)
+        number = await next_epoch(leaving, arriving, epoch)
+        reason = ""
+        for _ in range(RESTARTS_MAX):
+            try:
+                return await _move(
+                    leaving, arriving, source, target, name=name, epoch=number, clock=clock, watch=watch, at=at
+                )
+            except Restart as error:
+                reason = str(error)
+                await leaving.unwatch()
+                await arriving.drop()
+        raise UnavailableError(
+            f"the schema of {leaving.shown} was changed {RESTARTS_MAX} times while it was copied: {reason}.",
+            why="A copy that began with another schema cannot be verified, so it begins anew each time.",
+            fix="Run the command again when the schema is at rest.",
+        )
+
+
+async def abandon_database(source: str, target: str, *, clock: Clock) -> bool:
+    """Abandon a move: remove the draft, then the triggers and notes. Return False when there was none.
+
+    Raises MovedElsewhere when the source has left: that is final, and only a move back helps.
+    """
+    _refuse_same(source, target)
+    async with _ends(source, target, clock) as (leaving, arriving):
+        await leaving.take()
+        left = await leaving.moved()
+        if left is not None:
+            raise _has_moved(leaving, left)
+        draft = await arriving.draft()
+        if draft is not None and draft.source != leaving.shown:
+            raise _another(arriving, draft)
+        await arriving.drop()
+        await leaving.unwatch()
+        return draft is not None
+
+
+async def next_epoch(source: Source, target: Target, least: int = 1) -> int:
+    """Return one more than any epoch at either place; for a running move its own, unless another was faster."""
+    draft = await target.draft()
+    number = max(await source.last_epoch() + 1, await target.last_epoch() + 1, least)
+    return number if draft is None else max(draft.epoch, number)
+
+
+async def amounts_of(source: Source, shape: Shape) -> tuple[Amount, ...]:
+    """Return the rows and bytes of each table."""
+    sizes = await source.bytes_of(shape)
+    return tuple([Amount(table.name, await source.count(table), sizes[table.name]) for table in shape.tables])
+
+
+async def _move(
+    source: Source,
+    target: Target,
+    source_url: str,
+    target_url: str,
+    *,
+    name: str,
+    epoch: int,
+    clock: Clock,
+    watch: Watch,
+    at: At,
+) -> Moved:
+    shape = await source.shape()
+    amounts = await amounts_of(source, shape)
+    _refuse_keyless(shape, amounts)
+    at("watch/before")
+    watch("watch", 0, 0)
+    draft = await target.draft()
+    if draft is None:
+        await target.refuse_taken()
+    elif draft.source != source.shown:
+        raise _another(target, draft)
+    await source.watch(shape)
+    at("watch")
+    watched = await source.fingerprint()
+    resumed = draft is not None
+    if draft is None or draft.watched != watched or draft.epoch != epoch:
+        draft = Draft(epoch=epoch, source=source.shown, watched=watched)
+        at("draft/before")
+        await target.begin(draft, shape)
+        at("draft")
+    else:
+        await target.resume(shape)
+    move = Under(
+        source=source,
+        target=target,
+        source_url=source_url,
+        target_url=without_secrets(target_url),
+        shape=shape,
+        draft=draft,
+        clock=clock,
+        watch=watch,
+        at=at,
+        bytes_of={each.table: each.bytes for each in amounts},
+    )
+    copy_s = await _staged(move, sum(each.rows for each in amounts))
+    await _arrive(target, draft.epoch, watch=watch, at=at)
+    return Moved(
+        name=name,
+        source=shown_url(source_url),
+        target=shown_url(target_url),
+        epoch=draft.epoch,
+        amounts=draft.amounts,
+        checksum=draft.checksum,
+        copy_s=copy_s,
+        seal_ms=move.seal_ms,
+        resumed=resumed,
+    )
+
+
+async def _staged(move: Under, rows: int) -> float:
+    """Run the stages from the copy to the tombstone; return the seconds until the seal."""
+    begun_s = move.clock.monotonic_s()
+    try:
+        await copy(move, rows)
+        await catch_up(move)
+        await compare(move, rows)
+        await catch_up(move)
+        copied_s = move.clock.monotonic_s()
+        await seal(move)
+    except InterlockError as error:
+        if await _is_another(move.source, move.draft.watched):
+            raise Restart(error.what) from error  # A dropped table cannot be read.
+        raise
+    return copied_s - begun_s
+
+
+async def _is_another(source: Source, watched: str) -> bool:
+    try:
+        # In this order: a faster mover removes its triggers in the commit that leaves.
+        return await source.fingerprint() != watched and await source.moved() is None
+    except InterlockError:
+        return False  # The source does not answer: the mover raises that error, not this one.
+
+
+async def _arrive(target: Target, epoch: int, *, watch: Watch, at: At) -> None:
+    watch("arrive", 0, 0)
+    at("arrive/before")
+    await target.arrive(epoch)
+    at("arrive")
+    await target.finish()
+    at("done")
+
+
+async def _finish(
+    source: Source,
+    target: Target,
+    left: tuple[str, int],
+    source_url: str,
+    target_url: str,
+    *,
+    name: str,
+    watch: Watch,
+    at: At,
+) -> Moved:
+    """Complete the arrival at the target: the source has left, and the mover died after that."""
+    url, epoch = left
+    if not is_same(url, target_url):
+        raise _has_moved(source, left)
+    draft = await target.draft()
+    if draft is not None and draft.epoch != epoch:
+        raise _another(target, draft)
+    await _arrive(target, epoch, watch=watch, at=at)
+    return Moved(
+        name=name,
+        source=shown_url(source_url),
+        target=shown_url(target_url),
+        epoch=epoch,
+        amounts=() if draft is None else draft.amounts,
+        checksum="" if draft is None else draft.checksum,
+        copy_s=0.0,
+        seal_ms=0.0,
+        resumed=True,
+    )
+
+
+@asynccontextmanager
+async def _ends(
+    source: str, target: str, clock: Clock, *, only_look: bool = False
+) -> AsyncGenerator[tuple[Source, Target]]:
+    leaving = await opened_source(source, clock=clock)
+    try:
+        arriving = await opened_target(target, clock=clock, only_look=only_look)
+        try:
+            yield leaving, arriving
+        finally:
+            await arriving.close()
+    finally:
+        await leaving.close()
+
+
+def _refuse_same(source: str, target: str) -> None:
+    if is_same(source, target):
+        raise BadUsage(
+            f"{shown_url(source)} is where it is already.",
+            why="A move goes from one place to another one.",
+            fix="Name another place with --to.",
+        )
+
+
+def _refuse_keyless(shape: Shape, amounts: tuple[Amount, ...]) -> None:
+    rows = {each.table: each.rows for each in amounts}
+    for table in shape.tables:
+        if not table.key and rows[table.name] > WHOLE_ROWS_MAX:
+            raise BadUsage(
+                f"{table.name!r} has no primary key and {rows[table.name]:,} rows; without one a table may have "
+                f"{WHOLE_ROWS_MAX:,}.",
+                why="Its rows cannot be distinguished, so all of them would have to be copied while writers wait.",
+                fix=f"Give it a primary key: ALTER TABLE {table.name} ADD COLUMN id bigserial PRIMARY KEY.",
+            )
+
+
+def _has_moved(source: Source, left: tuple[str, int]) -> MovedElsewhere:
+    url, epoch = left
+    return MovedElsewhere(
+        f"the database of {source.shown} has moved to {shown_url(url)} (move {epoch}).", url=url, epoch=epoch
+    )
+
+
+def _another(target: Target, draft: Draft) -> BadUsage:
+    return BadUsage(
+        f"a move from {draft.source} to {target.shown} was begun and not ended (move {draft.epoch}).",
+        why="Its draft is at the place that this move would need.",
+        fix="Run that one again, which goes on where it ended; or end it with --abandon.",
+    )

@@ -1,0 +1,392 @@
+"""Rows of a lane: read page by page in the order of their key, or by key; written and removed by key.
+
+They are passed on as they are stored. A write replaces the row with the same key, and rows with the same values in a
+unique constraint. Those are older: at the source no two rows had these values simultaneously, so the source has noted
+them as changed, and they are written again. Foreign keys must be off on a connection that writes or removes
+(`PRAGMA foreign_keys = OFF`): a replaced parent would delete its children.
+
+The connection needs the functions and collations of the dialect (`translation.register`).
+"""
+
+# ruff: noqa: S608 -- made of quoted names alone.
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+# ruff: noqa: S608 -- made of quoted names and ?n alone.
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Final, NamedTuple, cast
+
+import apsw
+import msgspec
+
+from interlock.errors import DialectError
+from interlock.relocate.database.shape import Column, Shape, Table
+from interlock.sql.parse import quoted_name
+from interlock.sql.types import FLOAT_MAX, Name, Type
+from interlock.sql.values import JSON_DEPTH_MAX, NUMERIC_DIGITS_MAX, StoredValue, array_items, array_text
+
+# --- Conversion of values between the engines, in the form in which a lane stores them -------------------------------
+# Nothing is converted on the lane's side, and PostgreSQL converts most values itself: it receives text, cast to the
+# type of the column (`text_of`), and returns the expressions of `selected`, so that little is left to Python
+# (`received`). The texts do not depend on settings of a session: digits, ISO moments in UTC, bytes in hexadecimal.
+#
+# PostgreSQL also finds values that a lane cannot hold (`unfit`): NaN and infinity, moments outside of the years 1 to
+# 9999, numerics of more than a thousand digits, arrays of several dimensions. Zero has no sign in a lane, and loses
+# it here.
+
+StoredRow = tuple[StoredValue, ...]
+"""A row as a lane stores it, the form that movers pass on and digest."""
+
+TextOf = Callable[[StoredValue], str]
+Received = Callable[[object], StoredValue]
+
+POSTGRES_EPOCH_US: Final = int(datetime(2000, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+"""Epoch of the moments that PostgreSQL sends, in microseconds since 1970."""
+
+DAYS_CACHED: Final = 10_000
+_DAY_S: Final = 86_400
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+
+ARRAYS_LISTED: Final[frozenset[Name]] = frozenset({"int2[]", "int4[]", "int8[]", "float8[]", "text[]"})
+"""Arrays whose items the driver returns as a lane stores them."""
+
+
+def text_of(kind: Type) -> TextOf:
+    """Return the function that writes a stored value of that type for PostgreSQL. Not for NULL."""
+    if kind.is_array:
+        item = text_of(kind.element)
+        return lambda value: _array_literal(array_items(kind, cast("str", value)), item)
+    return _TEXTS.get(kind.name, cast("TextOf", str))
+
+
+def selected(kind: Type, column: str) -> str:
+    """Return the expression that selects a value nearly as a lane stores it; `column` is quoted already."""
+    if kind.is_array:
+        return _selected_array(kind, column)
+    return _SELECTED.get(kind.name, "{}").format(column)
+
+
+def received(kind: Type) -> Received | None:
+    """Return the function that converts a `selected` value; None if it needs no conversion. Not for NULL."""
+    if kind.name in ARRAYS_LISTED:
+        zeroed = kind.name == "float8[]"
+        return lambda value: _listed(cast("list[StoredValue]", value), zeroed=zeroed)
+    if kind.is_array:
+        item = received(kind.element) or _same
+        return lambda value: array_text([None if each is None else item(each) for each in cast("list[object]", value)])
+    return _RECEIVED.get(kind.name)
+
+
+def unfit(kind: Type, column: str) -> str | None:
+    """Return the SQL condition of values that a lane cannot hold; None if all fit. NULL means that a value fits."""
+    if kind.is_array:
+        inner = _UNFIT.get(kind.element.name)
+        several = f"(array_ndims({column}) > 1 OR array_lower({column}, 1) <> 1)"
+        if inner is None:
+            return several
+        return f"({several} OR EXISTS (SELECT 1 FROM unnest({column}) AS item WHERE {inner.format('item')}))"
+    condition = _UNFIT.get(kind.name)
+    return None if condition is None else f"({condition.format(column)})"
+
+
+# --- To PostgreSQL ----------------------------------------------------------------------------------------------------
+
+
+def _time_text(value: StoredValue) -> str:
+    seconds, microseconds = divmod(cast("int", value), 1_000_000)
+    days, seconds = divmod(seconds, _DAY_S)
+    return f"{_day(days)} {_clock(seconds)}.{microseconds:06}+00"
+
+
+@lru_cache(maxsize=DAYS_CACHED)
+def _day(number: int) -> str:
+    return date.fromordinal(_EPOCH_DAY + number).isoformat()
+
+
+@lru_cache(maxsize=_DAY_S)
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _array_literal(items: Sequence[StoredValue], text: TextOf) -> str:
+    return "{" + ",".join(["NULL" if item is None else _item(text(item)) for item in items]) + "}"
+
+
+def _item(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_TEXTS: Final[dict[Name, TextOf]] = {
+    "float8": repr,
+    "bool": lambda value: "t" if value else "f",
+    "bytea": lambda value: "\\x" + cast("bytes", value).hex(),
+    "timestamptz": _time_text,
+    "uuid": lambda value: cast("bytes", value).hex(),
+    "numeric": lambda value: cast("str", value),
+    "text": lambda value: cast("str", value),
+    "varchar": lambda value: cast("str", value),
+    "jsonb": lambda value: cast("str", value),
+}
+
+# --- From PostgreSQL --------------------------------------------------------------------------------------------------
+
+_SELECTED: Final[dict[Name, str]] = {
+    "numeric": "{}::text",
+    "bool": "{}::integer",
+    "timestamptz": "timestamptz_send({})",
+    "uuid": "uuid_send({})",
+    "jsonb": "{}::text",
+}
+
+
+def _selected_array(kind: Type, column: str) -> str:
+    if kind.name in ARRAYS_LISTED:
+        return column
+    item = selected(kind.element, "item")
+    listed = f"ARRAY(SELECT {item} FROM unnest({column}) WITH ORDINALITY AS listed (item, place) ORDER BY place)"
+    return f"CASE WHEN {column} IS NOT NULL THEN {listed} END"
+
+
+def _same(value: object) -> StoredValue:
+    return cast("StoredValue", value)
+
+
+def received_time(value: object) -> int:
+    """Convert a moment from PostgreSQL to microseconds since 1970."""
+    return int.from_bytes(cast("bytes", value), "big", signed=True) + POSTGRES_EPOCH_US
+
+
+def _document(value: object) -> StoredValue:
+    """Return a document unchanged. Raises DialectError if a lane could not read it."""
+    text = cast("str", value)
+    if (text.count("[") + text.count("{") > JSON_DEPTH_MAX and _depth(text) > JSON_DEPTH_MAX) or (
+        len(text) > NUMERIC_DIGITS_MAX and _LONG_NUMBER.search(_WORDS.sub("", text))
+    ):
+        raise DialectError(
+            f"a document has no place in a lane: {text[:60]}….",
+            why=f"It is nested deeper than {JSON_DEPTH_MAX}, or has a number of more than {NUMERIC_DIGITS_MAX} digits.",
+            fix="Change or remove such documents first.",
+        )
+    return text
+
+
+_WORDS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LONG_NUMBER: Final = re.compile(rf"\d{{{NUMERIC_DIGITS_MAX + 1},}}")
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for sign in re.findall(r"[\[{}\]]", _WORDS.sub("", text)):
+        depth += 1 if sign in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _listed(items: list[StoredValue], *, zeroed: bool) -> str:
+    if zeroed:
+        items = [None if item is None else cast("float", item) + 0.0 for item in items]
+    return json.dumps(items, ensure_ascii=False, separators=(",", ":"))
+
+
+_RECEIVED: Final[dict[Name, Received]] = {
+    "float8": lambda value: cast("float", value) + 0.0,
+    "timestamptz": received_time,
+    "jsonb": _document,
+}
+
+# NaN is above everything in PostgreSQL's order, so one comparison finds it and both infinities.
+_UNFIT: Final[dict[Name, str]] = {
+    "numeric": f"abs({{0}}) >= 1e{NUMERIC_DIGITS_MAX} OR scale({{0}}) >= {NUMERIC_DIGITS_MAX}",
+    "float8": f"abs({{0}}) > {FLOAT_MAX}::double precision",
+    "timestamptz": "{0} < '0001-01-01 00:00:00+00' OR {0} > '9999-12-31 23:59:59.999999+00'",
+}
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+ROWS_PER_PAGE: Final = 5_000
+
+
+class Page(NamedTuple):
+    """Some rows of a table."""
+
+    rows: list[StoredRow]
+    after: StoredRow | None
+    """The key after which the next page begins; None after the last page."""
+
+
+def key_of(table: Table) -> Callable[[StoredRow], StoredRow]:
+    """Return a function that takes the key out of a row."""
+    places = [column.name for column in table.columns]
+    listed = [places.index(name) for name in table.key]
+    if len(listed) == 1:
+        [place] = listed
+        return lambda row: (row[place],)
+    return cast("Callable[[StoredRow], StoredRow]", itemgetter(*listed))
+
+
+def lane_rows(
+    connection: apsw.Connection, table: Table, after: StoredRow | None = None, *, limit: int = ROWS_PER_PAGE
+) -> Page:
+    """Return the rows after `after`, in the order of the key, or of SQLite's row numbers without a key."""
+    columns, key = table.columns, table.key_columns
+    order = _names(key) if key else "rowid"
+    where = ""
+    if after is not None:
+        where = f" WHERE ({order}) > ({_places(after)})"
+    listed = _names(columns) if key else f"{_names(columns)}, rowid"
+    text = f"SELECT {listed} FROM {quoted_name(table.name)}{where} ORDER BY {order} LIMIT {int(limit)}"
+    rows = cast("list[StoredRow]", connection.execute(text, after or ()).fetchall())
+    if not key:
+        following = (rows[-1][-1],) if len(rows) == limit else None
+        return Page([row[:-1] for row in rows], following)
+    return Page(rows, key_of(table)(rows[-1]) if len(rows) == limit else None)
+
+
+def lane_rows_of(connection: apsw.Connection, table: Table, keys: Iterable[StoredRow]) -> list[StoredRow]:
+    """Return the rows with these keys. A key without a row was deleted."""
+    text = f"SELECT {_names(table.columns)} FROM {quoted_name(table.name)} WHERE {_same_key(table)}"
+    return cast("list[StoredRow]", connection.executemany(text, keys).fetchall())
+
+
+def to_lane(connection: apsw.Connection, table: Table, rows: Iterable[StoredRow]) -> None:
+    """Write rows, replacing those with the same key. Inside the caller's transaction."""
+    text = (
+        f"INSERT OR REPLACE INTO {quoted_name(table.name)} ({_names(table.columns)}) VALUES ({_places(table.columns)})"
+    )
+    connection.executemany(text, rows)
+
+
+def delete_in_lane(connection: apsw.Connection, table: Table, keys: Iterable[StoredRow]) -> None:
+    """Remove the rows with these keys. Inside the caller's transaction."""
+    connection.executemany(f"DELETE FROM {quoted_name(table.name)} WHERE {_same_key(table)}", keys)
+
+
+def empty_in_lane(connection: apsw.Connection, table: Table) -> None:
+    """Remove all rows, before a table without a key is copied again."""
+    connection.execute(f"DELETE FROM {quoted_name(table.name)}")
+
+
+def count_in_lane(connection: apsw.Connection, table: Table) -> int:
+    """Return the number of rows."""
+    return cast("int", connection.execute(f"SELECT count(*) FROM {quoted_name(table.name)}").get)
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(quoted_name(column.stored) for column in columns)
+
+
+def _places(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _same_key(table: Table) -> str:
+    return " AND ".join(f"{quoted_name(column.stored)} = ?" for column in table.key_columns)
+
+
+# --- Digest of a set of rows that depends neither on their order nor on the engine -----------------------------------
+# Each row has a number of 128 bits, made of its stored form; the digest of a set of rows is the sum of their
+# numbers. So a row that is lost, doubled or changed changes it, values that were swapped between two rows change it,
+# and it can be kept up to date: subtract the row as it was, add the row as it is. The numbers are a cryptographic
+# hash's, because with plain checksums two changes cancel each other out too easily.
+#
+# The stored form is the same wherever the row lives (`values`), so it needs no further normalising. Its writing
+# tells types apart: 1, 1.0, "1" and b"1" have four digests.
+
+BITS: Final = 128
+_MODULUS: Final = 1 << BITS
+_BYTES: Final = BITS // 8
+
+
+class Digest:
+    """Running digest of some rows, with their number."""
+
+    __slots__ = ("rows", "total")
+
+    def __init__(self, total: int = 0, rows: int = 0) -> None:
+        self.total = total
+        self.rows = rows
+
+    def add(self, rows: Iterable[StoredRow]) -> None:
+        """Add rows."""
+        count, total = _summed(rows)
+        self.rows += count
+        self.total = (self.total + total) % _MODULUS
+
+    def remove(self, rows: Iterable[StoredRow]) -> None:
+        """Subtract rows that were deleted or will be changed."""
+        count, total = _summed(rows)
+        self.rows -= count
+        self.total = (self.total - total) % _MODULUS
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Digest) and (self.rows, self.total) == (other.rows, other.total)
+
+    def __hash__(self) -> int:
+        return hash((self.rows, self.total))
+
+    def __repr__(self) -> str:
+        return f"Digest(rows={self.rows}, total={self.total:032x})"
+
+
+def digest(rows: Iterable[StoredRow]) -> int:
+    """Return the digest of a set of rows of one table."""
+    return _summed(rows)[1] % _MODULUS
+
+
+def checksum(digests: Mapping[str, Digest]) -> str:
+    """Return one text for all tables of a database, which must be the same at both places."""
+    listed = [(name, digests[name].rows, f"{digests[name].total:032x}") for name in sorted(digests)]
+    return blake2b(msgspec.msgpack.encode(listed), digest_size=_BYTES).hexdigest()
+
+
+def _summed(rows: Iterable[StoredRow]) -> tuple[int, int]:
+    encode, number = msgspec.msgpack.encode, int.from_bytes
+    count = total = 0
+    for row in rows:
+        total += number(blake2b(encode(row), digest_size=_BYTES).digest(), "big")
+        count += 1
+    return count, total
+
+
+# --- Numbering of a table in a lane: SQLite's own table of sequences (see `postgres_numbering` for PostgreSQL) -------
+# A position is the last assigned number, or 0. It is read and set while writers are blocked, because they assign
+# numbers. At its new place a table continues after both the position and its highest number.
+
+
+def lane_positions(connection: apsw.Connection, shape: Shape) -> dict[str, int]:
+    """Return the last number of each numbered table."""
+    found: dict[str, int] = {}
+    for table in numbered(shape):
+        if table.ours:
+            position = connection.execute("SELECT coalesce(max(number), 0) FROM interlock_keys").get
+        else:
+            position = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)).get
+        found[table.name] = cast("int | None", position) or 0
+    return found
+
+
+def set_lane_positions(connection: apsw.Connection, shape: Shape, positions: Mapping[str, int]) -> None:
+    """Set the last numbers of the tables. Inside the caller's transaction."""
+    for table in numbered(shape):
+        if table.ours:
+            continue  # It continues after its highest number by itself.
+        before = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)).get
+        position = max(positions[table.name], cast("int | None", before) or 0)
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
+        connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table.name, position))
+
+
+def numbered(shape: Shape) -> list[Table]:
+    """Return the numbered tables."""
+    return [table for table in shape.tables if table.numbered is not None]

@@ -1,1 +1,0 @@
-"""Events and starts inside a transaction of the caller: they commit or roll back with the caller's data (B11)."""

@@ -1,0 +1,1 @@
+"""The request handlers of the server, by topic."""

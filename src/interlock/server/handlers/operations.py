@@ -1,0 +1,495 @@
+"""Handlers of the operators' routes: pending undos, dead letters and breakers.
+
+Every change is written to the audit log first, with the identity of the client.
+"""
+
+import asyncio
+import difflib
+from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.dependencies.breakers import BreakerView
+from interlock.engine.pruning import BATCH, Pruned
+from interlock.engine.settings import Admission
+from interlock.engine.views import Counts
+from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WorkflowNotFound
+from interlock.server.handlers.services import Served
+from interlock.server.problems import HttpProblem, answer_to
+from interlock.server.request import Disconnected, Request, seconds, whole_number
+from interlock.server.response import Answer, Streamed, json_answer, listing, tagged
+from interlock.server.routing import Handler, Parameter, Route
+from interlock.server.security.scopes import Scope
+from interlock.server.service import Service
+from interlock.server.shapes import BreakerBody, ResolveBody, ShownHealth, ShownRuling, ShownWorkflow, shown_view
+
+LETTERS = 1_000
+LETTERS_MAX = 10_000
+
+_resolve = msgspec.json.Decoder(ResolveBody)
+_breaker = msgspec.json.Decoder(BreakerBody)
+
+
+async def compensations(service: Service, request: Request) -> Answer:
+    """List the undos that are pending or being tried."""
+    request.query()
+    owed = await service.engine.compensations()
+    return listing([each for each in owed if request.identity.allows(each.machine, each.workflow)])
+
+
+async def dead_letters(service: Service, request: Request) -> Answer:
+    """List the dead letters, which wait for a person, oldest first."""
+    query = request.query("kind", "limit")
+    limit = whole_number(query, "limit", default=LETTERS, most=LETTERS_MAX)
+    limited = request.identity.limited
+    # The dead letters that this key may see may come after those of other keys.
+    letters = await service.engine.dead_letters(query.get("kind"), limit=LETTERS_MAX if limited else limit)
+    if limited:
+        letters = [each for each in letters if await _is_visible(service, request, each.workflow)][:limit]
+    return listing([*letters])
+
+
+async def _is_visible(service: Service, request: Request, workflow: str) -> bool:
+    if not request.identity.allows(None, workflow):
+        return False
+    try:
+        return request.identity.allows((await service.bound_of(workflow)).name, workflow)
+    except WorkflowNotFound:
+        return False  # It was pruned meanwhile, and its machine is unknown.
+
+
+async def retry(service: Service, request: Request) -> Answer:
+    """Retry a dead letter."""
+    request.query()
+    await request.nothing()
+    letter = request.parts[0]
+    await _permit_letter(service, request, letter)
+    async with service.acting(request, "dead_letter.retry", letter, before="dead", after="retried"):
+        await service.engine.retry_dead_letter(letter)
+    return json_answer(ShownRuling(id=letter, ruling="retried"))
+
+
+async def resolve(service: Service, request: Request) -> Answer:
+    """Mark a dead letter as resolved by a person."""
+    request.query()
+    body = await request.json(_resolve)
+    letter = request.parts[0]
+    await _permit_letter(service, request, letter)
+    async with service.acting(request, "dead_letter.resolve", letter, before="dead", after={"resolved": body.note}):
+        await service.engine.resolve_dead_letter(letter, note=body.note)
+    return json_answer(ShownRuling(id=letter, ruling="resolved"))
+
+
+async def _permit_letter(service: Service, request: Request, letter: str) -> None:
+    if request.identity.limited:
+        for each in await service.engine.dead_letters(limit=LETTERS_MAX):
+            if each.id == letter:
+                await service.permit(request, None, each.workflow)
+                return
+        await service.permit(
+            request, "", ""
+        )  # Raises: a key that may not see a letter must not learn whether it exists.
+
+
+async def breakers(service: Service, request: Request) -> Answer:
+    """List the breakers of all dependencies, as this process has them."""
+    request.query()
+    return listing([*service.engine.breakers()])
+
+
+async def hold_breaker(service: Service, request: Request) -> Answer:
+    """Hold a breaker open or closed, return it to automatic, or change the limits of its dependency."""
+    request.query()
+    name = request.parts[0]
+    before = _breaker_of(service, name)
+    body = await request.json(_breaker)
+    if isinstance(body.state, msgspec.UnsetType) and body.concurrency_max is body.rate_per_s is msgspec.UNSET:
+        raise InvalidPayload(
+            "the body asks for no change of the breaker.",
+            why="A request holds it in a state, or changes its dependency's limits.",
+            fix='Send {"state": "open"}, {"state": "auto"} or {"rate_per_s": 50}.',
+        )
+    async with service.acting(request, "breaker.force", name, before=before, after=body):
+        if not isinstance(body.concurrency_max, msgspec.UnsetType):
+            service.engine.set_limit(name, concurrency_max=body.concurrency_max)
+        if not isinstance(body.rate_per_s, msgspec.UnsetType):
+            service.engine.set_limit(name, rate_per_s=body.rate_per_s)
+        if not isinstance(body.state, msgspec.UnsetType):
+            service.engine.force_breaker(name, body.state)
+    return json_answer(_breaker_of(service, name))
+
+
+def _breaker_of(service: Service, name: str) -> BreakerView:
+    found = service.engine.breakers()
+    for breaker in found:
+        if breaker.name == name:
+            return breaker
+    near = difflib.get_close_matches(name, [each.name for each in found], n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    raise HttpProblem(
+        404,
+        f"nothing here calls a dependency {name!r:.300}.{meant}",
+        code="breaker-not-found",
+        why=f"The machines of this server call {', '.join(repr(each.name) for each in found) or 'none'}.",
+        fix="Use one of those names.",
+    )
+
+
+# --- Handlers of the routes for waiting, statistics, limits, admission and retention ---------------------------------
+# A wait is a long poll: the server answers when the workflow reaches the state, and at the latest after WAIT_S_MAX.
+# A server that stops ends its waits immediately, so that the client continues them on another one. Retention works
+# for a bounded time per request and returns whether there is more. Every change is written to the audit log first.
+
+ValueT = TypeVar("ValueT")
+
+WAIT_S_MAX = 30.0
+"""The longest wait of one request, in seconds. Proxies keep a silent connection open for longer than this."""
+
+PRUNE_S = 5.0
+"""How long one request prunes; the batch under way is finished."""
+
+PRUNE_WORKFLOWS = 10_000
+PRUNE_WORKFLOWS_MAX = 100_000
+
+
+class LimitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Limits of a dependency. A member that is left out keeps its value; a rate of null removes the limit."""
+
+    concurrency_max: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
+    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class AdmissionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Admission limits of this process; a member that is left out gets its default."""
+
+    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    burst: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    in_flight_max: Annotated[int, msgspec.Meta(ge=1)] = Admission().in_flight_max
+
+
+class PruneBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The workflows to prune: those that ended `older_than_s` ago, or only their history."""
+
+    older_than_s: Annotated[float, msgspec.Meta(le=1e10)]
+    history_only: bool = False
+    with_owed: bool = False
+    dry_run: bool = False
+    batch: int = BATCH
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PRUNE_WORKFLOWS_MAX)] = PRUNE_WORKFLOWS
+    """Stop after the batch that reaches this number of workflows; a dry run counts until its time is over."""
+
+
+class ShownPruned(msgspec.Struct, kw_only=True):
+    """Number of workflows and events that were removed (or would be); `more` if some were not examined."""
+
+    workflows: int
+    events: int
+    more: bool
+
+
+_limit = msgspec.json.Decoder(LimitBody)
+_admission = msgspec.json.Decoder(AdmissionBody)
+_prune = msgspec.json.Decoder(PruneBody)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+async def stats(service: Service, request: Request) -> Answer:
+    """Return the outcomes of the events sent to a workflow (B5)."""
+    request.query()
+    workflow = request.parts[0]
+    await service.permit(request, None, workflow)
+    return json_answer(await service.engine.stats(workflow))
+
+
+async def wait(service: Service, request: Request) -> Answer:
+    """Return the workflow when it reaches one of the states; without states, when it is final or resting."""
+    workflow = request.parts[0]
+    query = request.query("state", "timeout_s")
+    requested_s = seconds(query, "timeout_s")
+    await service.permit(request, None, workflow)
+    bound = await service.bound_of(workflow)
+    states = [] if "state" not in query else _states(bound, query["state"])
+    most_s = min(WAIT_S_MAX, request.limits.request_s / 2)
+    timeout_s = most_s if requested_s is None else min(requested_s, most_s)
+    view = await _await_connected(service, request, service.engine.wait(workflow, *states, timeout_s=timeout_s))
+    return json_answer(shown_view(bound, view), headers=tagged(view.version))
+
+
+def _states(bound: BoundMachine, text: str) -> list[Enum]:
+    """Return the states named in the query: one, or several separated by commas."""
+    known = {name: node.state for node in bound.table.nodes.values() for name in (node.state.name, node.name)}
+    names = [text] if text in known else text.split(",")
+    for name in names:
+        if name not in known:
+            stored = ", ".join(node.name for node in bound.table.nodes.values())
+            raise InvalidPayload(
+                f"machine {bound.name!r} has no state {name!r:.100}; it has {stored}.",
+                why="The workflow can never reach it.",
+                fix="Wait for one of those.",
+            )
+    return [known[name] for name in names]
+
+
+async def _await_connected(service: Service, request: Request, waiting: Coroutine[object, object, ValueT]) -> ValueT:
+    """Await the coroutine, unless the client disconnects or the server stops: the client then asks another server."""
+    loop = asyncio.get_running_loop()
+    answer = loop.create_task(waiting)
+    disconnected, stopped = loop.create_task(request.disconnected()), loop.create_task(service.until_stop())
+    try:
+        await asyncio.wait({answer, disconnected, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        if stopped.done():
+            raise UnavailableError(
+                "the server is stopping and ends its waits.",
+                why="A wait may take longer than a server that stops can stay.",
+                fix="Ask again: another server answers, or this one when it is back.",
+            )
+        raise Disconnected
+    finally:
+        for task in (answer, disconnected, stopped):
+            task.cancel()
+
+
+# --- operating -------------------------------------------------------------------------------------------------------
+
+
+async def set_limit(service: Service, request: Request) -> Answer:
+    """Change the limits of a dependency while everything runs (C8)."""
+    request.query()
+    name = request.parts[0]
+    body = await request.json(_limit)
+    if body.concurrency_max is body.rate_per_s is msgspec.UNSET:
+        raise InvalidPayload(
+            "the body names no limit.",
+            why="A limit that is left out keeps its value, so nothing would change.",
+            fix='Send {"rate_per_s": 50}, {"concurrency_max": 10} or both.',
+        )
+    before = next((each for each in service.engine.breakers() if each.name == name), None)
+    try:
+        async with service.acting(request, "limit.set", name, before=before, after=body):
+            service.engine.set_limit(
+                name,
+                concurrency_max=None if isinstance(body.concurrency_max, msgspec.UnsetType) else body.concurrency_max,
+                rate_per_s=... if isinstance(body.rate_per_s, msgspec.UnsetType) else body.rate_per_s,
+            )
+    except BadUsage as error:
+        return answer_to(error, status=404)  # No dependency has this name.
+    return json_answer(service.engine.breakers()[name])
+
+
+async def admission(service: Service, request: Request) -> Answer:
+    """Return the admission limits of this process (C7)."""
+    request.query()
+    return json_answer(service.admission)
+
+
+async def set_admission(service: Service, request: Request) -> Answer:
+    """Change the admission limits of this process, until it ends."""
+    request.query()
+    body = await request.json(_admission)
+    try:
+        wanted = Admission(rate_per_s=body.rate_per_s, burst=body.burst, in_flight_max=body.in_flight_max)
+        async with service.acting(request, "admission.set", "admission", before=service.admission, after=wanted):
+            service.engine.set_admission(wanted)
+    except DefinitionError as error:
+        return answer_to(error, status=400)
+    return json_answer(service.admission)
+
+
+async def prune(service: Service, request: Request) -> Answer:
+    """Remove workflows that ended long ago, or their history, within the time of one request."""
+    request.query()
+    body = await request.json(_prune)
+    end_s = service.clock.monotonic_s() + PRUNE_S
+
+    def enough(done: Pruned) -> bool:
+        return service.clock.monotonic_s() >= end_s or (not body.dry_run and done.workflows >= body.limit)
+
+    async def pruned() -> Answer:
+        done, more = await service.prune(
+            enough,
+            older_than_s=body.older_than_s,
+            history_only=body.history_only,
+            with_owed=body.with_owed,
+            dry_run=body.dry_run,
+            batch=body.batch,
+        )
+        return json_answer(ShownPruned(workflows=done.workflows, events=done.events, more=more))
+
+    if body.dry_run:
+        return await pruned()
+    async with service.acting(request, "workflows.prune", "workflows", before=None, after=body):
+        return await pruned()
+
+
+# --- routes ----------------------------------------------------------------------------------------------------------
+
+
+def _of_service(handler: Callable[[Service, Request], Awaitable[Answer | Streamed]]) -> Handler[Served]:
+    def call(served: Served, request: Request) -> Awaitable[Answer | Streamed]:
+        return handler(served.service, request)
+
+    return call
+
+
+_WORKFLOW: dict[str, object] = {
+    "id": "o-1",
+    "machine": "order",
+    "state": "done",
+    "context": {"cents": 999},
+    "version": 3,
+    "created_at": "2026-01-01T12:00:00Z",
+    "updated_at": "2026-01-01T12:00:02Z",
+    "waiting": None,
+}
+
+ADMINISTERING: tuple[Route[Served], ...] = (
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/stats",
+        handler=_of_service(stats),
+        scope=Scope.READ,
+        about="workflow",
+        summary="Outcomes of the events sent to a workflow: applied, duplicate, ignored, refused",
+        tag="Workflows",
+        answer=Counts,
+        answer_example={"applied": 2, "duplicate": 1, "ignored": 0, "refused": 1},
+        problems=(400, 404, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/wait",
+        handler=_of_service(wait),
+        scope=Scope.READ,
+        about="workflow",
+        summary="Wait until a workflow is in a state; 408 when the time is over, 409 when it can never get there",
+        tag="Workflows",
+        parameters=(
+            Parameter(
+                "state",
+                "A state, or several separated by commas; without it: a final or resting state.",
+                {"type": "string"},
+                example="done",
+            ),
+            Parameter(
+                "timeout_s",
+                f"Longest wait in seconds; the default and the maximum are {WAIT_S_MAX:g}.",
+                {"type": "number", "minimum": 0, "maximum": 1e10},
+                example=10,
+            ),
+        ),
+        answer=ShownWorkflow,
+        answer_example=_WORKFLOW,
+        problems=(400, 404, 408, 409, 429, 503),
+    ),
+    Route(
+        method="PUT",
+        path="/v1/limits/{name}",
+        handler=_of_service(set_limit),
+        scope=Scope.OPERATE,
+        about="home",
+        summary="Change the limits of a dependency, in this process and until it ends",
+        tag="Operating",
+        body=LimitBody,
+        body_example={"rate_per_s": 50},
+        answer=BreakerView,
+        problems=(400, 404, 413, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/admission",
+        handler=_of_service(admission),
+        scope=Scope.READ,
+        about="home",
+        summary="Admission limits of this process: calls per second, burst, calls in flight",
+        tag="Operating",
+        answer=Admission,
+        answer_example={"rate_per_s": 10000.0, "burst": 15000.0, "in_flight_max": 100000},
+        problems=(400, 503),
+    ),
+    Route(
+        method="PUT",
+        path="/v1/admission",
+        handler=_of_service(set_admission),
+        scope=Scope.OPERATE,
+        about="home",
+        summary="Change the admission limits of this process, until it ends",
+        tag="Operating",
+        body=AdmissionBody,
+        body_example={"rate_per_s": 500, "burst": 1000},
+        answer=Admission,
+        answer_example={"rate_per_s": 500.0, "burst": 1000.0, "in_flight_max": 100000},
+        problems=(400, 413, 503),
+    ),
+    Route(
+        method="POST",
+        path="/v1/prune",
+        handler=_of_service(prune),
+        scope=Scope.ADMIN,
+        about="home",
+        summary="Remove workflows that ended long ago, or their history; `more` says whether to ask again",
+        tag="Operating",
+        body=PruneBody,
+        body_example={"older_than_s": 2592000, "dry_run": True},
+        answer=ShownPruned,
+        answer_example={"workflows": 12, "events": 60, "more": False},
+        problems=(400, 413, 503),
+    ),
+)
+
+
+# --- Health and readiness checks, for process supervisors and load balancers -----------------------------------------
+# `/healthz` fails when this process cannot recover and needs a restart. `/readyz` fails while requests should go to
+# another server: this one is stopping, or its store does not answer. Without Redis it stays ready, and reports the
+# reason. Neither needs a key, and neither shows a secret.
+
+ALONE = "Redis cannot be used: leases come from the store, limits and breakers are those of this process, until it can."
+
+
+async def health(service: Service, request: Request) -> Answer:
+    """Report whether this process can still work."""
+    del request
+    return _health_answer(service.alive())
+
+
+async def readiness(service: Service, request: Request) -> Answer:
+    """Report whether requests should be sent to this process."""
+    del request
+    reason = await service.ready()
+    if reason is None and service.alone:
+        return json_answer(ShownHealth(status="ok", reason=ALONE))
+    return _health_answer(reason)
+
+
+def _health_answer(reason: str | None) -> Answer:
+    if reason is None:
+        return json_answer(ShownHealth(status="ok"))
+    return json_answer(ShownHealth(status="unavailable", reason=reason), status=503, headers=((b"retry-after", b"1"),))
+
+
+# --- The `/metrics` route for Prometheus: the metrics of the engine's exporter ---------------------------------------
+# `interlock serve` has an exporter when the extra is installed; each worker reports the metrics of all workers. A
+# mounted app has one when its engine was opened with `observers=["prometheus"]`; otherwise this route answers 501.
+
+
+async def metrics(service: Service, request: Request) -> Answer:
+    """Return all metrics as text."""
+    del request
+    scraped = await service.scraped()
+    if scraped is None:
+        raise HttpProblem(
+            501,
+            "this engine has no Prometheus exporter.",
+            code="no-metrics",
+            why="It was opened without the observer, or prometheus-client is not installed.",
+            fix="Install it: pip install 'interlock[otel]'. Then `interlock serve` has it; an engine of your own is "
+            'opened with observers=["prometheus"].',
+        )
+    content_type, body = scraped
+    return Answer(200, body, ((b"content-type", content_type.encode()),))

@@ -1,0 +1,811 @@
+"""Workflows in a lane: one local file, or the same on a bucket.
+
+A lane has one owner, so revisions are checked and never lost to another process. A change is lost only when its caller
+was wrong about the revision, and then nothing of it is written.
+
+`tables` has what is stored, `applying` the one transaction that changes it. Reads run beside the writer and are short:
+what could be long is given in pages, each of which sees one moment.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import apsw
+import msgspec
+
+from interlock.catalog.open_lane import closing_thread
+from interlock.clock import Clock
+from interlock.errors import (
+    ConstraintViolation,
+    InternalError,
+    InvalidPayload,
+    TransactionError,
+    UnavailableError,
+    UnusableFile,
+)
+from interlock.lanes.connection import opening
+from interlock.lanes.contention import Rows
+from interlock.lanes.handover import one_snapshot, tombstone_of
+from interlock.lanes.lane import Lane
+from interlock.lanes.transaction import Session, Work
+from interlock.store import values
+from interlock.store.memory import StoreTime
+from interlock.store.protocol import Batch, Granted, Held, Old
+from interlock.store.values import (
+    Change,
+    Cursor,
+    Delivered,
+    Found,
+    HistoryRecord,
+    Letter,
+    OwedEffect,
+    Row,
+    refuse_twice,
+)
+
+# --- Conversion between a store's values and the columns of its tables -----------------------------------------------
+# A context is JSON and stored as text, so that users can read it with SQL; in memory it is bytes, because it is only
+# ever passed on.
+
+ROW = (
+    "id, workflow_type, machine_version, state, context, version, visit, active, created_at, updated_at, entered_at, "
+    "digest, owed, wake_at, duplicates, ignored, refused, revision"
+)
+EVENT_COLUMNS = "workflow_id, version, from_state, to_state, event, payload, context, created_at, key, key_digest"
+
+ENTERED_AT = 10
+"""Index of `entered_at` in `ROW`."""
+
+
+def starting(row: Row) -> tuple[object, ...]:
+    """Return every column of a new workflow but its number."""
+    duplicates, ignored, refused = row.counts
+    return (
+        row.id,
+        row.machine,
+        row.machine_version,
+        row.state,
+        row.context.decode(),
+        row.version,
+        row.visit,
+        row.active,
+        row.created_us,
+        row.updated_us,
+        row.entered_us,
+        row.digest,
+        row.owed,
+        row.wake_us,
+        duplicates,
+        ignored,
+        refused,
+        row.revision,
+    )
+
+
+def moving(row: Row, number: int, expected: int) -> tuple[object, ...]:
+    """Return the columns that a transition may change, and those by which it finds its workflow."""
+    duplicates, ignored, refused = row.counts
+    return (
+        row.machine_version,
+        row.state,
+        row.context.decode(),
+        row.version,
+        row.visit,
+        row.active,
+        row.updated_us,
+        row.entered_us,
+        row.owed,
+        row.wake_us,
+        duplicates,
+        ignored,
+        refused,
+        row.revision,
+        number,
+        expected,
+        row.id,
+    )
+
+
+def happening(number: int, happened: HistoryRecord) -> tuple[object, ...]:
+    """Return the columns of one row of history of the workflow with that number."""
+    return (
+        number,
+        happened.workflow,
+        happened.version,
+        happened.from_state,
+        happened.to_state,
+        happened.event,
+        happened.payload.decode(),
+        happened.context.decode(),
+        happened.created_us,
+        happened.key,
+        happened.key_digest or None,
+    )
+
+
+def row_of(values: tuple[Any, ...]) -> Row:
+    """Return the workflow in the columns `ROW`; later columns are ignored."""
+    context, active, counts = values[4].encode(), bool(values[7]), values[14:17]
+    return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts, values[17])  # type: ignore[call-arg]
+
+
+def happened_of(values: tuple[Any, ...]) -> HistoryRecord:
+    """Return the row of history in the columns `HAPPENED`."""
+    context, digest = values[6].encode(), values[9] or b""
+    return HistoryRecord(*values[:5], values[5].encode(), context, *values[7:9], digest)  # type: ignore[call-arg]
+
+
+def delivered_of(values: tuple[Any, ...]) -> Delivered:
+    """Return the recorded use of a key from version, to_state and key_digest."""
+    version, to_state, digest = values
+    return Delivered(version, to_state, digest or b"")
+
+
+# --- A group of changes, written to the tables inside one transaction of a lane --------------------------------------
+# A move finds its row by the workflow's number, which spares it the index over all ids. Numbers are learned here and
+# remembered by the store only when the group is durable: what a group that was rolled back has learned may be wrong,
+# for its numbers are given again. A number that were wrong all the same would find a row of another id, and lose the
+# change.
+#
+# A change is either written as a whole or leaves nothing: its row is written first, because that is where it is
+# lost, and the history of all that were not lost goes in together at the end.
+
+START = f"INSERT INTO workflows ({ROW}) VALUES ({', '.join('?' * 18)}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
+MOVE = """
+UPDATE workflows SET machine_version = ?, state = ?, context = ?, version = ?, visit = ?, active = ?, updated_at = ?,
+entered_at = ?, owed = ?, wake_at = ?, duplicates = ?, ignored = ?, refused = ?, revision = ?
+WHERE number = ? AND revision = ? AND id = ?"""
+NUMBER = "SELECT number FROM workflows WHERE id = ?"
+USED = "SELECT 1 FROM workflow_events WHERE workflow = ? AND key = ?"
+INSERT_EVENT = f"INSERT INTO workflow_events (workflow, {EVENT_COLUMNS}) VALUES ({', '.join('?' * 11)})"  # noqa: S608
+EFFECT = "INSERT OR REPLACE INTO workflow_effects VALUES (?, ?, ?, ?, ?, ?, ?)"
+EFFECT_AGAIN = "UPDATE workflow_effects SET attempts = ?, wake_at = ? WHERE id = ? AND attempts = ?"
+EFFECT_DEAD = "DELETE FROM workflow_effects WHERE id = ? AND attempts = ?"
+EFFECT_DONE = "DELETE FROM workflow_effects WHERE id = ?"
+LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+LETTER_GONE = "DELETE FROM dead_letters WHERE id = ?"
+TIME = "UPDATE workflow_store SET time_us = max(time_us, ?) WHERE id = 1"
+
+
+class Applied(NamedTuple):
+    """The result of a group, valid once it is durable."""
+
+    lost: list[str]
+    numbers: dict[str, int]
+    """Numbers of workflows that were not cached before."""
+
+
+def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mapping[str, int], time_us: int) -> Applied:
+    """Write the changes that are not lost, and the latest time that the store has returned (G8)."""
+    # The signal for hot rows is about the tables of users; here it would cost a twentieth of everything.
+    connection.preupdate_hook(None)
+    cursor = connection.cursor()
+    lost: list[str] = []
+    learned: dict[str, int] = {}
+    events: list[tuple[object, ...]] = []
+    for change in changes:
+        workflow = change.row.id
+        if change.expected:
+            number = numbers.get(workflow)
+            if number is None:
+                number = _number(cursor, workflow, learned)
+            kept = number is not None and _moved(connection, cursor, change, number)
+        else:
+            number = _started(connection, cursor, change, learned)
+            kept = number is not None
+        if not kept or number is None:
+            lost.append(workflow)
+            continue
+        for happened in change.history:
+            events.append(happening(number, happened))  # noqa: PERF401 -- mostly one: a loop costs less.
+        if (
+            change.effects
+            or change.effects_again
+            or change.effects_dead
+            or change.effects_done
+            or change.letters
+            or change.letters_gone
+        ):
+            _aside(cursor, change)
+    if events:
+        cursor.executemany(INSERT_EVENT, events)
+    cursor.execute(TIME, (time_us,))
+    return Applied(lost, learned)
+
+
+def _started(connection: apsw.Connection, cursor: apsw.Cursor, change: Change, learned: dict[str, int]) -> int | None:
+    cursor.execute(START, starting(change.row))
+    if not connection.changes():
+        return None
+    number = learned[change.row.id] = connection.last_insert_rowid()
+    return number
+
+
+def _number(cursor: apsw.Cursor, workflow: str, learned: dict[str, int]) -> int | None:
+    found = cursor.execute(NUMBER, (workflow,)).fetchone()
+    if found is None:
+        return None
+    number = learned[workflow] = cast("int", found[0])
+    return number
+
+
+def _moved(connection: apsw.Connection, cursor: apsw.Cursor, change: Change, number: int) -> bool:
+    for happened in change.history:
+        if happened.key is not None and cursor.execute(USED, (number, happened.key)).fetchone() is not None:
+            return False
+    cursor.execute(MOVE, moving(change.row, number, change.expected))
+    return connection.changes() > 0
+
+
+def _aside(cursor: apsw.Cursor, change: Change) -> None:
+    run = cursor.execute
+    for effect in change.effects:
+        run(EFFECT, msgspec.structs.astuple(effect))
+    for again, known in change.effects_again:
+        run(EFFECT_AGAIN, (again.attempts, again.wake_us, again.id, known))
+    for dead in change.effects_dead:
+        run(EFFECT_DEAD, (dead.id, dead.attempts))
+    for done in change.effects_done:
+        run(EFFECT_DONE, (done,))
+    for letter in change.letters:
+        run(LETTER, msgspec.structs.astuple(letter))
+    for letter_id in change.letters_gone:
+        run(LETTER_GONE, (letter_id,))
+
+
+# --- Leases on a lane: exclusion between the tasks of its one owner, also after a restart ----------------------------
+# The time is the store's, which never goes back and continues from the last written time (G8). A read alone finds a
+# lease that another owner has, so waiting tasks write nothing.
+
+ReadLease = Callable[[Callable[[Callable[..., Any]], Any]], Awaitable[Any]]
+
+FIND_LEASE = "SELECT owner, token, since, until FROM leases WHERE name = ?"
+GIVE = "INSERT OR REPLACE INTO leases (name, owner, token, since, until) VALUES (?, ?, ?, ?, ?)"
+RENEW = "UPDATE leases SET until = ? WHERE name = ? AND token = ? AND until IS NOT NULL"
+RELEASE = "UPDATE leases SET until = NULL WHERE name = ? AND token = ? AND until IS NOT NULL"
+
+
+class LaneLeases:
+    """The leases of a store on a lane."""
+
+    def __init__(self, read: ReadLease, write: Callable[[Work], Awaitable[object]], now_us: Callable[[], int]) -> None:
+        self._read = read
+        self._write = write
+        self._now_us = now_us
+
+    async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
+        """Grant the lease to the owner, unless another owner has it."""
+        now_us = self._now_us()
+        found = cast("_Found", await self._read(lambda run: run(FIND_LEASE, (name,)).fetchone()))
+        holding = _current_holding(found, owner, now_us)
+        if holding is not None:
+            return holding
+        until_us = now_us + round(lease_s * 1_000_000)
+        return cast("Granted | Held", await self._write(Work(_acquire, (name, owner, now_us, until_us))))
+
+    async def renew(self, name: str, token: int, lease_s: float) -> bool:
+        """Extend the lease to `lease_s` from now."""
+        now_us = self._now_us()
+        until_us = now_us + round(lease_s * 1_000_000)
+        return bool(await self._write(Work(_change, RENEW, (until_us, name, token), now_us)))
+
+    async def release(self, name: str, token: int) -> bool:
+        """Release the lease."""
+        return bool(await self._write(Work(_change, RELEASE, (name, token), self._now_us())))
+
+
+_Found = tuple[str, int, int, int | None] | None
+
+
+def _current_holding(found: _Found, owner: str, now_us: int) -> Held | None:
+    if found is None:
+        return None
+    holder, _, since_us, until_us = found
+    if until_us is None or until_us <= now_us or holder == owner:
+        return None
+    return Held(holder, since_us, now_us)
+
+
+def _acquire(session: Session, request: tuple[str, str, int, int]) -> Granted | Held:
+    name, owner, now_us, until_us = request
+
+    def give(connection: apsw.Connection) -> Granted | Held:
+        cursor = connection.cursor()
+        # Read again: another task may have acquired it since the read.
+        found = cast("_Found", cursor.execute(FIND_LEASE, (name,)).fetchone())
+        holding = _current_holding(found, owner, now_us)
+        if holding is not None:
+            return holding
+        token, since_us = 1, now_us
+        if found is not None:
+            holder, last, begun_us, end_us = found
+            mine = holder == owner and end_us is not None
+            token, since_us = (last, begun_us) if mine else (last + 1, now_us)
+        cursor.execute(GIVE, (name, owner, token, since_us, until_us))
+        cursor.execute(TIME, (now_us,))
+        return Granted(token)
+
+    return session.lend(give)
+
+
+def _change(session: Session, sql: str, values: tuple[object, ...], now_us: int) -> bool:
+    def change(connection: apsw.Connection) -> bool:
+        cursor = connection.cursor()
+        cursor.execute(sql, values)
+        changed = connection.changes() > 0
+        if changed:
+            cursor.execute(TIME, (now_us,))
+        return changed
+
+    return session.lend(change)
+
+
+# --- Pruning on a lane: a batch is one transaction of its writer -----------------------------------------------------
+# A workflow's number is never given to another: pages and the writer's memory go by it. SQLite gives the highest one
+# again when its row is gone, so the workflow that was started last of all stays until another one is started.
+
+Run = Callable[..., Any]
+ReadPruned = Callable[[Callable[[Run], Any]], Awaitable[Any]]
+
+FIRST_CURSOR = Cursor(-(2**63), 0)
+
+LOOK = """
+SELECT number, id, entered_at, active OR wake_at IS NOT NULL FROM workflows INDEXED BY workflows_by_state
+WHERE workflow_type = ?1 AND state = ?2 AND entered_at < ?3 AND (entered_at > ?4 OR (entered_at = ?4 AND number > ?5))
+ORDER BY entered_at, number LIMIT ?6"""
+LAST = "SELECT coalesce(max(number), 0) FROM workflows"
+OWING = "SELECT workflow FROM workflow_effects UNION SELECT workflow FROM dead_letters"
+EVENTS = "SELECT count(*) FROM workflow_events WHERE workflow = ?"
+REMOVE_EVENTS = "DELETE FROM workflow_events WHERE workflow = ?"
+REMOVE_ROW = "DELETE FROM workflows WHERE number = ?"
+REMOVE_ASIDE = ("DELETE FROM workflow_effects WHERE workflow = ?", "DELETE FROM dead_letters WHERE workflow = ?")
+
+
+class LanePruning:
+    """Pruning of a store on a lane."""
+
+    def __init__(self, read: ReadPruned, write: Callable[[Work], Awaitable[object]]) -> None:
+        self._read = read
+        self._write = write
+
+    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """Read the next workflows and remove those that match."""
+        begin = after or FIRST_CURSOR
+        if dry_run:
+            return cast("Batch", await self._read(lambda run: _looked(run, old, begin, limit)[0]))
+        return cast("Batch", await self._write(Work(_prune, old, begin, limit)))
+
+
+def _looked(run: Run, old: Old, begin: Cursor, limit: int) -> tuple[Batch, list[tuple[int, str]]]:
+    found: list[tuple[int, str, int, int]] = run(
+        LOOK, (old.machine, old.state, old.before_us, begin.entered_us, begin.number, limit)
+    ).fetchall()
+    [(last,)] = run(LAST).fetchall()
+    owing: set[str] = set() if old.owing or not found else {workflow for (workflow,) in run(OWING)}
+    chosen: list[tuple[int, str]] = []
+    events = 0
+    for number, workflow, _, busy in found:
+        if busy or workflow in owing or (number == last and not old.history_only):
+            continue
+        [(count,)] = run(EVENTS, (number,)).fetchall()
+        if count or not old.history_only:
+            chosen.append((number, workflow))
+            events += count
+    end = Cursor(found[-1][2], found[-1][0]) if len(found) == limit else None
+    return Batch(tuple(workflow for _, workflow in chosen), events, end), chosen
+
+
+def _prune(session: Session, old: Old, begin: Cursor, limit: int) -> Batch:
+    def prune(connection: apsw.Connection) -> Batch:
+        connection.preupdate_hook(None)  # The signal for hot rows is about the tables of users.
+        cursor = connection.cursor()
+        batch, chosen = _looked(cursor.execute, old, begin, limit)
+        numbers = [(number,) for number, _ in chosen]
+        cursor.executemany(REMOVE_EVENTS, numbers)
+        if not old.history_only:
+            cursor.executemany(REMOVE_ROW, numbers)
+            if old.owing:
+                for sql in REMOVE_ASIDE:
+                    cursor.executemany(sql, [(workflow,) for _, workflow in chosen])
+        return batch
+
+    return session.lend(prune)
+
+
+# --- The tables of a store on a lane, and their format ---------------------------------------------------------------
+# `workflows` is clustered by a number that each workflow gets when it is started, and so is the index over its
+# history. Workflows that are young together move together, so a group touches few pages, whatever the ids look like;
+# history itself is only ever appended to. One index beside the keys serves `stalled` and `find` by state; the one
+# that serves `find` by machine is written only when a workflow starts. Wake times have no index: a lane has one
+# owner, which keeps them in memory, and finds them again by state.
+#
+# The format is written down when the tables are made. A later one is refused: guessing at its meaning could lose a
+# workflow. An earlier one is where a later version of Interlock begins to migrate.
+
+FORMAT = 1
+
+TABLES = """
+CREATE TABLE workflows (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    workflow_type TEXT NOT NULL,
+    machine_version INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    context TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    visit INTEGER NOT NULL,
+    active INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    entered_at INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    owed BLOB NOT NULL,
+    wake_at INTEGER,
+    duplicates INTEGER NOT NULL,
+    ignored INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    revision INTEGER NOT NULL
+);
+CREATE INDEX workflows_by_type ON workflows (workflow_type);
+CREATE INDEX workflows_by_state ON workflows (workflow_type, state, entered_at);
+CREATE TABLE workflow_events (
+    id INTEGER PRIMARY KEY,
+    workflow INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    workflow_id TEXT NOT NULL,
+    from_state TEXT NOT NULL,
+    to_state TEXT NOT NULL,
+    event TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    context TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    key TEXT,
+    key_digest BLOB
+);
+CREATE UNIQUE INDEX workflow_events_by_version ON workflow_events (workflow, version);
+CREATE UNIQUE INDEX workflow_events_by_key ON workflow_events (workflow, key) WHERE key IS NOT NULL;
+CREATE TABLE workflow_effects (
+    id TEXT PRIMARY KEY, workflow TEXT NOT NULL, version INTEGER NOT NULL, name TEXT NOT NULL,
+    attempts INTEGER NOT NULL, wake_at INTEGER NOT NULL, context BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX workflow_effects_to_wake ON workflow_effects (wake_at);
+CREATE TABLE dead_letters (
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, workflow TEXT NOT NULL, name TEXT NOT NULL, attempts INTEGER NOT NULL,
+    error TEXT NOT NULL, since INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL, context BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX dead_letters_by_age ON dead_letters (since);
+CREATE TABLE leases (
+    name TEXT PRIMARY KEY, owner TEXT NOT NULL, token INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER
+) WITHOUT ROWID;
+CREATE TABLE notes (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE workflow_store (id INTEGER PRIMARY KEY CHECK (id = 1), format INTEGER NOT NULL, time_us INTEGER NOT NULL);
+"""
+NAMES = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "leases", "notes", "workflow_store")
+
+PRESENT = f"SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ({', '.join('?' * len(NAMES))})"  # noqa: S608
+
+
+def written_time_us(connection: apsw.Connection) -> int | None:
+    """Return the last time that was written with a group, or None without tables.
+
+    Raises UnusableFile when the tables are of a later version, or not a store's.
+    """
+    present = {name for (name,) in connection.cursor().execute(PRESENT, NAMES)}
+    if not present:
+        return None
+    if "workflow_store" not in present:
+        raise UnusableFile(
+            f"the database of the workflows has a table {min(present)!r} that no store has made.",
+            why="Workflows live in the database `workflows` of their home, and another program has used it before.",
+            fix="Move that database to another name, or use another home for workflows.",
+        )
+    ((form, time_us),) = connection.cursor().execute("SELECT format, time_us FROM workflow_store").fetchall()
+    if form != FORMAT:
+        raise UnusableFile(
+            f"the workflows are kept in format {form}; this version knows {FORMAT}.",
+            why="Another version of Interlock wrote them, and guessing at their meaning could lose some.",
+            fix="Use the version of Interlock that wrote them, or a later one.",
+        )
+    return cast("int", time_us)
+
+
+def make_tables(session: Session) -> None:
+    """Create the tables, in one transaction with their format."""
+    session.lend(_make)
+
+
+def _make(connection: apsw.Connection) -> None:
+    connection.cursor().execute(TABLES)
+    connection.cursor().execute("INSERT INTO workflow_store VALUES (1, ?, 0)", (FORMAT,))
+
+
+# --- The module itself -----------------------------------------------------------------------------------------------
+
+ResultT = TypeVar("ResultT")
+"""Runs one statement; its rows are as SQLite has them, and `columns` gives them their types."""
+
+NUMBERS_MAX = 200_000
+"""Workflows whose numbers are remembered; the others are looked up by their id."""
+
+COUNTED_AT_ONCE = 100_000
+"""Workflows that one read of `living` counts: a tenth of a second."""
+
+# A statement names its index: without statistics SQLite would guess, and a wrong guess reads every workflow.
+LOAD = f"SELECT {ROW} FROM workflows WHERE id = ?"  # noqa: S608
+DELIVERED = """
+SELECT version, to_state, key_digest FROM workflow_events
+WHERE workflow = (SELECT number FROM workflows WHERE id = ?) AND key = ?"""
+HISTORY = f"""
+SELECT {EVENT_COLUMNS} FROM workflow_events
+WHERE workflow = (SELECT number FROM workflows WHERE id = ?) AND version > ? ORDER BY version LIMIT ?"""  # noqa: S608
+FIND = f"""
+SELECT {ROW}, number FROM workflows INDEXED BY workflows_by_type
+WHERE workflow_type = ? AND number > ? ORDER BY number LIMIT ?"""  # noqa: S608
+FIND_IN_STATE = f"""
+SELECT {ROW}, number FROM workflows INDEXED BY workflows_by_state WHERE workflow_type = ? AND state = ?"""  # noqa: S608
+STALLED = f"""
+SELECT {ROW}, number FROM workflows INDEXED BY workflows_by_state
+WHERE workflow_type = ? AND state = ? AND entered_at < ? AND active ORDER BY entered_at, number LIMIT ?"""  # noqa: S608
+EFFECTS = """
+SELECT * FROM workflow_effects INDEXED BY workflow_effects_to_wake
+WHERE (wake_at, id) > (?, ?) ORDER BY wake_at, id LIMIT ?"""
+LETTERS = """
+SELECT * FROM dead_letters INDEXED BY dead_letters_by_age
+WHERE (since, id) > (?1, ?2) AND (?3 IS NULL OR kind = ?3) ORDER BY since, id LIMIT ?4"""
+LIVING = """
+SELECT workflow_type, machine_version, state, count(*) FROM workflows
+WHERE number > ? AND number <= ? GROUP BY workflow_type, machine_version, state"""
+NOTE = "INSERT OR REPLACE INTO notes VALUES (?, ?)"
+
+BEFORE_ALL = -(2**63)
+"""A time before all others."""
+
+
+class SqliteStore:
+    """A store on a lane. Made by `opening.open_store`."""
+
+    shared = False
+
+    def __init__(self, lane: Lane, clock: Clock) -> None:
+        self._lane = lane
+        self._clock = clock
+        self._time = StoreTime(clock)
+        self._numbers: dict[str, int] = {}
+        self.leases = LaneLeases(self._read, self._submit, self.now_us)
+        self.pruning = LanePruning(self._read, self._submit)
+
+    async def begin(self) -> None:
+        """Create missing tables, and continue from the last written time (G8)."""
+        with _translated_errors():
+            time_us = cast("int | None", await self._lane.read(written_time_us))
+            if time_us is None:
+                await self._lane.submit(Work(make_tables))
+        self._time = StoreTime(self._clock, time_us or 0)
+
+    def here(self) -> bool:
+        """Return whether cached workflows are current; False: read them again. Raises MovedElsewhere."""
+        return self._lane.here()
+
+    def publish(self, rows: Rows) -> None:
+        """Have the lane publish these hot rows with its own, for other processes (D9)."""
+        self._lane.publishing.also = rows
+
+    async def commit(self, changes: Sequence[Change]) -> list[str]:
+        """Commit the whole group in one transaction of the lane."""
+        refuse_twice(changes)
+        done = await self._submit(Work(self._write, changes, self._time.last_us))
+        # Only now: the numbers of a group that is not durable may be given to other workflows.
+        lost, learned = cast("Applied", done)
+        if len(self._numbers) + len(learned) > NUMBERS_MAX:
+            self._numbers = {}
+        self._numbers.update(learned)
+        return lost
+
+    def _write(self, session: Session, changes: Sequence[Change], time_us: int) -> Applied:
+        return session.lend(lambda connection: apply(connection, changes, self._numbers, time_us))
+
+    async def load(self, ids: Sequence[str]) -> dict[str, Row]:
+        """Return the rows of these workflows."""
+        rows = await self._read(
+            lambda run: [found for each in ids if (found := run(LOAD, (each,)).fetchone()) is not None]
+        )
+        return {row.id: row for row in map(row_of, rows)}
+
+    async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
+        """Return the recorded uses of these delivery keys."""
+        found = await self._read(lambda run: [(key, run(DELIVERED, key).fetchone()) for key in keys])
+        return {key: delivered_of(values) for key, values in found if values is not None}
+
+    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
+        """Return the history after a version."""
+        return [happened_of(values) for values in await self._all(HISTORY, workflow, after, limit)]
+
+    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
+        """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
+        begin = values.parsed(after) or values.Cursor(BEFORE_ALL, 0)
+        if state is None:
+            found = await self._all(FIND, machine, begin.number, limit + 1)
+        else:
+            found = await self._by_time(FIND_IN_STATE, (machine, state), "entered_at", begin, limit + 1)
+        page = found[:limit]
+        end = values.Cursor(page[-1][ENTERED_AT], page[-1][-1]) if len(found) > limit else None
+        return Found(tuple(map(row_of, page)), None if end is None else str(end))
+
+    async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
+        """Return the active workflows that have been in their state for too long."""
+        found = await self._read(
+            lambda run: [
+                values
+                for state, time_us in before_us.items()
+                for values in run(STALLED, (machine, state, time_us, limit)).fetchall()
+            ]
+        )
+        found.sort(key=lambda values: (values[ENTERED_AT], values[-1]))
+        return [row_of(values) for values in found[:limit]]
+
+    async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
+        """Return the owed effects, soonest first."""
+        begin = (BEFORE_ALL, "") if after is None else (after.wake_us, after.id)
+        return [OwedEffect(*values) for values in await self._all(EFFECTS, *begin, limit)]
+
+    async def letters(
+        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+    ) -> list[Letter]:
+        """Return the dead letters, oldest first."""
+        begin = (BEFORE_ALL, "") if after is None else (after.since_us, after.id)
+        return [Letter(*values) for values in await self._all(LETTERS, *begin, kind, limit)]
+
+    async def living(self) -> dict[tuple[str, int, str], int]:
+        """Count the workflows by machine, version and state."""
+        counts: dict[tuple[str, int, str], int] = {}
+        [(last,)] = await self._all("SELECT coalesce(max(number), 0) FROM workflows")
+        # A workflow keeps its number, so that each is counted once, whatever moves meanwhile.
+        for begin in range(0, last, COUNTED_AT_ONCE):
+            for *place, count in await self._all(LIVING, begin, begin + COUNTED_AT_ONCE):
+                where = cast("tuple[str, int, str]", tuple(place))
+                counts[where] = counts.get(where, 0) + count
+        return counts
+
+    async def note(self, name: str, text: str) -> None:
+        """Keep a short text under a name."""
+        await self._submit(Work(_note, (name, text)))
+
+    async def noted(self) -> dict[str, str]:
+        """Return all notes by name."""
+        return dict(await self._all("SELECT name, text FROM notes"))
+
+    def now_us(self) -> int:
+        """The time, which never goes back."""
+        return self._time.now_us()
+
+    async def close(self) -> None:
+        """Give the lane up. Cancelled, it is closed all the same."""
+        await asyncio.wrap_future(closing_thread(self._lane.close))
+
+    async def _by_time(
+        self, sql: str, values: tuple[object, ...], column: str, begin: values.Cursor, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """A page in the order of a time. Any number may have the same one, so those are searched by number first."""
+        tied = f"{sql} AND {column} = ? AND number > ? ORDER BY number LIMIT ?"
+        later = f"{sql} AND {column} > ? ORDER BY {column}, number LIMIT ?"
+        time_us, number = begin
+
+        def read(run: Run) -> list[tuple[Any, ...]]:
+            found: list[tuple[Any, ...]] = run(tied, (*values, time_us, number, limit)).fetchall()
+            found.extend(run(later, (*values, time_us, limit - len(found))).fetchall())
+            return found
+
+        return await self._read(read)
+
+    async def _submit(self, work: Work) -> object:
+        with _translated_errors():
+            return await self._lane.submit(work)
+
+    async def _all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self._read(lambda run: run(sql, values).fetchall())
+
+    async def _read(self, read: Callable[[Run], ResultT]) -> ResultT:
+        with _translated_errors():
+            return cast("ResultT", await self._lane.read(lambda connection: read(connection.cursor().execute)))
+
+
+def _note(session: Session, note: tuple[str, str]) -> None:
+    session.lend(lambda connection: connection.cursor().execute(NOTE, note))
+
+
+@contextlib.contextmanager
+def _translated_errors() -> Generator[None]:
+    """What a lane says of a transaction that it did not make, in the words of a store."""
+    try:
+        yield
+    except ConstraintViolation as error:
+        raise InternalError(
+            f"a group of changes contradicts the history that is stored: {error.what}",
+            why="A version or a delivery key stands in history once; what was decided upon was something else.",
+        ) from error
+    except TransactionError as error:
+        raise UnavailableError(f"the store could not do it: {error.what}", why=error.why, fix=error.fix) from error
+    except (UnicodeError, OverflowError) as error:
+        raise InvalidPayload(
+            f"a value cannot be stored: {error}.",
+            why="Texts are Unicode without lone surrogates, and numbers have 64 bits.",
+        ) from error
+
+
+# --- The note with the time before which no step may begin in a lane after an arrival --------------------------------
+# Engines that shared the workflows before may be in the middle of attempts, and learn within a second that they are
+# not theirs any more. A lane has no leases of workflows that would keep others from beginning the same, so its owner
+# waits.
+
+HELD = "held_us"
+"""The name of the note: microseconds, by the time of the store."""
+
+HELD_US = 2_000_000
+"""Microseconds in which a live engine learns that its workflows have left: it checks every second."""
+
+
+# --- The record of an arrival in the file of a lane: the number of the move, and its report --------------------------
+# It is written with the last transaction of the draft, so an engine that followed a tombstone can check that this is
+# the right lane: the same address on another host is another disk, and an empty store there would be a second copy.
+
+_ARRIVED = "CREATE TABLE IF NOT EXISTS interlock_arrived (epoch INTEGER PRIMARY KEY)"
+_REPORT = "CREATE TABLE IF NOT EXISTS interlock_report (epoch INTEGER PRIMARY KEY, report TEXT NOT NULL)"
+_HAS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+
+
+def remember(connection: apsw.Connection, epoch: int, report: str) -> None:
+    """Write down what a move has brought. Inside a transaction of the caller's."""
+    run = connection.cursor().execute
+    run(_ARRIVED)
+    run(_REPORT)
+    run("INSERT OR IGNORE INTO interlock_arrived VALUES (?)", (epoch,))
+    run("INSERT OR REPLACE INTO interlock_report VALUES (?, ?)", (epoch, report))
+
+
+def report_of(connection: apsw.Connection, epoch: int) -> str | None:
+    """Return the report of a move; None if it is unknown here."""
+    run = connection.cursor().execute
+    if run(_HAS, ("interlock_report",)).get is None:
+        return None
+    found = run("SELECT report FROM interlock_report WHERE epoch = ?", (epoch,)).get
+    return None if found is None else str(found)
+
+
+def arrived_at(connection: apsw.Connection) -> int:
+    """The last move that ended here, or is about to; 0: none did."""
+    run = connection.cursor().execute
+    if run(_HAS, ("interlock_arrived",)).get is None:
+        return 0
+    return int(str(run("SELECT coalesce(max(epoch), 0) FROM interlock_arrived").get))
+
+
+@contextlib.contextmanager
+def looking(path: Path) -> Generator[apsw.Connection | None]:
+    """Open the file for reading, as one snapshot for the whole block; None without a file."""
+    if not path.exists():
+        yield None
+        return
+    with opening(path):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.execute("PRAGMA query_only = ON")
+    with contextlib.closing(connection), one_snapshot(connection):
+        yield connection
+
+
+def refuse_another(path: Path, epoch: int) -> None:
+    """Raise UnavailableError unless the file is the one that this move has ended in, or a later one has."""
+    with looking(path) as connection:
+        if connection is not None and (tombstone_of(connection) is not None or arrived_at(connection) >= epoch):
+            return
+    raise UnavailableError(
+        f"move {epoch} has not arrived at {path} on host {socket.gethostname()}.",
+        why="A lane is a file on one host, and this host has another one at that address, or none.",
+        fix="Run the engine on the host that the workflows were moved to, or move them to PostgreSQL again.",
+    )

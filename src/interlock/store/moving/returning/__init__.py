@@ -1,1 +1,0 @@
-"""The way back of workflows: from PostgreSQL into a lane."""

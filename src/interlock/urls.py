@@ -1,0 +1,739 @@
+"""Redaction of addresses: shows the values of options that are known to be harmless, and no others.
+
+A misspelt secret is still a secret. Every text that names an address, of a bucket or elsewhere, shows it through this.
+"""
+
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from interlock.errors import BadUsage, InvalidPayload
+
+MASK: Final = "***"
+
+S3_OPTIONS: Final = (
+    "endpoint",
+    "region",
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "virtual_hosted",
+    "allow_http",
+)
+GS_OPTIONS: Final = ("endpoint", "service_account", "allow_http")
+AZ_OPTIONS: Final = ("endpoint", "account", "access_key", "sas", "allow_http")
+
+BUCKET_OPTIONS: Final = {"s3": S3_OPTIONS, "gs": GS_OPTIONS, "az": AZ_OPTIONS}
+BUCKET_SECRETS: Final = frozenset({"secret_access_key", "session_token", "access_key", "sas"})
+
+POSTGRES_PLACE_OPTIONS: Final = ("schema", "host", "port", "dbname")
+"""Options that say where on PostgreSQL a database was moved to: without them it could not be found there."""
+
+_HARMLESS: Final = (
+    frozenset({*POSTGRES_PLACE_OPTIONS, *(name for names in BUCKET_OPTIONS.values() for name in names)})
+    - BUCKET_SECRETS
+)
+
+
+def redact_url(url: str) -> str:
+    """Return the URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong one."""
+    # No bucket has a colon in its name: what comes before an @ then is a secret, also one with a slash in it.
+    url = re.sub(r"(?s)(?<=://)[^/@]*:.*@", f"{MASK}@", url)
+    text, hash_mark, _ = url.partition("#")
+    text, mark, query = text.partition("?")
+    text = re.sub(r"(?<=://)[^/@]*@", f"{MASK}@", text)
+    text = re.sub(r"(?i)((?:secret|key|token|sas|sig|password)[^=&/]*=)[^&]*", rf"\1{MASK}", text)
+    options = [_redact_option(option) for option in query.split("&")] if mark else []
+    return text + mark + "&".join(options) + (f"#{MASK}" if hash_mark else "")
+
+
+def _redact_option(option: str) -> str:
+    name, mark, value = option.partition("=")
+    if not mark:
+        return name if name in _HARMLESS | BUCKET_SECRETS else MASK
+    if name == "endpoint":
+        value = re.sub(r"^(\w+://)?[^/@]*@", rf"\1{MASK}@", unquote(value)).partition("?")[0]
+    return f"{name}={value if name in _HARMLESS else MASK}"
+
+
+# --- URLs of databases in a bucket: `s3://bucket/folder/name`, `gs://bucket/name`, `az://container/name` -------------
+# What is not in the URL comes from the environment variables that every tool of the provider reads. Options follow a
+# question mark (`?endpoint=http://127.0.0.1:9000&region=eu-central-1`); a misspelt one is refused, never ignored.
+#
+# An option may be a secret, so an address is only ever shown by `redacted`: it shows the values of the options that
+# it knows to be harmless and no others, because a misspelt secret is still a secret. A plus sign stands for itself,
+# as in half of all secret keys, and not for a space.
+
+PATH_BYTES_MAX = 800
+"""Folder and name together. A key has at most 1,024 bytes, and the longest one below them has about 90."""
+
+RESERVED_NAMES: Final = frozenset({"log", "snapshot", "probe", "manifest"})
+"""Names that a database uses below itself, and the probe beside it. A database of such a name would clash."""
+
+
+_SWITCHES = frozenset({"virtual_hosted", "allow_http"})
+_PLACES = frozenset({"endpoint", "account"})
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
+_EXAMPLES = {"s3": "s3://bucket/shop/stock", "gs": "gs://bucket/shop/stock", "az": "az://container/shop/stock"}
+
+
+class BucketAddress(NamedTuple):
+    """The parts of a URL. Its text never shows its secrets."""
+
+    scheme: str
+    bucket: str
+    folder: str
+    """The folder that the database shares with others; may be empty."""
+    name: str
+    options: tuple[tuple[str, str], ...]
+
+    @property
+    def path(self) -> str:
+        """The prefix of the database's keys."""
+        return f"{self.folder}/{self.name}" if self.folder else self.name
+
+    @property
+    def root(self) -> str:
+        """The folder in its bucket on its server: all databases with this root share one probe."""
+        where = "&".join(f"{name}={value}" for name, value in self.options if name in _PLACES)
+        return f"{self.scheme}://{self.bucket}/{quote(self.folder)}" + (f"?{where}" if where else "")
+
+    def option(self, name: str) -> str | None:
+        """Return the value of an option, or None when the URL does not have it."""
+        return dict(self.options).get(name)
+
+    def switch(self, name: str) -> bool | None:
+        """Return the value of an option that is true or false."""
+        value = self.option(name)
+        return None if value is None else value == "true"
+
+    def __str__(self) -> str:
+        options = [f"{name}={MASK if name in BUCKET_SECRETS else value}" for name, value in self.options]
+        return f"{self.scheme}://{self.bucket}/{quote(self.path)}" + (f"?{'&'.join(options)}" if options else "")
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+
+def is_bucket_url(url: object) -> bool:
+    """Whether the value is a text that begins with the scheme of a bucket."""
+    return isinstance(url, str) and url.partition("://")[0] in BUCKET_OPTIONS and "://" in url
+
+
+def parse_bucket_url(url: str) -> BucketAddress:
+    """Parse the URL of a database in a bucket. Raises BadUsage, which never shows a secret."""
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme not in BUCKET_OPTIONS:
+        raise _bad_bucket_url(url, "is not the address of a database in a bucket", "Begin with s3://, gs:// or az://.")
+    if "#" in rest:
+        raise _bad_bucket_url(url, "has a # in it", "Write %23 for a # that belongs to a name or a value.")
+    rest, _, query = rest.partition("?")
+    bucket, _, path = rest.partition("/")
+    if "@" in bucket:
+        raise _bad_bucket_url(
+            url, "has credentials in front of the bucket", "Give them as options, or in the environment."
+        )
+    if not bucket:
+        raise _bad_bucket_url(url, "names no bucket", f"Write it as {_EXAMPLES[scheme]}.")
+    if not _BUCKET.fullmatch(bucket):
+        raise _bad_bucket_url(
+            url,
+            "does not begin with the name of a bucket",
+            "A bucket's name has 2 to 222 letters, digits, dots, dashes and underscores; a port belongs to ?endpoint=.",
+        )
+    folder, name = _folder_and_name(url, scheme, path)
+    return BucketAddress(scheme, bucket, folder, name, _bucket_options(url, scheme, query))
+
+
+def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:
+    if "&" in path:
+        raise _bad_bucket_url(
+            url, "has an & in its path", "Options begin with a question mark; write %26 for an & in a name."
+        )
+    path = unquote(path.removesuffix("/"))
+    if not path:
+        raise _bad_bucket_url(url, "names a bucket but no database", f"Add the database's name: {_EXAMPLES[scheme]}.")
+    if len(path.encode(errors="replace")) > PATH_BYTES_MAX:
+        raise _bad_bucket_url(url, f"has a path of more than {PATH_BYTES_MAX} bytes", "Use a shorter folder or name.")
+    if not path.isprintable() or "\\" in path or "\ufffd" in path:
+        raise _bad_bucket_url(
+            url, "has a character in its path that no key can have", "Use printable characters, and no \\."
+        )
+    parts = path.split("/")
+    if any(part in {"", ".", ".."} for part in parts):
+        raise _bad_bucket_url(
+            url, "has an empty part, . or .. in its path", "Write each folder by its name, with one / between."
+        )
+    # Nothing is above the first folder but the bucket, which is not a database: that one may have any name.
+    taken = [part for part in (parts[1:] or parts) if part in RESERVED_NAMES]
+    if taken:
+        raise _bad_bucket_url(
+            url,
+            f"has {taken[0]!r} in its path, where a database keeps its own objects",
+            f"Use another name: {', '.join(sorted(RESERVED_NAMES))} are taken, "
+            "except for the first of several folders.",
+        )
+    return "/".join(parts[:-1]), parts[-1]
+
+
+def _bucket_options(url: str, scheme: str, query: str) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for option in query.split("&") if query else []:
+        name, _, value = option.partition("=")
+        value = unquote(value)
+        if name not in BUCKET_OPTIONS[scheme]:
+            close = difflib.get_close_matches(name, BUCKET_OPTIONS[scheme], n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise _bad_bucket_url(
+                url,
+                f"has an option that {scheme}:// does not have, {_shown_name(name)}",
+                f"{hint}There are {', '.join(BUCKET_OPTIONS[scheme])}.",
+            )
+        if name in found:
+            raise _bad_bucket_url(url, f"has the option {name} twice", "Give it once.")
+        if not value or not value.isprintable():
+            raise _bad_bucket_url(url, f"gives {name} no value", f"Write {name}=…, or leave it out.")
+        if name in _SWITCHES and value not in {"true", "false"}:
+            raise _bad_bucket_url(
+                url, f"gives {name} another value than true or false", f"Write {name}=true or {name}=false."
+            )
+        if name == "endpoint":
+            _check_endpoint(url, value)
+        found[name] = value
+    if found.get("allow_http") == "false" and found.get("endpoint", "").startswith("http://"):
+        raise _bad_bucket_url(url, "has an endpoint of http:// and allow_http=false", "Leave out one of the two.")
+    return tuple(sorted(found.items()))
+
+
+def _shown_name(name: str) -> str:
+    """Return an option's name; any other text may be half of a secret that had an & in it."""
+    return name if re.fullmatch(r"[a-z_]{1,40}", name) else MASK
+
+
+def _check_endpoint(url: str, endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        right = False
+        parts = None
+    if not right or parts is None or "@" in parts.netloc or parts.query or parts.fragment:
+        raise _bad_bucket_url(
+            url,
+            "has an endpoint that is not the address of a server",
+            "Write it as endpoint=https://host or endpoint=http://host:port, without credentials.",
+        )
+
+
+def _bad_bucket_url(url: str, what: str, fix: str) -> BadUsage:
+    return BadUsage(
+        f"{redact_url(url)!r} {what}.",
+        why="A database in a bucket is named by its scheme, its bucket, a folder if you like, and its own name.",
+        fix=fix,
+    )
+
+
+# --- The address of a schema in PostgreSQL: the driver's own URL, and five options that are ours ---------------------
+# postgresql://user:password@host:5432/shop?schema=stock postgresql://user:@/shop?host=/run/postgresql&schema=stock
+# postgresql://pooler:6432/shop?pgbouncer=true&connections_max=20
+#
+# What is ours is taken out before the driver sees the rest, because it would hand unknown options to the server as
+# settings, and a pooler refuses those. An option of ours that is misspelt must not get that far either: it is
+# refused with the one that was probably meant. `statement_timeout_s` bounds one statement as seen from here, and
+# `connect_timeout_s` how long a server is waited for that takes no connection.
+
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+DEFAULT_SCHEMA = "interlock"
+CONNECTIONS_MAX = 200
+STATEMENT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+IDENTIFIER_BYTES_MAX = 63
+
+POSTGRES_OPTIONS = ("schema", "pgbouncer", "connections_max", "statement_timeout_s", "connect_timeout_s")
+"""Ours."""
+
+DRIVER_OPTIONS = (
+    "host", "port", "user", "password", "database", "dbname", "passfile", "service", "sslmode", "sslcert", "sslkey",
+    "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation", "ssl_min_protocol_version", "ssl_max_protocol_version",
+    "target_session_attrs", "krbsrvname", "gsslib", "application_name",
+)  # fmt: skip
+"""The driver's. Everything else would become a setting of the server, and a misspelt secret would be sent to it."""
+
+_SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_POSTGRES_SECRETS = ("password", "sslpassword")
+
+
+class PostgresAddress(NamedTuple):
+    """The address of a schema, with the options of its connections."""
+
+    url: str
+    """For the driver."""
+    shown: str
+    """For people: without anything secret."""
+    schema: str = DEFAULT_SCHEMA
+    pgbouncer: bool = False
+    """The server is reached through a pooler in transaction mode, which keeps no state between two transactions."""
+    connections_max: int = CONNECTIONS_MAX
+    statement_timeout_s: float = STATEMENT_TIMEOUT_S
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    """How long a call waits for a server that is full, starting or away while this node has no connection to it."""
+
+
+def is_postgres_url(url: str) -> bool:
+    """Return whether the address is one of PostgreSQL."""
+    return url.partition("://")[0] in POSTGRES_SCHEMES and "://" in url
+
+
+def parse_postgres_url(url: str) -> PostgresAddress:
+    """The address in a text. Raises BadUsage, which says what is wrong and shows no secret."""
+    shown = redact_postgres_url(url)
+    try:
+        scheme, _, _, query, fragment = urlsplit(url)
+    except ValueError:
+        # What it says may quote the address, password and all.
+        raise _bad_postgres_url(shown, "cannot be read: its host is neither a name nor an address") from None
+    if scheme not in POSTGRES_SCHEMES:
+        raise _bad_postgres_url(shown, "does not begin with postgresql://")
+    if fragment:
+        raise _bad_postgres_url(shown, "has a # in it", "Write %23 for a # in a name or a password.")
+    ours: dict[str, str] = {}
+    others: list[str] = []
+    for option in filter(None, query.split("&")):
+        name, _, value = option.partition("=")
+        if name in POSTGRES_OPTIONS:
+            ours[name] = unquote(value)
+        elif name in DRIVER_OPTIONS:
+            others.append(option)
+        else:
+            close = difflib.get_close_matches(name, (*POSTGRES_OPTIONS, *DRIVER_OPTIONS), n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise _bad_postgres_url(
+                shown, f"has an option {_redact_postgres_name(name)} that does not exist.{hint}".removesuffix(".")
+            )
+    rest = url.partition("?")[0] + ("?" + "&".join(others) if others else "")
+    return PostgresAddress(
+        rest,
+        shown,
+        _schema(shown, ours.get("schema", DEFAULT_SCHEMA)),
+        _switch(shown, ours.get("pgbouncer", "false")),
+        int(_number(shown, "connections_max", ours.get("connections_max", str(CONNECTIONS_MAX)), whole=True)),
+        _number(shown, "statement_timeout_s", ours.get("statement_timeout_s", str(STATEMENT_TIMEOUT_S)), whole=False),
+        _number(shown, "connect_timeout_s", ours.get("connect_timeout_s", str(CONNECT_TIMEOUT_S)), whole=False),
+    )
+
+
+def redact_postgres_url(url: str) -> str:
+    """The URL as it may be shown. Takes any text, also a wrong address."""
+    # Mask the password first: one that is not quoted may contain a slash, a question mark, a # and an @.
+    url = re.sub(r"(?s)(?<=://)([^/@:?#\[]*):.*@", r"\1:***@", url)
+    shown, mark, query = url.partition("#")[0].partition("?")
+    options = [_redact_postgres_option(option) for option in query.split("&")] if mark else []
+    return shown + mark + "&".join(options)
+
+
+def _redact_postgres_option(option: str) -> str:
+    name, mark, value = option.partition("=")
+    known = name in POSTGRES_OPTIONS or (name in DRIVER_OPTIONS and name not in _POSTGRES_SECRETS)
+    if not mark:
+        return name if known else "***"
+    return f"{name}={value if known else '***'}"
+
+
+def _redact_postgres_name(name: str) -> str:
+    """An option's name; whatever else stands in its place may be the rest of a password that had a ? in it."""
+    return repr(name) if re.fullmatch(r"[A-Za-z_]{1,40}", name) else "***"
+
+
+def _schema(shown: str, name: str) -> str:
+    # A name that needs no quoting on any way to a person, be it psql, a log or a grant.
+    if re.fullmatch(r"[a-z_][a-z0-9_]*", name) is None or len(name) > IDENTIFIER_BYTES_MAX or name.startswith("pg_"):
+        raise _bad_postgres_url(
+            shown,
+            f"names a schema {name!r}",
+            "A schema has lower-case letters, digits and underscores, at most 63 of them, and does not begin with pg_.",
+        )
+    return name
+
+
+def _switch(shown: str, text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise _bad_postgres_url(shown, f"says pgbouncer={text!r}", "Write pgbouncer=true or pgbouncer=false.")
+    return _SWITCH[text.lower()]
+
+
+def _number(shown: str, name: str, text: str, *, whole: bool) -> float:
+    pattern = r"[0-9]{1,6}" if whole else r"[0-9]{1,6}(\.[0-9]{1,6})?"
+    if re.fullmatch(pattern, text) is None or float(text) <= 0:
+        raise _bad_postgres_url(shown, f"says {name}={text!r}", f"Write a number above 0: {name}=20.")
+    return float(text)
+
+
+def _bad_postgres_url(
+    shown: str, what: str, fix: str = "Write postgresql://user@host/database?schema=interlock."
+) -> BadUsage:
+    return BadUsage(
+        f"{shown!r} {what}.",
+        why="The address says which server, database and schema are meant, and how to reach them.",
+        fix=fix,
+    )
+
+
+# --- Addresses of lanes: `lanes:///var/shop/stock` is a file, `memory:` is lost when it is closed --------------------
+# A stream's key may be any text (a customer, an article number), so its file name is derived from it.
+
+NAME_CHARACTERS_MAX = 100
+STREAM_KEY_BYTES_MAX = 4_000
+LANE_SUFFIX = ".lane"
+
+
+def stream_name(key: str) -> str:
+    """Return the file name of a stream: readable where possible, and never outside of its folder.
+
+    Letters, digits, dash and underscore stand for themselves; everything else makes the name a digest of the key.
+    """
+    try:
+        data = key.encode()
+    except (UnicodeEncodeError, AttributeError) as error:
+        raise InvalidPayload(f"{key!r} is not the key of a stream: it must be a text.") from error
+    if not 0 < len(data) <= STREAM_KEY_BYTES_MAX or "\x00" in key:
+        raise InvalidPayload(f"the key of a stream has 1 to {STREAM_KEY_BYTES_MAX} bytes, without NUL.")
+    if len(key) <= NAME_CHARACTERS_MAX and re.fullmatch(r"[a-z0-9_-]+", key):
+        return key
+    return _digest(data)
+
+
+def check_address(url: object, home: object) -> None:
+    """Raise BadUsage for an address or home that is not even a text, such as a Path."""
+    for what, value in (("address or name of a database", url), ("home", home)):
+        if not isinstance(value, str) and not (value is None and what == "home"):
+            raise BadUsage(
+                f"{type(value).__name__} {value!r} is not the {what}: it must be a text.",
+                why="The scheme in front of the path says which engine keeps the data.",
+                fix='Write "lanes:///var/shop/stock", or f"lanes://{path}" with an absolute path.',
+            )
+
+
+def lane_path(url: str) -> Path | None:
+    """Return the file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
+    if url == "memory:":
+        return None
+    path = _path(url)
+    if path is not None and path.name and ".." not in path.parts:
+        return path.with_name(path.name + LANE_SUFFIX)
+    if is_postgres_url(url):
+        raise BadUsage(
+            f"{redact_postgres_url(url)!r} is on PostgreSQL, and this needs a lane.",
+            why="It is about the file or the log of a lane; PostgreSQL has tools of its own for that.",
+            fix="Name a lane: lanes:///var/shop/stock or s3://bucket/name. PostgreSQL has psql and interlock hot.",
+        )
+    raise BadUsage(
+        f"{redact_url(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name, "
+        "postgresql://host/database and memory: are.",
+        why="The scheme says which engine keeps the data.",
+        fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
+    )
+
+
+def stream_url(url: str, key: str) -> str:
+    """Return the address of one stream of the database at this address."""
+    if url == "memory:":
+        return url
+    place, mark, options = url.partition("?")
+    name = stream_name(key)
+    if name in RESERVED_NAMES and is_bucket_url(url):
+        name = _digest(name.encode())  # No database may have that name there, but a key may be any text.
+    return f"{place.rstrip('/')}.streams/{name}{mark}{options}"
+
+
+def shard_url(url: str, number: int) -> str:
+    """Return the address of one shard of the database at this address: a part with its own writer."""
+    if url == "memory:":
+        return url
+    place, mark, options = url.partition("?")
+    return f"{place.rstrip('/')}.shards/{number}{mark}{options}"
+
+
+def _digest(key: bytes) -> str:
+    return f"={hashlib.blake2b(key, digest_size=20).hexdigest()}"
+
+
+def _path(url: str) -> Path | None:
+    try:
+        parts = urlsplit(url)
+        path = unquote(parts.path)
+        path.encode()  # A lone surrogate is in no name of a file.
+    except ValueError:
+        return None
+    if parts.scheme != "lanes" or parts.netloc or parts.query or parts.fragment or len(parts.path) <= 1:
+        return None
+    # Control characters would silently be dropped from the address, and NUL ends a name.
+    return None if any(character < " " for character in url + path) else Path(path)
+
+
+# --- Secrets of addresses, which are never stored in a catalog or a tombstone ----------------------------------------
+# A stored address keeps the server and the user. A process that opens it takes the secret from the address of the
+# home or of the previous place, where that is the same user of the same server. Otherwise the drivers look for it
+# themselves (PGPASSWORD and ~/.pgpass, AWS_…, GOOGLE_…, AZURE_…).
+
+POSTGRES_SECRETS: Final = frozenset({"password", "sslpassword"})
+
+_WHOSE = frozenset({"endpoint", "account", "access_key_id", "host", "port", "user", "service"})
+"""The options that identify the owner of a secret."""
+
+
+def without_secrets(url: str) -> str:
+    """Return the address without its secrets."""
+    parts = _parts(url)
+    return url if parts is None else parts._replace(password="", options=parts.plain).url
+
+
+def with_secrets(url: str, *known: str) -> str:
+    """Return the address with the secrets of the first known address of the same user at the same server."""
+    mine = _parts(url)
+    if mine is None or mine.password or mine.secret:
+        return url
+    for each in known:
+        theirs = _parts(each)
+        if theirs is not None and theirs.whose == mine.whose:
+            return mine._replace(password=theirs.password, options=(*mine.options, *theirs.secret)).url
+    return url
+
+
+def redact_secrets(url: str) -> str:
+    """Return an address of any kind with its secrets redacted."""
+    return redact_postgres_url(url) if is_postgres_url(url) else redact_url(url)
+
+
+class _Parts(NamedTuple):
+    scheme: str
+    user: str
+    password: str
+    server: str
+    """Of PostgreSQL; of a bucket empty, because its options say which server it is on."""
+    path: str
+    options: tuple[str, ...]
+
+    @property
+    def secret(self) -> tuple[str, ...]:
+        secrets = POSTGRES_SECRETS if is_postgres_url(f"{self.scheme}://") else BUCKET_SECRETS
+        return tuple(option for option in self.options if option.partition("=")[0] in secrets)
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        return tuple(option for option in self.options if option not in self.secret)
+
+    @property
+    def whose(self) -> tuple[str, ...]:
+        # Neither the database nor the bucket: one user has one secret for all of them.
+        named = sorted(option for option in self.options if option.partition("=")[0] in _WHOSE)
+        return (self.scheme.replace("postgresql", "postgres"), self.user, self.server, *named)
+
+    @property
+    def url(self) -> str:
+        password = f":{self.password}" if self.password else ""
+        user = f"{self.user}{password}@" if self.user or password else ""
+        query = f"?{'&'.join(self.options)}" if self.options else ""
+        return f"{self.scheme}://{user}{self.server}{self.path}{query}"
+
+
+def _parts(url: str) -> _Parts | None:
+    """Split an address; return None for one without secrets: a local lane, or memory."""
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    options = tuple(option for option in query.split("&") if option)
+    if is_bucket_url(url):
+        return _Parts(scheme, "", "", "", place, options)
+    if not is_postgres_url(url):
+        return None
+    server, slash, path = place.partition("/")
+    user, mark, server = server.rpartition("@")
+    name, _, password = user.partition(":")
+    # `user:@` says that there is no password to look for, which is part of the address.
+    kept = f"{name}:" if mark and user.endswith(":") else name
+    return _Parts(scheme, kept, password, server, slash + path, options)
+
+
+# --- Addresses of a Redis: `redis://host:6379/0?prefix=shop`, with `rediss` for TLS and `unix` for a socket ----------
+# With `cluster=yes` the address is one node of a Redis Cluster.
+#
+# The prefix separates the users of one Redis: engines with the same prefix share leases, limits and breakers. Each
+# key has one hash tag, so that a Redis Cluster has all keys of a script in one slot.
+
+REDIS_VARIABLE = "INTERLOCK_REDIS"
+REDIS_SCHEMES = ("redis", "rediss", "unix")
+REDIS_PREFIX = "interlock"
+REDIS_CLUSTER = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_REDIS_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+
+class RedisAddress(NamedTuple):
+    """The address of a Redis, and the prefix of its keys."""
+
+    url: str
+    """The driver's URL, without Interlock's own options; with its password, if it has one."""
+    prefix: str
+    shown: str
+    """For people and logs: without user, password and options."""
+    cluster: bool = False
+    """Whether it is one node of a Redis Cluster, by which the others are found."""
+
+    def __repr__(self) -> str:
+        """Show the address without its password: it may stand in a traceback, or in a log."""
+        return f"Address({self.shown!r}, prefix={self.prefix!r}, cluster={self.cluster})"
+
+    def key(self, kind: str, name: str = "") -> str:
+        """Return the key of an object that has a slot to itself, such as one breaker."""
+        return f"{{{self.prefix}:{kind}}}" if not name else f"{{{self.prefix}:{kind}:{_plain(name)}}}"
+
+
+def configured_redis(text: str | None, environment: Mapping[str, str] | None = None) -> RedisAddress | None:
+    """Return this address, or that of the environment for None; an empty text means no Redis."""
+    chosen = (os.environ if environment is None else environment).get(REDIS_VARIABLE, "") if text is None else text
+    return parse_redis_url(chosen) if chosen else None
+
+
+def parse_redis_url(text: str) -> RedisAddress:
+    """Parse an address. Raises BadUsage for an invalid one."""
+    value: object = text  # Not every caller has a type checker.
+    try:
+        parts = urlsplit(text if isinstance(value, str) else "")
+        port = parts.port
+    except ValueError:
+        raise _refused(text) from None
+    place = parts.path if parts.scheme == "unix" else parts.hostname
+    if parts.scheme not in REDIS_SCHEMES or not place:
+        raise _refused(text)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    prefix = options.pop("prefix", REDIS_PREFIX)
+    if not _REDIS_PREFIX.fullmatch(prefix):
+        raise BadUsage(
+            f"the prefix of a Redis is {prefix!r}; it must be 1 to 64 letters, digits and any of _.:-",
+            why="It is the beginning of every key, and part of the hash tag that chooses a slot.",
+            fix="Give it so: redis://127.0.0.1:6379/0?prefix=shop.",
+        )
+    where = place if parts.scheme == "unix" else f"{place}:{port or 6379}{parts.path}"
+    cluster = options.pop("cluster", "no")
+    if cluster not in REDIS_CLUSTER or (REDIS_CLUSTER[cluster] and parts.scheme == "unix"):
+        raise BadUsage(
+            f"cluster of a Redis is {cluster!r}; it must be yes or no, and no for a socket.",
+            why="It says whether the address is one node of a Redis Cluster, whose others are found by it.",
+            fix="Give it so: redis://node-1:6379?cluster=yes.",
+        )
+    rest = f"?{urlencode(options)}" if options else ""
+    return RedisAddress(text.partition("?")[0] + rest, prefix, f"{parts.scheme}://{where}", REDIS_CLUSTER[cluster])
+
+
+def redact_redis_url(text: str) -> str:
+    """Return an invalid address as it may be shown: without user, password and options."""
+    before, at, place = text.partition("?")[0].rpartition("@")
+    scheme = before.partition("://")[0] + "://" if "://" in before else ""
+    return f"{scheme}***@{place}" if at else place
+
+
+def unknown_redis_option(address: RedisAddress, error: Exception) -> BadUsage:
+    """Return the error for an option that the driver has refused."""
+    options = sorted(name for name, _ in parse_qsl(urlsplit(address.url).query, keep_blank_values=True))
+    return BadUsage(
+        f"the address {address.shown} has an option that the driver of Redis does not take, or a value that it "
+        f"cannot read: {', '.join(options)}.",
+        why=f"Everything after the question mark but prefix and cluster goes to the driver, which says: {error}",
+        fix="Correct it, or take it out: redis://127.0.0.1:6379/0?prefix=shop.",
+    )
+
+
+def _refused(text: object) -> BadUsage:
+    return BadUsage(
+        f"{redact_redis_url(str(text))!r} is not the address of a Redis.",
+        why="It begins with redis://, rediss:// or unix://, and names a host or a socket.",
+        fix=f"Give it as redis://127.0.0.1:6379/0: in Engine.open(…, redis=…), with --redis, in {REDIS_VARIABLE}, "
+        "or as redis in interlock.toml.",
+    )
+
+
+def _plain(name: str) -> str:
+    """Escape a name for a hash tag, which the first closing brace would end."""
+    return name.replace("%", "%25").replace("}", "%7D").replace("{", "%7B")
+
+
+# --- Addresses of servers: parsed and validated once -----------------------------------------------------------------
+# An address holds no secret: one with a user or a password is refused, without repeating either, because addresses
+# are shown in errors, logs and listings. Nothing is read from the environment.
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_HOST = re.compile(r"[A-Za-z0-9._:%-]+", re.ASCII)
+_ROOT = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """The parts of `http://host:port/root`."""
+
+    scheme: str
+    host: str
+    port: int
+    root: str = ""
+    """The path under which the server is mounted, without a trailing slash."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> str:
+        """The value of the header Host."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.root}"
+
+
+def parse_server_url(url: str, what: str = "the address of a server") -> ServerAddress:
+    """Parse an address. Raises BadUsage for an invalid one."""
+    text: object = url  # Callers without a type checker may pass anything.
+    if not isinstance(text, str):
+        raise BadUsage(f"{what} is a {type(text).__name__}, not a text.", fix='Write "http://host:port".')
+    try:
+        parts = urlsplit(text)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        parts, port, host = urlsplit(""), None, None
+    if "@" in text:
+        raise BadUsage(
+            f"{what} has a user or a password in it.",
+            why="Addresses are shown in errors and logs, and a secret must not be.",
+            fix="Leave them out, and pass the API key as `key=`.",
+        )
+    root = parts.path.rstrip("/")
+    known = parts.scheme in DEFAULT_PORTS and host is not None and _HOST.fullmatch(host) and _ROOT.fullmatch(root)
+    if not known or host is None or parts.query or parts.fragment or port == 0:
+        raise BadUsage(
+            f"{what} is invalid: {text!r:.200}.",
+            why="It has a scheme (http or https), a host, an optional port and an optional path; nothing else.",
+            fix='Write "http://host:port" or "https://host/path".',
+        )
+    return ServerAddress(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], root)
+
+
+def escaped(segment: str) -> str:
+    """Escape an id as a segment of a path. Ids are printable texts of any alphabet; the result is ASCII."""
+    # Proxies would resolve a segment of dots alone.
+    return segment.replace(".", "%2E") if segment in {".", ".."} else quote(segment, safe="")
+
+
+def query_of(**parameters: str | float | bool | None) -> str:
+    """Return the query string; parameters that are None are left out."""
+    texts = {
+        name: ("true" if value else "false") if isinstance(value, bool) else value
+        for name, value in parameters.items()
+        if value is not None
+    }
+    return f"?{urlencode(texts)}" if texts else ""

@@ -1,0 +1,344 @@
+"""A lane in a bucket is left: a copy follows its log, the lease is shortened, and the mover takes it over alive."""
+
+import asyncio
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from interlock.clock import SystemClock
+from interlock.errors import CorruptionError, Fenced, LaneOwned, MovedElsewhere, TargetNotFound, UnavailableError
+from interlock.lanes.handover import Arrived, Draft, Permission, Tombstone, departure, tombstone_of
+from interlock.lanes.lane import Lane
+from interlock.lanes.objectlog import manifest as manifests
+from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog import replica
+from interlock.lanes.objectlog.bucket import Unclear
+from interlock.lanes.objectlog.format import log_key
+from interlock.lanes.objectlog.log import with_snapshot
+from interlock.lanes.objectlog.manifest import Manifest, manifest_at
+from interlock.lanes.objectlog.open import open_log
+from interlock.lanes.objectlog.replica import HURRIED_LEASE_S, BucketCopy, hurry, note_left, take_over, unhurry
+from interlock.lanes.settings import LaneSettings
+from interlock.urls import BucketAddress, parse_bucket_url
+from tests.unit.lanes.lanes import SetClock, count, increment, make_counter, run
+from tests.unit.lanes.movers import THERE
+from tests.unit.lanes.objectlog.buckets import Owner, ScriptedBucket, StillClock, lost, still_world, stored_and_lost
+from tests.unit.lanes.objectlog.histories import NAME, History, examined, restore_from
+
+LEASE_S = 0.2
+
+
+def prepare(_connection: apsw.Connection, _now: Callable[[], int]) -> None:
+    """Nothing is needed."""
+
+
+def copy_of(bucket: ScriptedBucket, folder: Path) -> BucketCopy:
+    return BucketCopy(NAME, folder / "mover", clock=SetClock(), prepare=prepare, bucket=bucket)
+
+
+def rows_in(copy: BucketCopy) -> list[tuple[object, ...]]:
+    return copy.connection().execute("SELECT a, b FROM t ORDER BY a").fetchall()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> ScriptedBucket:
+    """What is behind every address."""
+    made = ScriptedBucket()
+
+    def found(_address: BucketAddress, **_options: object) -> ScriptedBucket:
+        return made
+
+    monkeypatch.setattr(objectlog_open, "open_proven", found)
+    monkeypatch.setattr(objectlog_open, "open_bucket", found)
+    return made
+
+
+def opened(path: Path, permission: Permission = None) -> Lane:
+    settings = LaneSettings(lease_s=LEASE_S)
+    path.parent.mkdir(exist_ok=True)
+    log = objectlog_open.log_opener(parse_bucket_url(NAME), settings=settings, clock=SystemClock())
+    return Lane(path, settings=settings, clock=SystemClock(), prepare=prepare, open_log=log, permission=permission)
+
+
+def taken(path: Path, short_s: float = math.inf) -> Lane:
+    path.parent.mkdir(exist_ok=True)
+    return take_over(
+        NAME, path, settings=LaneSettings(lease_s=LEASE_S), clock=SystemClock(), prepare=prepare, short_s=short_s
+    )
+
+
+def manifest_of(bucket: ScriptedBucket) -> Manifest:
+    return manifests.decode(bucket.objects[manifests.KEY])
+
+
+def test_a_copy_follows_the_log_and_reads_only_what_is_new(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.insert(40)
+    copy = copy_of(history.bucket, tmp_path)
+    for _ in range(3):
+        assert copy.forward() == history.last
+        assert rows_in(copy) == history.states[history.last]
+        history.insert(2)
+        history.bucket.calls.clear()
+        before = history.last
+        copy.forward()
+        read = {key for call, key in history.bucket.calls if call == "get" and key.startswith(("log/", "snapshot/"))}
+        assert log_key(before) in read
+        assert log_key(before - 2) not in read
+        assert not {key for key in read if key.startswith("snapshot/")}
+    assert copy.forward() == history.last, "nothing is new"
+    copy.close()
+    assert not copy.path.exists()
+
+
+def test_a_copy_begins_anew_when_what_it_needs_was_collected(tmp_path: Path) -> None:
+    history = History(tmp_path, snapshots_kept=1)
+    history.insert(3)
+    copy = copy_of(history.bucket, tmp_path)
+    early = copy.forward()
+    while history.manifest.collected <= early:
+        history.insert(10)
+    assert copy.forward() == history.last
+    assert rows_in(copy) == history.states[history.last]
+    copy.close()
+
+
+def test_a_copy_does_not_read_what_is_just_being_collected(tmp_path: Path) -> None:
+    """The owner has raised the floor, and is deleting: `collected` still has its old value."""
+    history = History(tmp_path, snapshots_kept=1)
+    history.insert(3)
+    copy = copy_of(history.bucket, tmp_path)
+    early = copy.forward()
+    while history.manifest.kept <= early + 4:
+        history.insert()
+    history.change_manifest(collected=0)
+    history.bucket.objects.pop(log_key(early + 1), None)
+    history.bucket.objects[log_key(early + 2)] = history.bucket.objects[log_key(history.last)]
+    assert copy.forward() == history.last
+    assert rows_in(copy) == history.states[history.last]
+    copy.close()
+
+
+def test_what_is_collected_while_it_is_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(tmp_path, snapshots_kept=1)
+    history.insert(3)
+    copy = copy_of(history.bucket, tmp_path)
+    looks: list[int] = []
+
+    def late(bucket: ScriptedBucket, name: str) -> Manifest:
+        found = manifest_at(bucket, name)
+        looks.append(found.kept)
+        if len(looks) == 1:
+            while history.manifest.collected <= 5:
+                history.insert(10)
+        return found
+
+    monkeypatch.setattr(replica, "manifest_at", late)
+    assert copy.forward() == history.last
+    assert len(looks) == 2
+    monkeypatch.setattr(replica, "moved", lambda _bucket, _before: True)
+    history.flip(log_key(history.last))
+    history.flip(log_key(history.manifest.floor + 1))
+    copy._at = None
+    with pytest.raises(UnavailableError, match="5 times"):
+        copy.forward()
+    monkeypatch.undo()
+    with pytest.raises(CorruptionError):
+        copy.forward()
+
+
+def test_there_must_be_a_database(tmp_path: Path) -> None:
+    bucket = ScriptedBucket()
+    copy = copy_of(bucket, tmp_path)
+    with pytest.raises(TargetNotFound):
+        copy.forward()
+    with pytest.raises(TargetNotFound):
+        hurry(NAME, clock=SetClock(), bucket=bucket)
+    copy.keep()
+    copy.close()
+
+
+def test_a_living_owner_is_replaced_at_once_and_the_old_place_leads_on(tmp_path: Path, bucket: ScriptedBucket) -> None:
+    async def main() -> None:
+        owner = opened(tmp_path / "owner" / "x")
+        await make_counter(owner)
+        copy = BucketCopy(NAME, tmp_path / "mover", clock=SystemClock(), prepare=prepare)
+        copy.forward()
+        await owner.run(increment())
+        short_s = hurry(NAME, clock=SystemClock())
+        await owner.run(increment())
+        bucket.calls.clear()
+        lane = taken(copy.keep(), short_s)
+        read = {key for call, key in bucket.calls if call == "get"}
+        assert log_key(2) not in read, "the copy was used: only what came since was read"
+        with pytest.raises(Fenced) as caught:
+            await owner.run(increment())
+        assert caught.value.retry == "now"
+        owner.close()
+        assert await count(lane) == 2
+        await lane.run(departure(THERE, 7, 5))
+        lane.close()
+        for last in (False, True):  # By the tombstone in the log, and by the manifest's word.
+            if last:
+                note_left(NAME, Tombstone(THERE, 7, 5), clock=SystemClock())
+                bucket.calls.clear()
+            for path in (tmp_path / "owner" / "x", tmp_path / "new" / "x"):
+                with pytest.raises(MovedElsewhere) as moved:
+                    opened(path)
+                assert (moved.value.url, moved.value.epoch) == (THERE, 7)
+                assert manifest_of(bucket).owner is None, "nobody has to wait for a lease to find out"
+        assert {call for call, _ in bucket.calls} == {"get"}, "and nothing is written for it"
+        with pytest.raises(MovedElsewhere):
+            taken(tmp_path / "late" / "x")
+        with pytest.raises(MovedElsewhere):
+            restore_from(bucket, tmp_path / "restored.lane")
+        assert restore_from(bucket, tmp_path / "restored.lane", at=3).at.seq == 3
+        assert "moved" in {finding.code for finding in examined(bucket).findings}
+        final = copy_of(bucket, tmp_path)
+        final.forward()
+        assert tombstone_of(final.connection()) == Tombstone(THERE, 7, 5)
+        final.close()
+
+    run(main)
+
+
+def test_a_mover_that_dies_behind_its_takeover_has_done_nothing(tmp_path: Path, bucket: ScriptedBucket) -> None:
+    async def main() -> None:
+        owner = opened(tmp_path / "owner" / "x")
+        await make_counter(owner)
+        mover = taken(tmp_path / "mover" / "x")
+        with pytest.raises(Fenced):
+            await owner.run(increment())
+        owner.close()
+        again = opened(tmp_path / "owner" / "x")  # The mover does nothing any more, so its lease runs out.
+        assert await again.run(increment()) == 1
+        assert await count(again) == 1
+        with pytest.raises(Fenced):
+            await mover.run(departure(THERE, 7, 5))
+        mover.close()
+        assert await again.run(increment()) == 1
+        again.close()
+
+    run(main)
+
+
+def test_nobody_takes_a_living_owners_lane_without_asking_for_it(tmp_path: Path) -> None:
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    world = still_world(2, clock)
+
+    def renew(seconds: float) -> None:
+        clock.pause(seconds)
+        owner.run("INSERT INTO t (b) VALUES (1)")
+
+    with pytest.raises(LaneOwned):
+        open_log(
+            bucket, tmp_path / "b", settings=LaneSettings(), world=dataclasses.replace(world, pause=_each(renew, 4))
+        )
+    owner.close()
+
+
+def _each(renew: Callable[[float], None], times: int) -> Callable[[float], None]:
+    """Renew in every pause; the lease is renewed after a third of its time."""
+
+    def pause(seconds: float) -> None:
+        for _ in range(times):
+            renew(seconds)
+
+    return pause
+
+
+@pytest.mark.parametrize("hurried", ["not", "just now", "long ago", "by another"])
+def test_a_takeover_outlasts_the_reads_of_the_owner_before(tmp_path: Path, hurried: str) -> None:
+    """The fence stops writes; an owner that does not know of it answers reads until its lease is over."""
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    short_s = math.inf
+    if hurried != "not":
+        short_s = hurry(NAME, clock=clock, bucket=bucket)
+        assert short_s == clock.now_s + 9.0
+    if hurried != "just now":
+        clock.pause(9.0)
+        owner.run("INSERT INTO t (b) VALUES (1)")  # Which renews the lease.
+        assert owner.log.manifest.lease_s == (9.0 if hurried == "not" else HURRIED_LEASE_S)
+        assert owner.log.current()
+    began_s = clock.now_s
+    log = open_log(
+        bucket,
+        tmp_path / "b",
+        settings=LaneSettings(),
+        world=still_world(2, clock),
+        short_s=math.inf if hurried == "by another" else short_s,
+    )
+    assert not owner.log.current(), "it asks before it answers, and finds itself replaced"
+    waited_s = clock.now_s - began_s
+    assert waited_s == pytest.approx(HURRIED_LEASE_S if hurried == "long ago" else 9.0, abs=0.1)
+    with pytest.raises(Fenced):
+        owner.run("INSERT INTO t (b) VALUES (2)")
+    assert log.manifest.lease_before_s == 0.0
+    log.close(clean=True)
+    owner.close(clean=False)
+
+
+def test_nothing_is_waited_for_where_nobody_reads(tmp_path: Path) -> None:
+    bucket, clock = ScriptedBucket(), StillClock()
+    Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0).close()
+    began_s = clock.now_s
+    for number, path in enumerate((tmp_path / "b", tmp_path / "b")):
+        log = open_log(bucket, path, settings=LaneSettings(), world=still_world(number + 2, clock), short_s=math.inf)
+        if number:
+            log.close(clean=True)
+    assert clock.now_s == began_s
+
+
+def test_the_lease_is_what_it_was_when_the_move_is_given_up(tmp_path: Path) -> None:
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    unhurry(NAME, clock=clock, bucket=bucket)
+    first_s = hurry(NAME, clock=clock, bucket=bucket)
+    clock.pause(1.0)
+    assert hurry(NAME, clock=clock, bucket=bucket) > first_s, "who comes second knows only that it is short"
+    owner.run("INSERT INTO t (b) VALUES (1)")
+    unhurry(NAME, clock=clock, bucket=bucket)
+    clock.pause(9.0)
+    owner.run("INSERT INTO t (b) VALUES (1)")
+    assert (owner.log.manifest.lease_s, owner.log.manifest.lease_before_s) == (9.0, 0.0)
+    owner.close()
+    assert hurry(NAME, clock=clock, bucket=bucket) == clock.now_s, "nobody has a lease"
+
+
+def test_a_change_without_a_clear_answer_is_looked_at(tmp_path: Path) -> None:
+    bucket = ScriptedBucket()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=StillClock(), lease_s=9.0)
+    bucket.faults = [lost(Unclear("EOF")), stored_and_lost(Unclear("500"))]
+    bucket.unreadable = [Unclear("EOF")]
+    hurry(NAME, clock=SystemClock(), bucket=bucket)
+    assert manifest_of(bucket).lease_s == HURRIED_LEASE_S
+    assert not bucket.faults
+    owner.close()
+
+
+def test_a_snapshot_is_entered_once_although_a_mover_came_between(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.insert(60)
+    manifest, [*_, snapshot] = history.manifest, history.manifest.snapshots
+    assert with_snapshot(manifest, snapshot, LaneSettings()) == manifest
+
+
+def test_a_draft_in_a_bucket_is_refused_until_it_has_arrived(tmp_path: Path, bucket: ScriptedBucket) -> None:
+    draft = Draft(3, "lanes:///var/shop/stock")
+    lane = opened(tmp_path / "mover" / "x", draft)
+    asyncio.run(make_counter(lane))
+    lane.close()
+    with pytest.raises(UnavailableError, match="is arriving"):
+        opened(tmp_path / "other" / "x")
+    lane = opened(tmp_path / "follower" / "x", Arrived(3))
+    lane.close()  # Nothing but the opening was written, and that is in the log, too.
+    lane = opened(tmp_path / "other" / "x")
+    assert asyncio.run(count(lane)) == 0
+    lane.close()
+    assert bucket.objects

@@ -1,0 +1,53 @@
+"""A link to a Redis that answers as a test wants, in virtual time."""
+
+from collections.abc import Callable, Sequence
+
+from interlock.clock import SystemChance
+from interlock.redis.breakers import ClusterBreaker, Forced
+from interlock.redis.connection import ANSWER_S, Gone, Link
+from interlock.redis.scripts import Script
+from interlock.urls import parse_redis_url
+from tests.unit.engine.shared.stores import passed
+
+Answer = Callable[[Script, tuple[str, ...]], object]
+
+
+class Wire(Link):
+    """It asks a function; `silent` never answers."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(parse_redis_url("redis://nowhere"), SystemChance(), lambda up, reason: None)
+        self.answer = answer
+        self.silent = False
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.is_up(up=True)
+
+    def is_up(self, *, up: bool) -> None:
+        self._up = up
+
+    async def _run(self, script: Script, keys: Sequence[str], *values: str) -> object:
+        self.asked.append((script.name, values))
+        await passed(2 * ANSWER_S if self.silent else 0.001)
+        if self.silent:
+            raise Gone("unreachable")
+        return self.answer(script, values)
+
+
+class Standing:
+    """The breaker of a process, as a test has it."""
+
+    def __init__(self) -> None:
+        self.opened, self.opens_in_s = False, 0.0
+        self.forced: Forced | None = None
+        self.heard: list[ClusterBreaker] = []
+        self.stirred = 0
+
+    def follow(self, heard: ClusterBreaker) -> None:
+        self.heard.append(heard)
+        self.opened, self.forced = heard.opened, heard.forced
+
+    def stir(self) -> None:
+        self.stirred += 1
+
+    def standing(self) -> tuple[bool, float, Forced | None, str]:
+        return self.opened, self.opens_in_s, self.forced, "it was so"
