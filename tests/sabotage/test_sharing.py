@@ -114,11 +114,11 @@ def a_process_takes_itself_for_dead(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_report_has_no_lease(patch: pytest.MonkeyPatch) -> None:
-    def held(runner: SharedRunner, since_s: float) -> dict[str, int]:
+    def leases_to_renew(runner: SharedRunner, since_s: float) -> dict[str, int]:
         runs = {each.workflow: each.lease for each in runner._running.values() if each.born_s <= since_s}
         return {**runner.claimed, **runs}
 
-    patch.setattr(SharedRunner, "held", held)
+    patch.setattr(SharedRunner, "leases_to_renew", leases_to_renew)
 
 
 def one_odd_error_ends_the_looking(patch: pytest.MonkeyPatch) -> None:

@@ -25,22 +25,20 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 from interlock.clock import SeededIds, SystemChance
 from interlock.core.events import Event, wire_name
-from interlock.core.machine import EventT as MachineEventT
 from interlock.core.machine import Machine, Step
 from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
-from interlock.core.values import ContextT, Snapshot, StateT, StepContext
+from interlock.core.values import ContextT, StateT, StepContext
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
 from interlock.engine.engine import Engine
 from interlock.engine.internals import EngineParts
 from interlock.engine.open import bind, check_dependencies, split_settings
 from interlock.engine.views import DeadLetter, HistoryRow, Moved, View
-from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, Refusal
+from interlock.errors import BadUsage, OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
 from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.testing.explore import Move, allowed_text, name_of_move, play
 from interlock.testing.lives import Life, Pending, never, open_on, pending
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
@@ -288,7 +286,6 @@ def find_act(acts: Iterable[Act], wanted: object) -> Act:
 
 # --- The module itself -----------------------------------------------------------------------------------------------
 
-HarnessEventT = TypeVar("HarnessEventT", bound=Event)
 OtherStateT = TypeVar("OtherStateT", bound=Enum)
 OtherContextT = TypeVar("OtherContextT")
 OtherEventT = TypeVar("OtherEventT", bound=Event)
@@ -297,12 +294,12 @@ DRAIN_S = 3_600.0
 """Virtual seconds after which `drain` raises AssertionError by default."""
 
 
-class Harness(Generic[StateT, ContextT, HarnessEventT]):
+class Harness(Generic[StateT, ContextT, EventT]):
     """An engine to test machines with. Its calls are typed by the first machine; `of` has those of the others."""
 
     def __init__(
         self,
-        machine: Machine[StateT, ContextT, HarnessEventT],
+        machine: Machine[StateT, ContextT, EventT],
         *others: AnyMachine,
         steps: Mapping[object, Strategy] | None = None,
         seed: int = 0,
@@ -327,7 +324,7 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
-    def __enter__(self) -> "Harness[StateT, ContextT, HarnessEventT]":
+    def __enter__(self) -> "Harness[StateT, ContextT, EventT]":
         """Open the engine."""
         if self._loop is not None:
             raise BadUsage("this harness was entered before.", fix="Make a new Harness for each test.")
@@ -355,7 +352,7 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
             self._open = None
             loop.leave()
 
-    async def __aenter__(self) -> "Harness[StateT, ContextT, HarnessEventT]":
+    async def __aenter__(self) -> "Harness[StateT, ContextT, EventT]":
         """Open the engine, for `async with`."""
         return self.__enter__()
 
@@ -384,7 +381,7 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
     def send(
         self,
         workflow: str,
-        event: HarnessEventT,
+        event: EventT,
         *,
         key: str | None = None,
         if_allowed: bool = False,
@@ -614,50 +611,3 @@ def _not_open() -> BadUsage:
         why="The engine lives as long as the block of the harness.",
         fix="Use it inside: with Harness(order) as h: …",
     )
-
-
-# --- `assert_path`: a sequence of moves of a workflow in one assertion -----------------------------------------------
-# The failure message shows the path so far, the refused move, the reason, and the allowed transitions.
-
-
-def assert_path(
-    machine: Machine[StateT, ContextT, MachineEventT],
-    context: ContextT | Snapshot[StateT, ContextT],
-    *moves: Move[MachineEventT],
-    ends_in: StateT | None = None,
-) -> Snapshot[StateT, ContextT]:
-    """Play the moves from a new workflow (or from a snapshot) and return where they lead.
-
-    A move is an event, `StepFailure(...)` for a step that gave up, `Unwound()` for an unwinding that is done, or
-    `Attempted()` for a step that was begun and may be interrupted. Fails when one of them is refused, or when the end
-    is not `ends_in`.
-    """
-    __tracebackhide__ = True
-    snapshot = cast("Snapshot[StateT, ContextT]", context) if isinstance(context, Snapshot) else machine.begin(context)
-    story = [f"  {snapshot.state.value}"]
-    for number, move in enumerate(moves, start=1):
-        try:
-            decision = play(machine, snapshot, move)
-        except Refusal as refusal:
-            where = f"{machine.name} stopped in {snapshot.state.value!r} at move {number} of {len(moves)}:"
-            story += [f"    {move!r}", "  refused", refusal.what, _allowed(machine, snapshot)]
-            raise AssertionError("\n".join([where, *story])) from refusal
-        except InterlockError as error:
-            error.add_note("\n".join(["The way to it:", *story, f"    {move!r}"]))
-            raise
-        story.append(f"    {move!r}")
-        # An unwinding with nothing to undo ends in the same decision: the state in between is shown too.
-        story += [f"  {record.to_state.value}" for record in decision.records]
-        snapshot = decision.snapshot
-    if ends_in is not None and snapshot.state is not ends_in:
-        last = name_of_move(moves[-1]) if moves else "nothing"
-        where = f"{machine.name} ended in {snapshot.state.value!r} after {last}, not in {ends_in.value!r}:"
-        raise AssertionError("\n".join([where, *story, _allowed(machine, snapshot)]))
-    return snapshot
-
-
-def _allowed(machine: Machine[StateT, ContextT, MachineEventT], snapshot: Snapshot[StateT, ContextT]) -> str:
-    allowed = machine.allowed(snapshot)
-    if not allowed:
-        return f"nothing is allowed from {snapshot.state.value!r}"
-    return "\n".join(["allowed from here:", *(f"  {allowed_text(each)}" for each in allowed)])
