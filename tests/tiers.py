@@ -1,7 +1,7 @@
 """Tiers of tests, chosen with `--tier`; without the option everything runs.
 
 `make quick` runs the unit tests that need no server. `make test` runs every test that takes less than about a second,
-with real servers, and of every longer group the first case, so that each guarantee is tested at least once. `make check`
+with real servers, and of every longer group the first case, so that each guarantee is tested once. `make check`
 runs the tier `test` and then `rest`, which is everything else.
 
 Two markers, set by measured durations: `slow` for a test that takes longer than about 0.8 s, and `campaign` for a

@@ -1,8 +1,5 @@
 """`Harness`: machines on the real engine, in virtual time, inside a plain test.
 
-The store is in memory, time skips by itself, ids and luck come from a seed, every call of a step is recorded and can be
-made to fail, and the engine can be killed: what was durable is taken up by the next one on the same store.
-
     with Harness(order) as h:
         h.fail(charge, OSError("net"), times=2)
         h.start("o-1", Order())
@@ -10,7 +7,10 @@ made to fail, and the engine can be killed: what was durable is taken up by the 
         h.drain()
         h.assert_history("o-1", "STARTED", "SUBMIT", "CHARGED")
 
-It needs no plugin and no event loop, and works inside a test that has one.
+The store is in memory, time skips by itself, ids and luck come from a seed, every call of a step is recorded and can be
+made to fail, and the engine can be killed: what was durable is taken up by the next one on the same store. It needs no
+plugin and no event loop, and works inside a test that has one.
+Sections: comparison of histories, workflows of one machine, steps with faults, harness.
 """
 
 import asyncio
@@ -42,8 +42,7 @@ from interlock.store.protocol import Store
 from interlock.testing.lives import Life, Pending, never, open_on, pending
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
-# --- The comparison of a history with the expected one, as text ------------------------------------------------------
-# A failing assertion shows the whole history, with a mark on each line that is not as expected.
+# --- Comparison of histories -----------------------------------------------------------------------------------------
 
 
 def compare_history(
@@ -61,13 +60,13 @@ def compare_history(
         line = (
             "(nothing)"
             if row is None
-            else f"{row.version:>3}  {row.event}: {_text(row.from_state)} → {_text(row.to_state)}"
+            else f"{row.version:>3}  {row.event}: {_state_text(row.from_state)} → {_state_text(row.to_state)}"
         )
         if row is not None and wanted is not None and _matches(row, wanted):
             lines.append(f"    {line}")
             continue
         wrong += 1
-        lines.append(f"  ≠ {line:<50} expected {'nothing more' if wanted is None else _name(wanted)}")
+        lines.append(f"  ≠ {line:<50} expected {'nothing more' if wanted is None else _wanted_text(wanted)}")
     if not wrong:
         return ""
     return "\n".join([f"the history of {workflow!r} is not as expected:", *lines])
@@ -76,20 +75,20 @@ def compare_history(
 def _matches(row: HistoryRow[Any, Any], wanted: str | type[Event] | Enum) -> bool:
     if isinstance(wanted, Enum):
         return bool(row.to_state is wanted)
-    return row.event == _name(wanted)
+    return row.event == _wanted_text(wanted)
 
 
-def _name(wanted: str | type[Event] | Enum) -> str:
+def _wanted_text(wanted: str | type[Event] | Enum) -> str:
     if isinstance(wanted, Enum):
-        return _text(wanted)
+        return _state_text(wanted)
     return wanted if isinstance(wanted, str) else wire_name(wanted)
 
 
-def _text(state: Enum) -> str:
+def _state_text(state: Enum) -> str:
     return str(state.value)
 
 
-# --- The calls of a harness, typed by one machine: `h.of(checkout).start("c-1", Checkout())` -------------------------
+# --- Workflows of one machine ----------------------------------------------------------------------------------------
 # A harness is typed by its first machine; this is for the others, as `engine.of` is for an engine.
 
 EventT = TypeVar("EventT", bound=Event)
@@ -138,7 +137,7 @@ class Tested(Generic[StateT, ContextT, EventT]):
         return self._run(self._engine().of(self._machine).history(workflow))
 
 
-# --- Recording wrappers of the steps, undos and effects of a machine, with injected faults ---------------------------
+# --- Steps with faults -----------------------------------------------------------------------------------------------
 # An `Act` replaces the function. It records every call with its idempotency key and applies the faults that a test
 # has queued for it, in order; without queued faults it calls the function.
 
@@ -284,7 +283,7 @@ def find_act(acts: Iterable[Act], wanted: object) -> Act:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Harness ---------------------------------------------------------------------------------------------------------
 
 OtherStateT = TypeVar("OtherStateT", bound=Enum)
 OtherContextT = TypeVar("OtherContextT")
@@ -347,7 +346,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
                 self._close()
             elif self._memory is None and self._life is not None:
                 loop.abandon()
-                loop.run(_close_held(loop, self._life.store))
+                loop.run(_close_store(loop, self._life.store))
         finally:
             self._open = None
             loop.leave()
@@ -573,7 +572,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         loop = self._virtual()
         loop.abandon()
         if self._memory is None:
-            loop.run(_close_held(loop, life.store))
+            loop.run(_close_store(loop, life.store))
 
     def _pending(self) -> Pending | None:
         """Return the pending work. If the engine is killed meanwhile, ask the next one."""
@@ -600,7 +599,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         return self._open
 
 
-async def _close_held(loop: VirtualLoop, store: Store) -> None:
+async def _close_store(loop: VirtualLoop, store: Store) -> None:
     with loop.holding():
         await store.close()
 
