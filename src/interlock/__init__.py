@@ -1,12 +1,13 @@
 """Interlock: durable state-machine workflows for Python.
 
-A pure core decides; lanes serialize; a store remembers; a runtime acts. Everything a program needs is here;
+A pure core decides; lanes serialize; a store remembers; an engine acts. Everything a program needs is here;
 importing it imports none of the optional dependencies, and what needs a database is loaded when it is first used.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
+from interlock import moved_paths
 from interlock.core.codec import Codec
 from interlock.core.describe import MachineDescription
 from interlock.core.events import Event
@@ -268,6 +269,9 @@ _LATER = {
     "Workflows": "interlock.engine.views",
     "asgi": "interlock.server.asgi",
 }
+
+
+moved_paths.install()
 
 
 def __getattr__(name: str) -> object:

@@ -22,9 +22,9 @@ from typing import Literal, NamedTuple, TypeVar, cast
 
 import apsw
 
-from interlock import faultpoints
 from interlock.clock import Clock
 from interlock.errors import MovedElsewhere, OutcomeUnknown, UnavailableError
+from interlock.faultpoints import reach
 from interlock.lanes import ownership
 from interlock.lanes.connection import WATCH_PREFIX, Prepare, no_lane, open_beside, opening
 from interlock.lanes.ownership import with_room
@@ -276,7 +276,7 @@ class SealWait:
     def __call__(self, looks: int) -> bool:
         """Wait as SQLite's busy handler: called with the number of previous attempts; return False to stop waiting."""
         if looks == 0 and self._point is not None:
-            faultpoints.reach(self._point)
+            reach(self._point)
         if looks >= self._looks_max:
             return False
         self._pause.wait(self._look_s)

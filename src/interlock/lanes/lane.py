@@ -19,9 +19,9 @@ from typing import Literal
 
 import apsw
 
-from interlock import faultpoints
 from interlock.clock import Clock, RandomIds
 from interlock.errors import CorruptionError, MovedElsewhere, OutcomeUnknown, Overloaded, UnavailableError
+from interlock.faultpoints import reach
 from interlock.lanes import ownership
 from interlock.lanes.connection import Prepare, again, closed, make_folder, not_executed, opening, stopped
 from interlock.lanes.contention import Contention, Publishing
@@ -305,7 +305,7 @@ class Lane:
             except Exception as error:  # noqa: BLE001 -- any error: without a driver every work waits for ever.
                 self._die(OutcomeUnknown(f"a group could not be made durable: {error!r}."), group)
             self._acknowledge(group)
-            faultpoints.reach("group.acknowledged")
+            reach("group.acknowledged")
             self._let_go()
             self._look_after()
             self.publishing.ended(group)
@@ -347,7 +347,7 @@ class Lane:
         if not group:
             return
         self._file.refuse_if_lost(None if self._writer is None else self._writer.connection)
-        faultpoints.reach("group.begun")
+        reach("group.begun")
         try:
             writer = self._executed(group)
         except MovedElsewhere:
@@ -355,18 +355,18 @@ class Lane:
         except (apsw.Error, OSError, UnavailableError, CorruptionError) as error:
             self._give_up(error, group)
             return
-        faultpoints.reach("group.executed")
+        reach("group.executed")
         # From here on a reader may see the group; it is held back until `durable` has caught up (G7).
         self.committed += 1
         writer.commit()
-        faultpoints.reach("group.committed")
+        reach("group.committed")
         if self._log is not None:
             self._log.append(writer.frames, stored_us(self._time.shown_us, self._clock))
         self.durable += 1
-        faultpoints.reach("group.durable")
+        reach("group.durable")
         self._counts.count(group)
         if writer.fold_log(self.settings.wal_bytes_max):
-            faultpoints.reach("log.folded")
+            reach("log.folded")
         if self._readers is not None:
             self._readers.make_way(writer.log_bytes)
 

@@ -46,7 +46,7 @@ class ClusterBreaker(msgspec.Struct, frozen=True):
 class Here(Protocol):
     """The breaker of this process."""
 
-    def follow(self, heard: ClusterBreaker) -> None:
+    def follow(self, state: ClusterBreaker) -> None:
         """Take over the cluster's state."""
         ...
 

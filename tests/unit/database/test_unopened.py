@@ -15,7 +15,7 @@ import pytest
 
 from interlock import Engine
 from interlock.catalog import open_lane
-from interlock.catalog.open_lane import OPENING_AT_ONCE, Place
+from interlock.catalog.open_lane import OPENING_MAX, Place
 from interlock.database.database import Database, Opening
 from interlock.database.lane_engine import OnLane
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
@@ -206,7 +206,7 @@ def test_a_cancelled_close_closes_all_the_same(tmp_path: Path, monkeypatch: pyte
 def test_openings_that_wait_keep_no_thread_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     lane = Opening._lane
-    begun = threading.Barrier(OPENING_AT_ONCE + 1, timeout=60)
+    begun = threading.Barrier(OPENING_MAX + 1, timeout=60)
 
     def slow(asked: Opening, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
         begun.wait()
@@ -216,7 +216,7 @@ def test_openings_that_wait_keep_no_thread_of_the_program(tmp_path: Path, monkey
     async def scenario() -> None:
         first = await Database.open(f"lanes://{tmp_path}/first")
         monkeypatch.setattr(Opening, "_lane", slow)
-        asked = [asyncio.ensure_future(_open(tmp_path / str(n))) for n in range(OPENING_AT_ONCE)]
+        asked = [asyncio.ensure_future(_open(tmp_path / str(n))) for n in range(OPENING_MAX)]
         await asyncio.to_thread(begun.wait)  # All of them are open at once, and a thread of the program is free.
         try:
             async with asyncio.timeout(60):

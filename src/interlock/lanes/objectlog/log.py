@@ -20,8 +20,8 @@ from typing import BinaryIO, NamedTuple
 import apsw
 import msgspec
 
-from interlock import faultpoints
 from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
+from interlock.faultpoints import reach
 from interlock.lanes.objectlog.append import Position, Stored, write_slot
 from interlock.lanes.objectlog.bucket import Bucket, BucketError, Unclear, World
 from interlock.lanes.objectlog.cache import Cache
@@ -280,7 +280,7 @@ class Upkeep:
 
         def stored() -> Update:
             snapshot = store(self._bucket, self._world, manifest, source, lambda: self._closing)
-            faultpoints.reach("snapshot.stored")
+            reach("snapshot.stored")
             return lambda manifest: with_snapshot(manifest, snapshot, self._settings)
 
         self._run(stored)
@@ -288,7 +288,7 @@ class Upkeep:
     def _collected(self, manifest: Manifest) -> Update:
         collected = collect(self._bucket, manifest)
         self._sweep = False
-        faultpoints.reach("groups.deleted")
+        reach("groups.deleted")
         return lambda manifest: msgspec.structs.replace(manifest, collected=collected)
 
     def _run(self, work: Callable[[], Update]) -> None:
@@ -311,7 +311,7 @@ class Upkeep:
             before = self._keeper.manifest.snapshots
             self._keeper.change(update)
             self._sweep = self._sweep or not set(before) <= set(self._keeper.manifest.snapshots)
-            faultpoints.reach("manifest.changed")
+            reach("manifest.changed")
 
 
 # --- Log -------------------------------------------------------------------------------------------------------------
@@ -430,4 +430,4 @@ class ObjectLog:
         if now_s >= self._leased_s + self.manifest.lease_s * RENEWED_AFTER:
             self._keeper.change(lambda manifest: manifest)
             self._leased_s = now_s
-            faultpoints.reach("lease.renewed")
+            reach("lease.renewed")

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from interlock import faultpoints
 from interlock.clock import Clock
 from interlock.errors import CorruptionError, LaneOwned
+from interlock.faultpoints import reach
 from interlock.lanes.durable_log import DurableLog, OpenLog
 from interlock.lanes.handover import Tombstone, moved
 from interlock.lanes.objectlog.append import Position, Stored, read_slots, write_slot
@@ -194,7 +194,7 @@ def open_log(
     """
     cache = Cache(path, world.boot)
     keeper, leased_s, outlast_s = claim(bucket, world, settings, cache.identity(world), short_s=short_s)
-    faultpoints.reach("epoch.taken")
+    reach("epoch.taken")
     manifest = keeper.manifest
     upkeep = Upkeep(bucket, world, settings, keeper, path)
     try:
@@ -210,7 +210,7 @@ def open_log(
         # A newer owner collects what we are reading: that is not damage, we are just too late.
         keeper.check()
         raise
-    faultpoints.reach("fence.stored")
+    reach("fence.stored")
     while (left_s := outlast_s - world.clock.monotonic_s()) > 0:
         world.pause(left_s)
     return ObjectLog(bucket, world, settings, keeper, upkeep, cache=cache, position=position, leased_s=leased_s)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import cast
 
-from interlock import faultpoints
+from interlock.faultpoints import Listener, listen
 
 QUESTION_BYTES_MAX = 1_000_000
 LINE_BYTES_MAX = 4_000
@@ -68,7 +68,7 @@ def _live(workload: Callable[..., object], request: dict[str, object], pipe: int
         die_at = request["die_at"]
         if isinstance(die_at, list):
             point, visit = cast("tuple[str, int]", die_at)
-            faultpoints.listen(_dying_at(point, visit))
+            listen(_dying_at(point, visit))
         args = request["args"]
         assert isinstance(args, list)
         workload(_speaker(pipe), *args)
@@ -80,7 +80,7 @@ def _live(workload: Callable[..., object], request: dict[str, object], pipe: int
         os._exit(code)
 
 
-def _dying_at(point: str, reached: int) -> faultpoints.Listener:
+def _dying_at(point: str, reached: int) -> Listener:
     left = reached
 
     def listener(name: str) -> None:

@@ -18,7 +18,7 @@ from types import ModuleType
 
 import apsw
 
-from interlock import faultpoints
+from interlock.faultpoints import listen
 from interlock.lanes.objectlog import append, log
 from interlock.lanes.settings import LaneSettings
 from interlock.testing.campaigns import Campaign, Luck, Simulated, Watcher, gather, refuse_numbers
@@ -86,13 +86,13 @@ class Simulation:
         folder, tempfile.tempdir = tempfile.tempdir, str(self.folder)
         bounds = [(module, name, getattr(module, name)) for module, name, _ in self._bounds]
         apsw.connection_hooks.append(hook)
-        faultpoints.listen(self._reached)
+        listen(self._reached)
         _set_bounds(self._bounds)
         try:
             yield
         finally:
             _set_bounds(bounds)
-            faultpoints.listen(None)
+            listen(None)
             apsw.connection_hooks.remove(hook)
             tempfile.tempdir = folder
 
