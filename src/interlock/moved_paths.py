@@ -34,7 +34,6 @@ MOVED_PATHS: Final = {
 class _Finder(MetaPathFinder):
     """Find the old paths, and nothing else."""
 
-    @staticmethod
     def find_spec(
         name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
