@@ -35,11 +35,13 @@ class _Finder(MetaPathFinder):
     """Find the old paths, and nothing else."""
 
     def find_spec(
-        name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in MOVED_PATHS:
+        """Return the spec of an old path, or None for every other name."""
+        del path, target
+        if fullname not in MOVED_PATHS:
             return None
-        return ModuleSpec(name, _Loader(), is_package=MOVED_PATHS[name] is None)
+        return ModuleSpec(fullname, _Loader(), is_package=MOVED_PATHS[fullname] is None)
 
 
 class _Loader(Loader):
