@@ -38,8 +38,8 @@ job.on(Finished, State.WAITING, to=State.DONE)
 @job.step(State.WAITING, timeout_s=300, dependency="slow")
 async def work(job: Job, ctx: StepContext) -> Finished:
     folder = os.environ[FOLDER]
-    with Path(folder, "running").open("w", encoding="utf-8") as pipe:  # noqa: ASYNC230 -- a pipe that is read.
-        pipe.write(ctx.key)
+    # Opening a pipe waits for its reader: the event loop must not wait with it.
+    await asyncio.to_thread(Path(folder, "running").write_text, ctx.key, encoding="utf-8")
     if Path(folder, "endless").exists():  # noqa: ASYNC240 -- as above.
         await asyncio.Event().wait()
     await asyncio.to_thread(Path(folder, "go").read_text)

@@ -212,7 +212,11 @@ class PostgresSource(_Reading):
         """Connect. Raises TargetNotFound when there is no such schema."""
         mine = MoverConnections(url, clock)
         link = await mine.connected()
-        [row] = await link.fetch("SELECT to_regnamespace($1) IS NULL", quote_identifier(mine.address.schema))
+        try:
+            [row] = await link.fetch("SELECT to_regnamespace($1) IS NULL", quote_identifier(mine.address.schema))
+        except BaseException:
+            await link.end()
+            raise
         if row[0]:
             await link.end()
             raise TargetNotFound(

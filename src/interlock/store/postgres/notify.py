@@ -106,6 +106,10 @@ class Hints:
         except BaseException:
             link.driver.terminate()  # The listener was cancelled, and no other task has the connection.
             raise
+        if self._closed:
+            # `close` ran while the listener was being added, and did not see this connection.
+            link.driver.terminate()
+            return
         self._link = link
         self._left = True  # A hint that was missed meanwhile may have been LEFT.
         self._hinted.set()

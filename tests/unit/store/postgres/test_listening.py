@@ -132,6 +132,22 @@ def test_a_connection_that_comes_after_the_end_or_does_not_close_is_ended(monkey
     play([Ear(), Ear()], scenario, monkeypatch)
 
 
+def test_a_listener_that_is_added_while_the_store_closes_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(heard: Hints, ears: Ears) -> None:
+        (ear,) = ears
+        assert isinstance(ear, Ear)
+        close = heard.close
+
+        async def add_listener(_channel: str, _callback: Callable[..., None], /) -> None:
+            await close()
+
+        monkeypatch.setattr(ear, "add_listener", add_listener)
+        await heard._listen()
+        assert ear.is_closed()
+
+    play([Ear()], scenario, monkeypatch)
+
+
 def test_behind_a_pooler_nothing_is_heard_and_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(heard: Hints, ears: Ears) -> None:
         waiting = asyncio.ensure_future(heard.heard())
