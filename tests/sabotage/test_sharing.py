@@ -105,7 +105,8 @@ def nobody_renews(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_process_takes_itself_for_dead(patch: pytest.MonkeyPatch) -> None:
-    def take_up(runner: SharedRunner, row: Row) -> bool:
+    def take_up(runner: SharedRunner, row: Row, *, timers: bool = False) -> bool:
+        del timers
         runner.claimed[row.id] = row.lease
         runner._pipeline.add(TakeUp(row.id, row.lease, 3, runner.claimed))
         return True
@@ -114,11 +115,11 @@ def a_process_takes_itself_for_dead(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_report_has_no_lease(patch: pytest.MonkeyPatch) -> None:
-    def held(runner: SharedRunner, since_s: float) -> dict[str, int]:
+    def leases(runner: SharedRunner, since_s: float) -> dict[str, int]:
         runs = {each.workflow: each.lease for each in runner._running.values() if each.born_s <= since_s}
         return {**runner.claimed, **runs}
 
-    patch.setattr(SharedRunner, "held", held)
+    patch.setattr(SharedRunner, "leases_to_renew", leases)
 
 
 def one_odd_error_ends_the_looking(patch: pytest.MonkeyPatch) -> None:
