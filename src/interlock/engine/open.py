@@ -29,13 +29,11 @@ from interlock.engine.internals import EngineParts
 from interlock.engine.path.contention import Contended
 from interlock.engine.relocation import Follower, Trail
 from interlock.engine.settings import Admission, EngineSettings
-from interlock.engine.shared.internals import SharedEngineParts
 from interlock.errors import BadUsage, DefinitionError, MissingExtra
 from interlock.lanes.settings import KINDS
 from interlock.settings import configured, configured_engine, lane_settings
 from interlock.signals import Observer, Subscribers
 from interlock.store.open import NAME, open_store
-from interlock.store.protocol import SharedStore, Store
 from interlock.urls import configured_redis
 
 # --- Observers by name: the runtime imports no exporter, and loads one only when it is named -------------------------
@@ -118,18 +116,6 @@ def load_observer(name: str) -> Observer:
 def looks(observer: object) -> TypeGuard[Opened]:
     """Return whether the observer takes the gauges of its engine."""
     return hasattr(observer, "opened")
-
-
-# --- The choice of an engine's inside by its store: shared or not ----------------------------------------------------
-# A store with one owner answers from memory and is taken up when it opens. A store that others write to as well is
-# claimed from, workflow by workflow.
-
-
-def inside_of(store: Store, machines: dict[str, BoundMachine], given: EngineConfig) -> EngineParts:
-    """Return the inside for a store."""
-    if isinstance(store, SharedStore):
-        return SharedEngineParts(store, machines, given)
-    return EngineParts(store, machines, given)
 
 
 # --- The module itself -----------------------------------------------------------------------------------------------
@@ -276,7 +262,7 @@ class Opening(Generic[EngineT]):
             trail.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=trail.seen_epoch
         )
         try:
-            return inside_of(store, self._machines, config)
+            return EngineParts(store, self._machines, config)
         except BaseException:
             await store.close()
             raise
