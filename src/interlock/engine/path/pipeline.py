@@ -246,7 +246,6 @@ PARKED_S_MAX = 0.2
 GROUP_MIN = 32
 """Fewer envelopes than this are not split into groups: each group has its price."""
 
-
 Loading = tuple[dict[str, LoadedWorkflow], list[str], list[tuple[str, str]]]
 """Cached workflows, workflows to load, and delivery keys to look up."""
 
@@ -382,17 +381,17 @@ class Pipeline:
                 while self._waiting:
                     await self._complete(self._gather())
             else:
-                await self._run_beside()
+                await self._run_concurrently()
         finally:
             self._task = None
 
-    async def _run_beside(self) -> None:
+    async def _run_concurrently(self) -> None:
         """Run several groups concurrently. No two of them share a workflow (G1)."""
         while self._waiting or self._groups:
             self._stirred.clear()
             if len(self._groups) < self._groups_max and (taken := self._gather()):
                 self._busy.update([envelope.workflow for envelope in taken])
-                self._groups.add(self._loop.create_task(self._complete_beside(taken)))
+                self._groups.add(self._loop.create_task(self._complete_concurrently(taken)))
             else:
                 await self._stirred.wait()
             # Callers that just got an answer may send more, and attempts that begin may end immediately.
@@ -438,7 +437,7 @@ class Pipeline:
             if not isinstance(error, Exception):
                 raise
 
-    async def _complete_beside(self, taken: list[Envelope]) -> None:
+    async def _complete_concurrently(self, taken: list[Envelope]) -> None:
         """Complete a group while the next one is decided."""
         try:
             await self._complete(taken)
@@ -647,7 +646,7 @@ class Pipeline:
         """Stop sending reports again, and fail the envelopes of workflows that others lock."""
         self.closed = True
         for workflow, parked in self._parked.items():
-            self._give_up(parked, None, _locked_to_the_end(workflow))
+            self._give_up(parked, None, _closed_while_locked(workflow))
 
     def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: BaseException) -> None:
         """Discard a group that was not committed, or has an unknown outcome, and fail its callers."""
@@ -693,7 +692,7 @@ class Pipeline:
             future.set_result(answer)
 
 
-def _locked_to_the_end(workflow: str) -> UnavailableError:
+def _closed_while_locked(workflow: str) -> UnavailableError:
     return UnavailableError(
         f"the engine is closed; until then others wrote to workflow {workflow!r}, or had it locked.",
         why="What was sent was decided again and again, and nothing of it was written.",
