@@ -56,9 +56,13 @@ chaos: $(DEV) ## Break a PostgreSQL, a Redis, workers and a disk of its own unde
 
 ##@ Check
 
+.PHONY: quick
+quick: $(DEV) ## The unit tests that are fast and need no server (about a minute)
+	@$(PYTEST) --tier quick $(ARGS)
+
 .PHONY: test
-test: $(DEV) ## Run the tests
-	@$(PYTEST) $(ARGS)
+test: $(DEV) ## Run the tests, with real servers; of the long campaigns the first case (about five minutes)
+	@$(PYTEST) --tier test $(ARGS)
 
 .PHONY: check
 check: lint types arch coverage mutants docs ## Everything CI runs
@@ -84,13 +88,16 @@ arch: $(DEV) ## Architecture: the order of layers, the purity of the core
 # Measured by `coverage run` and not by pytest's own option: a plugin of pytest may import the package before any option
 # is read, and what runs then would count as never run.
 .PHONY: coverage
-coverage: $(DEV) ## The tests; every branch of the core is taken by them, and nearly all of the rest
-	@$(call section,coverage)
+coverage: $(DEV) ## The tests, then the long campaigns; every branch of the core is taken by them, and nearly all of the rest
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -n $(WORKERS) $(ARGS)
+	@$(call section,make test under coverage)
+	@$(PY) -m coverage run -m pytest -n $(WORKERS) --tier test $(ARGS)
+	@$(call section,campaigns)
+	@$(PY) -m coverage run -m pytest -n $(WORKERS) --tier rest $(ARGS)
+	@$(call section,coverage)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report --include='src/interlock/core/*' --fail-under=100
-	@$(PY) -m coverage report --include='src/interlock/lanes/*,src/interlock/database/*,src/interlock/catalog/*,src/interlock/hotrow/*' \
+	@$(PY) -m coverage report --include='src/interlock/lanes/*,src/interlock/database/*,src/interlock/relocate/*,src/interlock/backup/*,src/interlock/catalog/*,src/interlock/hotrow/*' \
 		--skip-covered --fail-under=97
 	@$(PY) -m coverage report --include='src/interlock/store/*,src/interlock/engine/*' --skip-covered --fail-under=96
 	@$(PY) -m coverage report --include='src/interlock/server/*,src/interlock/client/*' --skip-covered --fail-under=96

@@ -23,7 +23,6 @@ from interlock.server.openapi import document
 from interlock.server.problems import Problem, phrase, status_of
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route
-from interlock.server.security.guard import Subject, route_for
 
 DOCS = Path(__file__).parent
 SERVER = Path(inspect.getfile(server)).parent
@@ -45,7 +44,7 @@ command line and over HTTP.
 
 def error_classes() -> Iterator[type[InterlockError]]:
     """Every class of errors, in the order of `errors.py`."""
-    for cls in (*vars(errors).values(), errors.NotAuthenticated, errors.NotPermitted):
+    for cls in vars(errors).values():
         if isinstance(cls, type) and issubclass(cls, InterlockError):
             yield cls
 
@@ -98,13 +97,14 @@ def metrics_page() -> str:
 # --- HTTP -----------------------------------------------------------------------------------------------------------
 
 BOUND_SHOWN_MAX = 1_000_000
-"""A larger bound is there against nonsense, and nobody has to know it."""
+"""A larger bound only rejects absurd values; the page does not show it."""
 
 LIMITED = {
-    Subject.MACHINE: "A key with limits needs the machine in the path among them.",
-    Subject.WORKFLOW: "A key with limits needs the workflow, and its machine, among them.",
-    Subject.ITEMS: "A key with limits sees and moves only what is within them.",
-    Subject.HOME: "Not for a key with limits: this is about the whole home.",
+    "machine": "A key with limits needs the machine in the path among them.",
+    "workflow": "A key with limits needs the workflow, and its machine, among them.",
+    "letter": "A key with limits needs the workflow, and its machine, among them.",
+    "items": "A key with limits sees and moves only what is within them.",
+    "home": "Not for a key with limits: this is about the whole home.",
 }
 """What the limits of a key mean for a route."""
 
@@ -152,8 +152,7 @@ def _route(route: Route[Served], described: dict[str, object]) -> str:
     if route.scope is None:
         text += "No API key is asked for.\n\n"
     else:
-        row = route_for(route.method, route.path)
-        limited = LIMITED.get(row.subject, "") if row else ""
+        limited = LIMITED.get(route.about or "", "")
         text += f"Scope `{route.scope}`. {limited}".rstrip() + "\n\n"
     if route.parameters:
         text += "| parameter | in | type | meaning |\n|---|---|---|---|\n"
@@ -217,7 +216,7 @@ def _block(example: object) -> str:
 def http_problems() -> dict[str, set[int]]:
     """The codes that only HTTP has, with their statuses, as the server's sources raise them."""
     found: dict[str, set[int]] = {}
-    for path in sorted(set(SERVER.rglob("*.py")) - {SERVER / "examples.py"}):  # Which only shows them.
+    for path in sorted(set(SERVER.rglob("*.py")) - {SERVER / "openapi.py"}):  # It shows problems and raises none.
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "HttpProblem":
                 [code] = [keyword.value for keyword in call.keywords if keyword.arg == "code"]

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = (
     "tests.limits",
     "tests.reaper",
+    "tests.tiers",
     "tests.integration.objects.fixtures",
     "tests.integration.postgres.fixtures",
 )

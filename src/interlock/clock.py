@@ -1,6 +1,6 @@
-"""The seams to the real world: Clock, Ids, Chance and Secrets, and the only real implementations of them.
+"""Time, ids, chance and secrets: the protocols Clock, Ids, Chance and Secrets, and their only real implementations.
 
-Everything that needs time, identity or luck is handed one of these protocols. The virtual ones of
+All code that needs time, identity or chance is handed one of these protocols. The virtual ones of
 `interlock.testing` make the whole engine deterministic and let a test skip a year in a millisecond; a lint rule
 keeps every other module from reaching for `time`, `uuid` or `random` itself.
 
@@ -77,38 +77,38 @@ class RandomIds:
 
     def text(self) -> str:
         """A fresh random id, written out; a quarter of the price of making a UUID and writing that."""
-        at = _luck.at
-        if at >= len(_luck.digits):
-            _luck.digits = os.urandom(_LUCK_BYTES).hex()
+        at = _unused.at
+        if at >= len(_unused.digits):
+            _unused.digits = os.urandom(_FETCHED_BYTES).hex()
             at = 0
-        _luck.at = at + 32
-        digits = _luck.digits
+        _unused.at = at + 32
+        digits = _unused.digits
         return (
             f"{digits[at : at + 8]}-{digits[at + 8 : at + 12]}-4{digits[at + 13 : at + 16]}-"
             f"{_VARIANT[digits[at + 16]]}{digits[at + 17 : at + 20]}-{digits[at + 20 : at + 32]}"
         )
 
 
-_LUCK_BYTES = 4_096
+_FETCHED_BYTES = 4_096
 """Random bytes fetched per call of the system, for ids that are written out."""
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
-class _Luck(threading.local):
+class _UnusedDigits(threading.local):
     """Random digits of this thread that no id has used yet."""
 
     digits = ""
     at = 0
 
 
-_luck = _Luck()
+_unused = _UnusedDigits()
 
 
 def _in_child() -> None:
     # After a fork both processes would make the same ids.
-    _luck.digits = ""
-    _luck.at = 0
+    _unused.digits = ""
+    _unused.at = 0
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -1,14 +1,13 @@
-"""Fault points: named points on the way of a group to the disk or the bucket, where a test can stop or kill it.
+"""Fault points: named points in lanes and engines, where a test can stop or kill the process.
 
-Nothing listens in production: reaching a point is one call per group, never per transaction. `tests/crash` listens
-in a process of its own and kills it, kill -9, at each of these names in turn.
+Nothing listens in production. Reaching a point is one call per group, per page of a recovery or per closing, never per
+transaction or workflow. `tests/crash` kills a process of its own with kill -9 at each of these names in turn.
 """
 
 from collections.abc import Callable
 
-__all__ = ["ENGINE_POINTS", "FOLLOWING_POINTS", "reach"]
-
 LANE_POINTS = ("group.begun", "group.executed", "group.committed", "group.durable", "log.folded", "group.acknowledged")
+"""On the way of a group to the disk or the bucket."""
 
 BUCKET_POINTS = (
     "epoch.taken",
@@ -22,28 +21,6 @@ BUCKET_POINTS = (
 
 SEAL_POINT = "seal.met"
 """The writer has met the lock of another process, and begins to wait for it."""
-
-Listener = Callable[[str], None]
-
-_listener: Listener | None = None
-
-
-def reach(point: str) -> None:
-    """Report that the lane has come to this point."""
-    if _listener is not None:
-        _listener(point)
-
-
-def listen(listener: Listener | None) -> None:
-    """Call the listener at every point from now on, in the thread that comes to it; None stops it."""
-    global _listener  # noqa: PLW0603 -- one per process, as a kill is.
-    _listener = listener
-
-
-# --- Named fault points of a group's way through the engine, and of opening, closing and switching an engine ---------
-# They share the listener of the lane's points (`interlock.faultpoints`), which is not set in production. A point is
-# one call per group, per page of a recovery or per closing, never per workflow. `tests/crash/engine` kills the
-# process with kill -9 at each of these points.
 
 GROUP_POINTS = ("engine.decided", "engine.committed", "engine.dispatched", "engine.told")
 """Decided, not written; durable, not acted on; attempts begun, callers not answered; all callers answered."""
@@ -65,3 +42,19 @@ FOLLOWING_POINTS = (
 there. Reached only by an engine whose workflows are moved."""
 
 ENGINE_POINTS = (*GROUP_POINTS, *RECOVERY_POINTS, *CLOSING_POINTS)
+
+Listener = Callable[[str], None]
+
+_listener: Listener | None = None
+
+
+def reach(point: str) -> None:
+    """Report that the caller has come to this point."""
+    if _listener is not None:
+        _listener(point)
+
+
+def listen(listener: Listener | None) -> None:
+    """Call the listener at every point from now on, in the thread that comes to it; None stops it."""
+    global _listener  # noqa: PLW0603 -- one per process, as a kill is.
+    _listener = listener

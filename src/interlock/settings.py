@@ -19,7 +19,7 @@ A tool is a workload with what it needs; its knobs are those of the database tha
 first. What the program itself says wins over all of it. `INTERLOCK_GROUP_COMMIT_WINDOW` in the environment is the
 setting `group_commit_window` of every database. A name that no setting has is refused with the one that was probably
 meant, in every table of the file, of whichever database: a mistake is best found at the first start. The environment
-belongs to others too, so there only a near miss is refused.
+belongs to others too, so there only a near miss is refused. `change_settings` changes one table of the file.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ KNOBS: dict[str, type[float]] = {
 SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 """Values of a switch in the environment, where everything is text."""
 
-_UNREAD = "An unknown setting is a spelling mistake."
+_MISSPELT = "An unknown setting is a spelling mistake."
 _ALLOWED: dict[type[object], str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -99,9 +99,9 @@ def configured(
     `tool` is the name of the tool that it belongs to, unless that is its own.
     """
     environment = os.environ if environment is None else environment
-    file = _read(environment.get(FILE_VARIABLE), folder, kinds)
+    file = _read_file(environment.get(FILE_VARIABLE), folder, kinds)
     found = {**file.defaults, **file.tools.get(tool or name or "", {}), **file.databases.get(name or "", {})}
-    return _overlaid(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
+    return _with_environment(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
 
 
 def configured_tool(
@@ -110,15 +110,15 @@ def configured_tool(
     """Return the declarations and knobs of a tool, from the environment and the file."""
     environment = os.environ if environment is None else environment
     kinds = {**DECLARATIONS, **KNOBS}
-    file = _read(environment.get(FILE_VARIABLE), folder, KINDS)
+    file = _read_file(environment.get(FILE_VARIABLE), folder, KINDS)
     found = {**file.defaults, **file.tools.get(name, {})}
-    return _overlaid(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
+    return _with_environment(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
 
 
 def configured_tools(*, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> list[str]:
     """Return the names of all tools in the file."""
     environment = os.environ if environment is None else environment
-    return list(_read(environment.get(FILE_VARIABLE), folder, KINDS).tools)
+    return list(_read_file(environment.get(FILE_VARIABLE), folder, KINDS).tools)
 
 
 def configured_engine(
@@ -129,8 +129,8 @@ def configured_engine(
 ) -> dict[str, float]:
     """Return the settings for engines from the environment and section [engine] of the file."""
     environment = os.environ if environment is None else environment
-    path, content = _file(environment.get(FILE_VARIABLE), folder)
-    return _overlaid(environment, kinds, _settings(content.get("engine", {}), path, "engine", kinds))
+    path, content = _load_file(environment.get(FILE_VARIABLE), folder)
+    return _with_environment(environment, kinds, _settings(content.get("engine", {}), path, "engine", kinds))
 
 
 def configured_program(
@@ -141,7 +141,7 @@ def configured_program(
     A home that begins with `lanes://./` is beside the file.
     """
     environment = os.environ if environment is None else environment
-    path, content = _file(environment.get(FILE_VARIABLE), folder)
+    path, content = _load_file(environment.get(FILE_VARIABLE), folder)
     found: dict[str, object] = {}
     for name, value in content.items():
         kind = PROGRAM.get(name)
@@ -150,7 +150,7 @@ def configured_program(
                 raise _unknown_section(path, name, {**KINDS, **KNOBS, **DECLARATIONS})
             continue
         if type(value) is not kind and not (kind is float and type(value) is int):
-            raise _wrong(value, f"{path}: {name}", _ALLOWED[kind])
+            raise _bad_value(value, f"{path}: {name}", _ALLOWED[kind])
         found[name] = value
     home = str(found.get("home", ""))
     if home.startswith(HERE):
@@ -158,7 +158,7 @@ def configured_program(
     return found
 
 
-def _overlaid(
+def _with_environment(
     environment: Mapping[str, str], kinds: Mapping[str, type[float]], found: dict[str, float]
 ) -> dict[str, float]:
     for variable, text in environment.items():
@@ -170,7 +170,7 @@ def _overlaid(
         elif close := difflib.get_close_matches(setting, kinds, n=1, cutoff=NEAR_MISS):
             raise BadUsage(
                 f"the environment has {variable}, which no setting is called. Did you mean {PREFIX}{close[0].upper()}?",
-                why=_UNREAD,
+                why=_MISSPELT,
                 fix="Correct or unset it.",
             )
     return found
@@ -180,11 +180,9 @@ def lane_settings(chosen: Mapping[str, float]) -> LaneSettings:
     """Return the settings of a lane. Raises DefinitionError for an unknown name."""
     unknown = sorted(set(chosen) - set(KINDS))
     if unknown:
-        close = difflib.get_close_matches(unknown[0], KINDS, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
         raise DefinitionError(
-            f"a database has no setting {unknown[0]!r}.{hint}",
-            why="An unknown setting is a spelling mistake.",
+            f"a database has no setting {unknown[0]!r}.{_did_you_mean(unknown[0], KINDS)}",
+            why=_MISSPELT,
             fix=f"Settings are {', '.join(KINDS)}.",
             rule="unknown-setting",
         )
@@ -197,8 +195,8 @@ class _File(NamedTuple):
     tools: dict[str, dict[str, float]]
 
 
-def _read(named: str | None, folder: Path | None, kinds: Mapping[str, type[float]]) -> _File:
-    path, content = _file(named, folder)
+def _read_file(named: str | None, folder: Path | None, kinds: Mapping[str, type[float]]) -> _File:
+    path, content = _load_file(named, folder)
     of_databases = {**kinds, **KNOBS}
     of_all = {**of_databases, **DECLARATIONS}
     for section in content:
@@ -220,12 +218,16 @@ def _tables(
     }
 
 
-def _file(named: str | None, folder: Path | None) -> tuple[Path, dict[str, object]]:
-    path = Path(named) if named else (folder or Path()) / FILE
-    return path, _content(path, named)
+def _load_file(named: str | None, folder: Path | None) -> tuple[Path, dict[str, object]]:
+    path = _path(named, folder)
+    return path, _parse_file(path, named)
 
 
-def _content(path: Path, named: str | None) -> dict[str, object]:
+def _path(named: str | None, folder: Path | None) -> Path:
+    return Path(named) if named else (folder or Path()) / FILE
+
+
+def _parse_file(path: Path, named: str | None) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -256,8 +258,8 @@ def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]])
             fix="Put it below [defaults] for every database, or below [databases.NAME] or [tools.NAME] for one.",
         )
     return BadUsage(
-        f"{path} has no section {section!r}.{_meant(section, (*SECTIONS, *PROGRAM, *kinds))}",
-        why=_UNREAD,
+        f"{path} has no section {section!r}.{_did_you_mean(section, (*SECTIONS, *PROGRAM, *kinds))}",
+        why=_MISSPELT,
         fix="Sections are [defaults], [databases.NAME], [tools.NAME] and [engine]; above them stand the settings of "
         f"the program: {', '.join(PROGRAM)}.",
     )
@@ -269,14 +271,14 @@ def _settings(table: object, path: Path, part: str, kinds: Mapping[str, type[flo
         if setting not in kinds:
             elsewhere = " The others of a database stand below [databases.NAME]." * part.startswith("tools.")
             raise BadUsage(
-                f"{path}: [{part}] has no setting {setting!r}.{_meant(setting, kinds)}",
-                why=_UNREAD,
+                f"{path}: [{part}] has no setting {setting!r}.{_did_you_mean(setting, kinds)}",
+                why=_MISSPELT,
                 fix=f"Settings are {', '.join(kinds)}.{elsewhere}",
             )
         kind = kinds[setting]
         # A whole number is a number; no other kind is converted, and true is not 1.
         if type(value) is not kind and not (kind is float and type(value) is int):
-            raise _wrong(value, f"{path}: [{part}] {setting}", _ALLOWED[kind])
+            raise _bad_value(value, f"{path}: [{part}] {setting}", _ALLOWED[kind])
         found[setting] = cast("float", value)
     return found
 
@@ -295,10 +297,10 @@ def _from_text(text: str, variable: str, kind: type[float]) -> float:
     try:
         return SWITCH[text.strip().lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
-        raise _wrong(text, variable, ", ".join(SWITCH) if kind is bool else _ALLOWED[kind]) from None
+        raise _bad_value(text, variable, ", ".join(SWITCH) if kind is bool else _ALLOWED[kind]) from None
 
 
-def _wrong(value: object, where: str, allowed: str) -> BadUsage:
+def _bad_value(value: object, where: str, allowed: str) -> BadUsage:
     return BadUsage(
         f"{where} is {value!r}; it must be {'one of ' * (',' in allowed)}{allowed}.",
         why="A value that is not understood would leave the setting at its default.",
@@ -306,15 +308,16 @@ def _wrong(value: object, where: str, allowed: str) -> BadUsage:
     )
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
-# --- Changes to one table of `interlock.toml`; the rest of the file keeps its text -----------------------------------
-# The file has a user's comments and order, so it is changed line by line. The new text is parsed before it replaces
-# the old one, and must contain exactly the requested change. A file in a form that this does not understand (a table
-# inside of braces, a text over several lines) is left unchanged; the error has the lines to add by hand.
+# --- Changes to the file ---------------------------------------------------------------------------------------------
+# One table changes; the rest of the file keeps its text. The file has a user's comments and order, so it is changed
+# line by line. The new text is parsed before it replaces the old one, and must contain exactly the requested change. A
+# file in a form that this does not understand (a table inside of braces, a text over several lines) is left unchanged;
+# the error has the lines to add by hand.
 
 Setting = bool | int | float | str
 
@@ -326,26 +329,26 @@ class Table(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"[{self.section}.{_key(self.name)}]"
+        return f"[{self.section}.{_quote_key(self.name)}]"
 
 
 def settings_file(environment: Mapping[str, str] | None = None, folder: Path | None = None) -> Path:
     """Return the path of the settings: the file that the environment names, or the one of this folder."""
     named = (os.environ if environment is None else environment).get(FILE_VARIABLE)
-    return (Path(named) if named else (folder or Path()) / FILE).absolute()
+    return _path(named, folder).absolute()
 
 
 def settings_in(path: Path, table: Table) -> dict[str, Setting]:
     """Return the settings in one table of a file. Raises UnusableFile."""
-    return cast("dict[str, Setting]", dict(_table_of(_meaning(path, _read_lines(path)), table)))
+    return cast("dict[str, Setting]", dict(_table_of(_parse(path, _read_text(path)), table)))
 
 
 def change_settings(path: Path, table: Table, changes: Mapping[str, Setting | None]) -> None:
     """Set these values, and remove those that are None, durably and atomically. Raises UnusableFile."""
-    text = _read_lines(path)
-    changed = _verified(path, text, table, changes)
+    text = _read_text(path)
+    changed = _checked_change(path, text, table, changes)
     if changed != text:
-        _replace(path, changed)
+        _replace_file(path, changed)
 
 
 def with_settings(text: str, table: Table, changes: Mapping[str, Setting | None]) -> str:
@@ -362,7 +365,7 @@ def with_settings(text: str, table: Table, changes: Mapping[str, Setting | None]
     end = next((at for at in range(start + 1, len(lines)) if _header(lines[at]) is not None), len(lines))
     body = lines[start + 1 : end]
     for name, value in changes.items():
-        body = _changed(body, name, value)
+        body = _change_line(body, name, value)
     head = lines[: start + 1]
     if not any(line.strip() for line in body):
         # Nothing is left in it: the table goes too, with the blank line that was put in front of it.
@@ -380,7 +383,7 @@ def toml_text(value: Setting) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def _changed(body: list[str], name: str, value: Setting | None) -> list[str]:
+def _change_line(body: list[str], name: str, value: Setting | None) -> list[str]:
     line = re.compile(
         rf"""^(\s*(?:{re.escape(name)}|"{re.escape(name)}"|'{re.escape(name)}')\s*=\s*)([^#]*?)(\s*(?:#.*)?)$"""
     )
@@ -409,8 +412,8 @@ def _header(line: str) -> list[str] | None:
     return names
 
 
-def _verified(path: Path, text: str, table: Table, changes: Mapping[str, Setting | None]) -> str:
-    wanted = _meaning(path, text)
+def _checked_change(path: Path, text: str, table: Table, changes: Mapping[str, Setting | None]) -> str:
+    wanted = _parse(path, text)
     section = cast("dict[str, dict[str, object]]", wanted.setdefault(table.section, {}))
     inside = section.setdefault(table.name, {})
     for name, value in changes.items():
@@ -431,7 +434,7 @@ def _verified(path: Path, text: str, table: Table, changes: Mapping[str, Setting
 
 
 def _without_empty(content: dict[str, object], table: Table) -> dict[str, object]:
-    """The content without the table if nothing is in it, and without its section if that was all."""
+    """Return the content without the table if nothing is in it, and without its section if that was all."""
     section = dict(cast("dict[str, object]", content.get(table.section, {})))
     if not section.get(table.name):
         section.pop(table.name, None)
@@ -444,14 +447,14 @@ def _table_of(content: dict[str, object], table: Table) -> dict[str, object]:
     return section.get(table.name, {})
 
 
-def _meaning(path: Path, text: str) -> dict[str, object]:
+def _parse(path: Path, text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UnusableFile(f"{path} cannot be read: {error}.", why="It has to be TOML.", fix="Correct it.") from error
 
 
-def _read_lines(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
@@ -460,7 +463,7 @@ def _read_lines(path: Path) -> str:
         raise UnusableFile(f"{path} cannot be read: {error}.") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace_file(path: Path, text: str) -> None:
     path = path.resolve()  # What is replaced is the file, not a link to it.
     new = path.with_name(f".{path.name}.new")
     try:
@@ -480,5 +483,5 @@ def _replace(path: Path, text: str) -> None:
         raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def _key(name: str) -> str:
+def _quote_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Signals: everything observable, as frozen records, and the one-method protocol to observe them (A9).
 
-The runtime emits these records and knows nothing of the observers; `observe` turns them into OpenTelemetry,
+The engine emits these records and knows nothing of the observers; `observe` turns them into OpenTelemetry,
 Prometheus and logs; users subscribe a function. Records hold names, not user objects, so that an observer can
 keep them, send them to another process or write them down.
 

@@ -1,90 +1,208 @@
-"""Redaction of addresses: shows the values of options that are known to be harmless, and no others.
+"""URLs of databases, of Redis and of servers: parse, check and redact them.
 
-A misspelt secret is still a secret. Every text that names an address, of a bucket or elsewhere, shows it through this.
+Each kind has a parser, which returns an address or raises BadUsage. No error, log or repr shows a secret: the redact
+functions show the values of the options that are known to be harmless and no others, because a misspelt secret is
+still a secret. For the same reason a misspelt option is refused, never ignored. Only the address of Redis may come
+from the environment.
+
+A plus sign in an option of a bucket or of PostgreSQL stands for itself, as in half of all secret keys, not for a space.
+
+Sections: redaction, secrets, buckets, PostgreSQL, lanes, Redis, servers.
 """
 
 import difflib
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from interlock.errors import BadUsage, InvalidPayload
+from interlock.redaction import MASK
 
-MASK: Final = "***"
-
-S3_OPTIONS: Final = (
-    "endpoint",
-    "region",
-    "access_key_id",
-    "secret_access_key",
-    "session_token",
-    "virtual_hosted",
-    "allow_http",
-)
-GS_OPTIONS: Final = ("endpoint", "service_account", "allow_http")
-AZ_OPTIONS: Final = ("endpoint", "account", "access_key", "sas", "allow_http")
-
-BUCKET_OPTIONS: Final = {"s3": S3_OPTIONS, "gs": GS_OPTIONS, "az": AZ_OPTIONS}
+BUCKET_OPTIONS: Final = {
+    "s3": (
+        "endpoint",
+        "region",
+        "access_key_id",
+        "secret_access_key",
+        "session_token",
+        "virtual_hosted",
+        "allow_http",
+    ),
+    "gs": ("endpoint", "service_account", "allow_http"),
+    "az": ("endpoint", "account", "access_key", "sas", "allow_http"),
+}
 BUCKET_SECRETS: Final = frozenset({"secret_access_key", "session_token", "access_key", "sas"})
 
-POSTGRES_PLACE_OPTIONS: Final = ("schema", "host", "port", "dbname")
-"""Options that say where on PostgreSQL a database was moved to: without them it could not be found there."""
+POSTGRES_OPTIONS: Final = ("schema", "pgbouncer", "connections_max", "statement_timeout_s", "connect_timeout_s")
+"""The options of PostgreSQL that are Interlock's own."""
 
-_HARMLESS: Final = (
-    frozenset({*POSTGRES_PLACE_OPTIONS, *(name for names in BUCKET_OPTIONS.values() for name in names)})
-    - BUCKET_SECRETS
-)
+DRIVER_OPTIONS: Final = (
+    "host", "port", "user", "password", "database", "dbname", "passfile", "service", "sslmode", "sslcert", "sslkey",
+    "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation", "ssl_min_protocol_version", "ssl_max_protocol_version",
+    "target_session_attrs", "krbsrvname", "gsslib", "application_name",
+)  # fmt: skip
+"""The driver's. It would send any other to the server as a setting, and with it a misspelt secret."""
+
+POSTGRES_SECRETS: Final = frozenset({"password", "sslpassword"})
+
+# --- Redaction -------------------------------------------------------------------------------------------------------
+
+_POSTGRES_HARMLESS: Final = frozenset({*POSTGRES_OPTIONS, *DRIVER_OPTIONS}) - POSTGRES_SECRETS
+_BUCKET_NAMES: Final = frozenset(name for names in BUCKET_OPTIONS.values() for name in names)
+# A database may have been moved to PostgreSQL: without these options it could not be found there.
+_BUCKET_HARMLESS: Final = (_BUCKET_NAMES - BUCKET_SECRETS) | {"schema", "host", "port", "dbname"}
+
+
+def redact_secrets(url: str) -> str:
+    """Return the URL of a database of any kind as it may be shown."""
+    return redact_postgres_url(url) if is_postgres_url(url) else redact_url(url)
 
 
 def redact_url(url: str) -> str:
-    """Return the URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong one."""
+    """Return the URL of a bucket or lane as it may be shown. Takes any text, also an invalid URL."""
     # No bucket has a colon in its name: what comes before an @ then is a secret, also one with a slash in it.
     url = re.sub(r"(?s)(?<=://)[^/@]*:.*@", f"{MASK}@", url)
     text, hash_mark, _ = url.partition("#")
     text, mark, query = text.partition("?")
     text = re.sub(r"(?<=://)[^/@]*@", f"{MASK}@", text)
     text = re.sub(r"(?i)((?:secret|key|token|sas|sig|password)[^=&/]*=)[^&]*", rf"\1{MASK}", text)
-    options = [_redact_option(option) for option in query.split("&")] if mark else []
-    return text + mark + "&".join(options) + (f"#{MASK}" if hash_mark else "")
+    options = _redact_options(query, _BUCKET_HARMLESS, _BUCKET_HARMLESS | BUCKET_SECRETS) if mark else ""
+    return text + mark + options + (f"#{MASK}" if hash_mark else "")
 
 
-def _redact_option(option: str) -> str:
+def redact_postgres_url(url: str) -> str:
+    """Return the URL of PostgreSQL as it may be shown. Takes any text, also an invalid URL."""
+    # Mask the password first: one that is not quoted may contain a slash, a question mark, a # and an @.
+    url = re.sub(r"(?s)(?<=://)([^/@:?#\[]*):.*@", rf"\1:{MASK}@", url)
+    text, mark, query = url.partition("#")[0].partition("?")
+    return text + mark + (_redact_options(query, _POSTGRES_HARMLESS, _POSTGRES_HARMLESS) if mark else "")
+
+
+def redact_redis_url(url: str) -> str:
+    """Return the URL of a Redis as it may be shown: without user, password and options. Takes any text."""
+    before, at, place = url.partition("?")[0].rpartition("@")
+    scheme = before.partition("://")[0] + "://" if "://" in before else ""
+    return f"{scheme}{MASK}@{place}" if at else place
+
+
+def _redact_options(query: str, harmless: Collection[str], names: Collection[str]) -> str:
+    """Mask the values of options that are not harmless, and a text without a value that is not among the names."""
+    return "&".join(_redact_option(option, harmless, names) for option in query.split("&"))
+
+
+def _redact_option(option: str, harmless: Collection[str], names: Collection[str]) -> str:
     name, mark, value = option.partition("=")
     if not mark:
-        return name if name in _HARMLESS | BUCKET_SECRETS else MASK
+        return name if name in names else MASK
     if name == "endpoint":
         value = re.sub(r"^(\w+://)?[^/@]*@", rf"\1{MASK}@", unquote(value)).partition("?")[0]
-    return f"{name}={value if name in _HARMLESS else MASK}"
+    return f"{name}={value if name in harmless else MASK}"
 
 
-# --- URLs of databases in a bucket: `s3://bucket/folder/name`, `gs://bucket/name`, `az://container/name` -------------
-# What is not in the URL comes from the environment variables that every tool of the provider reads. Options follow a
-# question mark (`?endpoint=http://127.0.0.1:9000&region=eu-central-1`); a misspelt one is refused, never ignored.
-#
-# An option may be a secret, so an address is only ever shown by `redacted`: it shows the values of the options that
-# it knows to be harmless and no others, because a misspelt secret is still a secret. A plus sign stands for itself,
-# as in half of all secret keys, and not for a space.
+def _did_you_mean(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
+# --- Secrets ---------------------------------------------------------------------------------------------------------
+# A catalog and a tombstone never store a secret. A stored URL keeps the server and the user. A process that opens it
+# takes the secret from the URL of the home or of the previous place, where that is the same user of the same server.
+# Otherwise the drivers look for it themselves (PGPASSWORD and ~/.pgpass, AWS_…, GOOGLE_…, AZURE_…).
+
+_OWNER_OPTIONS = frozenset({"endpoint", "account", "access_key_id", "host", "port", "user", "service"})
+"""The options that identify the owner of a secret."""
+
+
+def without_secrets(url: str) -> str:
+    """Return the address without its secrets."""
+    parts = _split_url(url)
+    return url if parts is None else parts._replace(password="", options=parts.plain).url
+
+
+def with_secrets(url: str, *known: str) -> str:
+    """Return the address with the secrets of the first known address of the same user at the same server."""
+    mine = _split_url(url)
+    if mine is None or mine.password or mine.secret:
+        return url
+    for each in known:
+        theirs = _split_url(each)
+        if theirs is not None and theirs.owner == mine.owner:
+            return mine._replace(password=theirs.password, options=(*mine.options, *theirs.secret)).url
+    return url
+
+
+class _UrlParts(NamedTuple):
+    scheme: str
+    user: str
+    password: str
+    server: str
+    """Of PostgreSQL; of a bucket empty, because its options say which server it is on."""
+    path: str
+    options: tuple[str, ...]
+
+    @property
+    def secret(self) -> tuple[str, ...]:
+        secrets = POSTGRES_SECRETS if is_postgres_url(f"{self.scheme}://") else BUCKET_SECRETS
+        return tuple(option for option in self.options if option.partition("=")[0] in secrets)
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        return tuple(option for option in self.options if option not in self.secret)
+
+    @property
+    def owner(self) -> tuple[str, ...]:
+        # Neither the database nor the bucket: one user has one secret for all of them.
+        named = sorted(option for option in self.options if option.partition("=")[0] in _OWNER_OPTIONS)
+        return (self.scheme.replace("postgresql", "postgres"), self.user, self.server, *named)
+
+    @property
+    def url(self) -> str:
+        password = f":{self.password}" if self.password else ""
+        user = f"{self.user}{password}@" if self.user or password else ""
+        query = f"?{'&'.join(self.options)}" if self.options else ""
+        return f"{self.scheme}://{user}{self.server}{self.path}{query}"
+
+
+def _split_url(url: str) -> _UrlParts | None:
+    """Split an address; return None for one without secrets: a local lane, or memory."""
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    options = tuple(option for option in query.split("&") if option)
+    if is_bucket_url(url):
+        return _UrlParts(scheme, "", "", "", place, options)
+    if not is_postgres_url(url):
+        return None
+    server, slash, path = place.partition("/")
+    user, mark, server = server.rpartition("@")
+    name, _, password = user.partition(":")
+    # `user:@` says that there is no password to look for, which is part of the address.
+    kept = f"{name}:" if mark and user.endswith(":") else name
+    return _UrlParts(scheme, kept, password, server, slash + path, options)
+
+
+# --- Buckets: `s3://bucket/folder/name`, `gs://bucket/name`, `az://container/name` -----------------------------------
+# Options follow a question mark (`?endpoint=http://127.0.0.1:9000&region=eu-central-1`). The provider's own environment
+# variables, which every tool of the provider reads, replace the options that are missing.
 
 PATH_BYTES_MAX = 800
 """Folder and name together. A key has at most 1,024 bytes, and the longest one below them has about 90."""
 
 RESERVED_NAMES: Final = frozenset({"log", "snapshot", "probe", "manifest"})
-"""Names that a database uses below itself, and the probe beside it. A database of such a name would clash."""
+"""The names that a database uses below itself and the probe uses beside it: no database may have one of them."""
 
-
-_SWITCHES = frozenset({"virtual_hosted", "allow_http"})
-_PLACES = frozenset({"endpoint", "account"})
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
-_EXAMPLES = {"s3": "s3://bucket/shop/stock", "gs": "gs://bucket/shop/stock", "az": "az://container/shop/stock"}
+_BUCKET_SWITCHES = frozenset({"virtual_hosted", "allow_http"})
+_BUCKET_PLACES = frozenset({"endpoint", "account"})
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
+_BUCKET_EXAMPLES = {"s3": "s3://bucket/shop/stock", "gs": "gs://bucket/shop/stock", "az": "az://container/shop/stock"}
 
 
 class BucketAddress(NamedTuple):
-    """The parts of a URL. Its text never shows its secrets."""
+    """The parts of the URL of a database in a bucket. Its text never shows its secrets."""
 
     scheme: str
     bucket: str
@@ -101,7 +219,7 @@ class BucketAddress(NamedTuple):
     @property
     def root(self) -> str:
         """The folder in its bucket on its server: all databases with this root share one probe."""
-        where = "&".join(f"{name}={value}" for name, value in self.options if name in _PLACES)
+        where = "&".join(f"{name}={value}" for name, value in self.options if name in _BUCKET_PLACES)
         return f"{self.scheme}://{self.bucket}/{quote(self.folder)}" + (f"?{where}" if where else "")
 
     def option(self, name: str) -> str | None:
@@ -140,8 +258,8 @@ def parse_bucket_url(url: str) -> BucketAddress:
             url, "has credentials in front of the bucket", "Give them as options, or in the environment."
         )
     if not bucket:
-        raise _bad_bucket_url(url, "names no bucket", f"Write it as {_EXAMPLES[scheme]}.")
-    if not _BUCKET.fullmatch(bucket):
+        raise _bad_bucket_url(url, "names no bucket", f"Write it as {_BUCKET_EXAMPLES[scheme]}.")
+    if not _BUCKET_NAME.fullmatch(bucket):
         raise _bad_bucket_url(
             url,
             "does not begin with the name of a bucket",
@@ -158,7 +276,9 @@ def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:
         )
     path = unquote(path.removesuffix("/"))
     if not path:
-        raise _bad_bucket_url(url, "names a bucket but no database", f"Add the database's name: {_EXAMPLES[scheme]}.")
+        raise _bad_bucket_url(
+            url, "names a bucket but no database", f"Add the database's name: {_BUCKET_EXAMPLES[scheme]}."
+        )
     if len(path.encode(errors="replace")) > PATH_BYTES_MAX:
         raise _bad_bucket_url(url, f"has a path of more than {PATH_BYTES_MAX} bytes", "Use a shorter folder or name.")
     if not path.isprintable() or "\\" in path or "\ufffd" in path:
@@ -188,18 +308,16 @@ def _bucket_options(url: str, scheme: str, query: str) -> tuple[tuple[str, str],
         name, _, value = option.partition("=")
         value = unquote(value)
         if name not in BUCKET_OPTIONS[scheme]:
-            close = difflib.get_close_matches(name, BUCKET_OPTIONS[scheme], n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
             raise _bad_bucket_url(
                 url,
-                f"has an option that {scheme}:// does not have, {_shown_name(name)}",
-                f"{hint}There are {', '.join(BUCKET_OPTIONS[scheme])}.",
+                f"has an option that {scheme}:// does not have, {_shown_bucket_option(name)}",
+                f"{_did_you_mean(name, BUCKET_OPTIONS[scheme])}There are {', '.join(BUCKET_OPTIONS[scheme])}.",
             )
         if name in found:
             raise _bad_bucket_url(url, f"has the option {name} twice", "Give it once.")
         if not value or not value.isprintable():
             raise _bad_bucket_url(url, f"gives {name} no value", f"Write {name}=…, or leave it out.")
-        if name in _SWITCHES and value not in {"true", "false"}:
+        if name in _BUCKET_SWITCHES and value not in {"true", "false"}:
             raise _bad_bucket_url(
                 url, f"gives {name} another value than true or false", f"Write {name}=true or {name}=false."
             )
@@ -211,7 +329,7 @@ def _bucket_options(url: str, scheme: str, query: str) -> tuple[tuple[str, str],
     return tuple(sorted(found.items()))
 
 
-def _shown_name(name: str) -> str:
+def _shown_bucket_option(name: str) -> str:
     """Return an option's name; any other text may be half of a secret that had an & in it."""
     return name if re.fullmatch(r"[a-z_]{1,40}", name) else MASK
 
@@ -239,14 +357,13 @@ def _bad_bucket_url(url: str, what: str, fix: str) -> BadUsage:
     )
 
 
-# --- The address of a schema in PostgreSQL: the driver's own URL, and five options that are ours ---------------------
-# postgresql://user:password@host:5432/shop?schema=stock postgresql://user:@/shop?host=/run/postgresql&schema=stock
-# postgresql://pooler:6432/shop?pgbouncer=true&connections_max=20
+# --- PostgreSQL: `postgresql://user@host:5432/shop?schema=stock` -----------------------------------------------------
+# The address of a schema is the driver's own URL with five options of Interlock:
+# postgresql://user:@/shop?host=/run/postgresql&schema=stock, postgresql://pooler:6432/shop?pgbouncer=true
 #
-# What is ours is taken out before the driver sees the rest, because it would hand unknown options to the server as
-# settings, and a pooler refuses those. An option of ours that is misspelt must not get that far either: it is
-# refused with the one that was probably meant. `statement_timeout_s` bounds one statement as seen from here, and
-# `connect_timeout_s` how long a server is waited for that takes no connection.
+# Interlock's options are taken out before the driver gets the URL: it would send them to the server as settings, and a
+# pooler refuses those. `statement_timeout_s` bounds one statement as measured by the client. `connect_timeout_s` bounds
+# the wait for a server that accepts no connection.
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 DEFAULT_SCHEMA = "interlock"
@@ -255,18 +372,16 @@ STATEMENT_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 IDENTIFIER_BYTES_MAX = 63
 
-POSTGRES_OPTIONS = ("schema", "pgbouncer", "connections_max", "statement_timeout_s", "connect_timeout_s")
-"""Ours."""
-
-DRIVER_OPTIONS = (
-    "host", "port", "user", "password", "database", "dbname", "passfile", "service", "sslmode", "sslcert", "sslkey",
-    "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation", "ssl_min_protocol_version", "ssl_max_protocol_version",
-    "target_session_attrs", "krbsrvname", "gsslib", "application_name",
-)  # fmt: skip
-"""The driver's. Everything else would become a setting of the server, and a misspelt secret would be sent to it."""
-
-_SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-_POSTGRES_SECRETS = ("password", "sslpassword")
+_POSTGRES_SWITCH = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "off": False,
+}
 
 
 class PostgresAddress(NamedTuple):
@@ -286,12 +401,12 @@ class PostgresAddress(NamedTuple):
 
 
 def is_postgres_url(url: str) -> bool:
-    """Return whether the address is one of PostgreSQL."""
+    """Whether the text begins with a scheme of PostgreSQL."""
     return url.partition("://")[0] in POSTGRES_SCHEMES and "://" in url
 
 
 def parse_postgres_url(url: str) -> PostgresAddress:
-    """The address in a text. Raises BadUsage, which says what is wrong and shows no secret."""
+    """Parse the URL of a schema in PostgreSQL. Raises BadUsage, which never shows a secret."""
     shown = redact_postgres_url(url)
     try:
         scheme, _, _, query, fragment = urlsplit(url)
@@ -311,46 +426,31 @@ def parse_postgres_url(url: str) -> PostgresAddress:
         elif name in DRIVER_OPTIONS:
             others.append(option)
         else:
-            close = difflib.get_close_matches(name, (*POSTGRES_OPTIONS, *DRIVER_OPTIONS), n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise _bad_postgres_url(
-                shown, f"has an option {_redact_postgres_name(name)} that does not exist.{hint}".removesuffix(".")
-            )
+            hint = _did_you_mean(name, (*POSTGRES_OPTIONS, *DRIVER_OPTIONS))
+            what = f"has an option {_shown_postgres_option(name)} that does not exist. {hint}"
+            raise _bad_postgres_url(shown, what.rstrip(" ."))
     rest = url.partition("?")[0] + ("?" + "&".join(others) if others else "")
     return PostgresAddress(
         rest,
         shown,
-        _schema(shown, ours.get("schema", DEFAULT_SCHEMA)),
-        _switch(shown, ours.get("pgbouncer", "false")),
-        int(_number(shown, "connections_max", ours.get("connections_max", str(CONNECTIONS_MAX)), whole=True)),
-        _number(shown, "statement_timeout_s", ours.get("statement_timeout_s", str(STATEMENT_TIMEOUT_S)), whole=False),
-        _number(shown, "connect_timeout_s", ours.get("connect_timeout_s", str(CONNECT_TIMEOUT_S)), whole=False),
+        _postgres_schema(shown, ours.get("schema", DEFAULT_SCHEMA)),
+        _postgres_switch(shown, ours.get("pgbouncer", "false")),
+        int(_postgres_number(shown, "connections_max", ours.get("connections_max", str(CONNECTIONS_MAX)), whole=True)),
+        _postgres_number(
+            shown, "statement_timeout_s", ours.get("statement_timeout_s", str(STATEMENT_TIMEOUT_S)), whole=False
+        ),
+        _postgres_number(
+            shown, "connect_timeout_s", ours.get("connect_timeout_s", str(CONNECT_TIMEOUT_S)), whole=False
+        ),
     )
 
 
-def redact_postgres_url(url: str) -> str:
-    """The URL as it may be shown. Takes any text, also a wrong address."""
-    # Mask the password first: one that is not quoted may contain a slash, a question mark, a # and an @.
-    url = re.sub(r"(?s)(?<=://)([^/@:?#\[]*):.*@", r"\1:***@", url)
-    shown, mark, query = url.partition("#")[0].partition("?")
-    options = [_redact_postgres_option(option) for option in query.split("&")] if mark else []
-    return shown + mark + "&".join(options)
+def _shown_postgres_option(name: str) -> str:
+    """Return an option's name; any other text may be the rest of a password that had a ? in it."""
+    return repr(name) if re.fullmatch(r"[A-Za-z_]{1,40}", name) else MASK
 
 
-def _redact_postgres_option(option: str) -> str:
-    name, mark, value = option.partition("=")
-    known = name in POSTGRES_OPTIONS or (name in DRIVER_OPTIONS and name not in _POSTGRES_SECRETS)
-    if not mark:
-        return name if known else "***"
-    return f"{name}={value if known else '***'}"
-
-
-def _redact_postgres_name(name: str) -> str:
-    """An option's name; whatever else stands in its place may be the rest of a password that had a ? in it."""
-    return repr(name) if re.fullmatch(r"[A-Za-z_]{1,40}", name) else "***"
-
-
-def _schema(shown: str, name: str) -> str:
+def _postgres_schema(shown: str, name: str) -> str:
     # A name that needs no quoting on any way to a person, be it psql, a log or a grant.
     if re.fullmatch(r"[a-z_][a-z0-9_]*", name) is None or len(name) > IDENTIFIER_BYTES_MAX or name.startswith("pg_"):
         raise _bad_postgres_url(
@@ -361,13 +461,13 @@ def _schema(shown: str, name: str) -> str:
     return name
 
 
-def _switch(shown: str, text: str) -> bool:
-    if text.lower() not in _SWITCH:
+def _postgres_switch(shown: str, text: str) -> bool:
+    if text.lower() not in _POSTGRES_SWITCH:
         raise _bad_postgres_url(shown, f"says pgbouncer={text!r}", "Write pgbouncer=true or pgbouncer=false.")
-    return _SWITCH[text.lower()]
+    return _POSTGRES_SWITCH[text.lower()]
 
 
-def _number(shown: str, name: str, text: str, *, whole: bool) -> float:
+def _postgres_number(shown: str, name: str, text: str, *, whole: bool) -> float:
     pattern = r"[0-9]{1,6}" if whole else r"[0-9]{1,6}(\.[0-9]{1,6})?"
     if re.fullmatch(pattern, text) is None or float(text) <= 0:
         raise _bad_postgres_url(shown, f"says {name}={text!r}", f"Write a number above 0: {name}=20.")
@@ -384,8 +484,7 @@ def _bad_postgres_url(
     )
 
 
-# --- Addresses of lanes: `lanes:///var/shop/stock` is a file, `memory:` is lost when it is closed --------------------
-# A stream's key may be any text (a customer, an article number), so its file name is derived from it.
+# --- Lanes: `lanes:///var/shop/stock` is a file, `memory:` is lost when it is closed ---------------------------------
 
 NAME_CHARACTERS_MAX = 100
 STREAM_KEY_BYTES_MAX = 4_000
@@ -405,7 +504,7 @@ def stream_name(key: str) -> str:
         raise InvalidPayload(f"the key of a stream has 1 to {STREAM_KEY_BYTES_MAX} bytes, without NUL.")
     if len(key) <= NAME_CHARACTERS_MAX and re.fullmatch(r"[a-z0-9_-]+", key):
         return key
-    return _digest(data)
+    return _digest_name(data)
 
 
 def check_address(url: object, home: object) -> None:
@@ -423,7 +522,7 @@ def lane_path(url: str) -> Path | None:
     """Return the file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
     if url == "memory:":
         return None
-    path = _path(url)
+    path = _local_path(url)
     if path is not None and path.name and ".." not in path.parts:
         return path.with_name(path.name + LANE_SUFFIX)
     if is_postgres_url(url):
@@ -447,7 +546,7 @@ def stream_url(url: str, key: str) -> str:
     place, mark, options = url.partition("?")
     name = stream_name(key)
     if name in RESERVED_NAMES and is_bucket_url(url):
-        name = _digest(name.encode())  # No database may have that name there, but a key may be any text.
+        name = _digest_name(name.encode())  # No database may have that name there, but a key may be any text.
     return f"{place.rstrip('/')}.streams/{name}{mark}{options}"
 
 
@@ -459,11 +558,11 @@ def shard_url(url: str, number: int) -> str:
     return f"{place.rstrip('/')}.shards/{number}{mark}{options}"
 
 
-def _digest(key: bytes) -> str:
+def _digest_name(key: bytes) -> str:
     return f"={hashlib.blake2b(key, digest_size=20).hexdigest()}"
 
 
-def _path(url: str) -> Path | None:
+def _local_path(url: str) -> Path | None:
     try:
         parts = urlsplit(url)
         path = unquote(parts.path)
@@ -476,90 +575,7 @@ def _path(url: str) -> Path | None:
     return None if any(character < " " for character in url + path) else Path(path)
 
 
-# --- Secrets of addresses, which are never stored in a catalog or a tombstone ----------------------------------------
-# A stored address keeps the server and the user. A process that opens it takes the secret from the address of the
-# home or of the previous place, where that is the same user of the same server. Otherwise the drivers look for it
-# themselves (PGPASSWORD and ~/.pgpass, AWS_…, GOOGLE_…, AZURE_…).
-
-POSTGRES_SECRETS: Final = frozenset({"password", "sslpassword"})
-
-_WHOSE = frozenset({"endpoint", "account", "access_key_id", "host", "port", "user", "service"})
-"""The options that identify the owner of a secret."""
-
-
-def without_secrets(url: str) -> str:
-    """Return the address without its secrets."""
-    parts = _parts(url)
-    return url if parts is None else parts._replace(password="", options=parts.plain).url
-
-
-def with_secrets(url: str, *known: str) -> str:
-    """Return the address with the secrets of the first known address of the same user at the same server."""
-    mine = _parts(url)
-    if mine is None or mine.password or mine.secret:
-        return url
-    for each in known:
-        theirs = _parts(each)
-        if theirs is not None and theirs.whose == mine.whose:
-            return mine._replace(password=theirs.password, options=(*mine.options, *theirs.secret)).url
-    return url
-
-
-def redact_secrets(url: str) -> str:
-    """Return an address of any kind with its secrets redacted."""
-    return redact_postgres_url(url) if is_postgres_url(url) else redact_url(url)
-
-
-class _Parts(NamedTuple):
-    scheme: str
-    user: str
-    password: str
-    server: str
-    """Of PostgreSQL; of a bucket empty, because its options say which server it is on."""
-    path: str
-    options: tuple[str, ...]
-
-    @property
-    def secret(self) -> tuple[str, ...]:
-        secrets = POSTGRES_SECRETS if is_postgres_url(f"{self.scheme}://") else BUCKET_SECRETS
-        return tuple(option for option in self.options if option.partition("=")[0] in secrets)
-
-    @property
-    def plain(self) -> tuple[str, ...]:
-        return tuple(option for option in self.options if option not in self.secret)
-
-    @property
-    def whose(self) -> tuple[str, ...]:
-        # Neither the database nor the bucket: one user has one secret for all of them.
-        named = sorted(option for option in self.options if option.partition("=")[0] in _WHOSE)
-        return (self.scheme.replace("postgresql", "postgres"), self.user, self.server, *named)
-
-    @property
-    def url(self) -> str:
-        password = f":{self.password}" if self.password else ""
-        user = f"{self.user}{password}@" if self.user or password else ""
-        query = f"?{'&'.join(self.options)}" if self.options else ""
-        return f"{self.scheme}://{user}{self.server}{self.path}{query}"
-
-
-def _parts(url: str) -> _Parts | None:
-    """Split an address; return None for one without secrets: a local lane, or memory."""
-    scheme, _, rest = url.partition("://")
-    place, _, query = rest.partition("?")
-    options = tuple(option for option in query.split("&") if option)
-    if is_bucket_url(url):
-        return _Parts(scheme, "", "", "", place, options)
-    if not is_postgres_url(url):
-        return None
-    server, slash, path = place.partition("/")
-    user, mark, server = server.rpartition("@")
-    name, _, password = user.partition(":")
-    # `user:@` says that there is no password to look for, which is part of the address.
-    kept = f"{name}:" if mark and user.endswith(":") else name
-    return _Parts(scheme, kept, password, server, slash + path, options)
-
-
-# --- Addresses of a Redis: `redis://host:6379/0?prefix=shop`, with `rediss` for TLS and `unix` for a socket ----------
+# --- Redis: `redis://host:6379/0?prefix=shop`, with `rediss` for TLS and `unix` for a socket -------------------------
 # With `cluster=yes` the address is one node of a Redis Cluster.
 #
 # The prefix separates the users of one Redis: engines with the same prefix share leases, limits and breakers. Each
@@ -589,7 +605,7 @@ class RedisAddress(NamedTuple):
 
     def key(self, kind: str, name: str = "") -> str:
         """Return the key of an object that has a slot to itself, such as one breaker."""
-        return f"{{{self.prefix}:{kind}}}" if not name else f"{{{self.prefix}:{kind}:{_plain(name)}}}"
+        return f"{{{self.prefix}:{kind}}}" if not name else f"{{{self.prefix}:{kind}:{_escape_hash_tag(name)}}}"
 
 
 def configured_redis(text: str | None, environment: Mapping[str, str] | None = None) -> RedisAddress | None:
@@ -599,16 +615,16 @@ def configured_redis(text: str | None, environment: Mapping[str, str] | None = N
 
 
 def parse_redis_url(text: str) -> RedisAddress:
-    """Parse an address. Raises BadUsage for an invalid one."""
+    """Parse the URL of a Redis. Raises BadUsage for an invalid one."""
     value: object = text  # Not every caller has a type checker.
     try:
         parts = urlsplit(text if isinstance(value, str) else "")
         port = parts.port
     except ValueError:
-        raise _refused(text) from None
+        raise _bad_redis_url(text) from None
     place = parts.path if parts.scheme == "unix" else parts.hostname
     if parts.scheme not in REDIS_SCHEMES or not place:
-        raise _refused(text)
+        raise _bad_redis_url(text)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     prefix = options.pop("prefix", REDIS_PREFIX)
     if not _REDIS_PREFIX.fullmatch(prefix):
@@ -629,13 +645,6 @@ def parse_redis_url(text: str) -> RedisAddress:
     return RedisAddress(text.partition("?")[0] + rest, prefix, f"{parts.scheme}://{where}", REDIS_CLUSTER[cluster])
 
 
-def redact_redis_url(text: str) -> str:
-    """Return an invalid address as it may be shown: without user, password and options."""
-    before, at, place = text.partition("?")[0].rpartition("@")
-    scheme = before.partition("://")[0] + "://" if "://" in before else ""
-    return f"{scheme}***@{place}" if at else place
-
-
 def unknown_redis_option(address: RedisAddress, error: Exception) -> BadUsage:
     """Return the error for an option that the driver has refused."""
     options = sorted(name for name, _ in parse_qsl(urlsplit(address.url).query, keep_blank_values=True))
@@ -647,7 +656,7 @@ def unknown_redis_option(address: RedisAddress, error: Exception) -> BadUsage:
     )
 
 
-def _refused(text: object) -> BadUsage:
+def _bad_redis_url(text: object) -> BadUsage:
     return BadUsage(
         f"{redact_redis_url(str(text))!r} is not the address of a Redis.",
         why="It begins with redis://, rediss:// or unix://, and names a host or a socket.",
@@ -656,19 +665,19 @@ def _refused(text: object) -> BadUsage:
     )
 
 
-def _plain(name: str) -> str:
+def _escape_hash_tag(name: str) -> str:
     """Escape a name for a hash tag, which the first closing brace would end."""
     return name.replace("%", "%25").replace("}", "%7D").replace("{", "%7B")
 
 
-# --- Addresses of servers: parsed and validated once -----------------------------------------------------------------
-# An address holds no secret: one with a user or a password is refused, without repeating either, because addresses
-# are shown in errors, logs and listings. Nothing is read from the environment.
+# --- Servers: `http://host:port/root` --------------------------------------------------------------------------------
+# An address is shown in errors, logs and listings. One with a user or a password is therefore refused, and the error
+# repeats neither.
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-_HOST = re.compile(r"[A-Za-z0-9._:%-]+", re.ASCII)
-_ROOT = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)*", re.ASCII)
+_SERVER_HOST = re.compile(r"[A-Za-z0-9._:%-]+", re.ASCII)
+_SERVER_ROOT = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -697,7 +706,7 @@ class ServerAddress:
 
 
 def parse_server_url(url: str, what: str = "the address of a server") -> ServerAddress:
-    """Parse an address. Raises BadUsage for an invalid one."""
+    """Parse the URL of a server. Raises BadUsage for an invalid one."""
     text: object = url  # Callers without a type checker may pass anything.
     if not isinstance(text, str):
         raise BadUsage(f"{what} is a {type(text).__name__}, not a text.", fix='Write "http://host:port".')
@@ -713,7 +722,12 @@ def parse_server_url(url: str, what: str = "the address of a server") -> ServerA
             fix="Leave them out, and pass the API key as `key=`.",
         )
     root = parts.path.rstrip("/")
-    known = parts.scheme in DEFAULT_PORTS and host is not None and _HOST.fullmatch(host) and _ROOT.fullmatch(root)
+    known = (
+        parts.scheme in DEFAULT_PORTS
+        and host is not None
+        and _SERVER_HOST.fullmatch(host)
+        and _SERVER_ROOT.fullmatch(root)
+    )
     if not known or host is None or parts.query or parts.fragment or port == 0:
         raise BadUsage(
             f"{what} is invalid: {text!r:.200}.",

@@ -155,7 +155,7 @@ COMPENSATING = [
     ),
     Mutant(
         "a guard beside a way out reported",
-        f"{CORE}/checks/advice.py",
+        COMPENSATION,
         "and moves == tuple(_guarded(moves))\n",
         "and _guarded(moves)\n",
         "Behind the guards there is a transition that takes the rest.",

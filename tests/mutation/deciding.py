@@ -212,7 +212,7 @@ DECIDING = [
     ),
     Mutant(
         "guards and actions receive the workflow's own context",
-        f"{CORE}/mutability.py",
+        f"{CORE}/codec.py",
         "function(copy_context(context), copy_event(event))",
         "function(context, copy_event(event))",
         "A10: what was refused leaves no trace.",
@@ -220,7 +220,7 @@ DECIDING = [
     ),
     Mutant(
         "actions receive the event that history keeps",
-        f"{CORE}/mutability.py",
+        f"{CORE}/codec.py",
         "function(copy_context(context), copy_event(event))",
         "function(copy_context(context), event)",
         "A10: history shows the event as it was sent.",

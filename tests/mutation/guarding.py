@@ -198,7 +198,7 @@ GUARDING = [
     ),
     Mutant(
         "an undo that an event skips accepted",
-        f"{CORE}/checks/compensation.py",
+        SOUNDNESS,
         "self.event is not None and not self.by_step\n",
         "self.event is not None and self.by_step\n",
         "G5: what was done may stay done, and somebody has to be told.",

@@ -10,7 +10,7 @@ from interlock.catalog import entries
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.entries import Entry
 from interlock.cli import advise
-from interlock.cli.advise import ByAdvice
+from interlock.cli.advise import DatabaseRouter
 from interlock.clock import SystemClock
 from interlock.database.database import Database
 from interlock.errors import UnavailableError
@@ -70,8 +70,8 @@ def what_was_applied_is_taken_back_once(folder: Path) -> None:
         file=str(file), set={"counter_shard_count": 32}, before={"counter_shard_count": None},
     )  # fmt: skip
     journal.mark(journal.begin(begun), "done")
-    where = advise.Where(f"lanes://{folder}", None, None, {})
-    applying = advise.Applying(where, yes=True, clock=CLOCK, router=ByAdvice())
+    where = advise.Places(f"lanes://{folder}", None, None, {})
+    applying = advise.VerdictApplier(where, yes=True, clock=CLOCK, router=DatabaseRouter())
     assert applying.undo("stock") is not None
     assert file.read_text() == "[tools.stock]\nlatency_critical = true\n"
     assert journal.last("stock") is None

@@ -17,7 +17,7 @@ from interlock.core.policies import Breaker, Circuit, Dependency, Retry, Verdict
 from interlock.core.values import StepFailure
 from interlock.engine.bound_machine import BoundMachine, StepRun
 from interlock.engine.dependencies.classify_errors import Kind
-from interlock.engine.dependencies.dependency import Outlet, Spending
+from interlock.engine.dependencies.dependency import Outlet, RetryBudget
 from interlock.engine.dependencies.wait_queue import Line, Places
 from interlock.engine.path import reports
 from interlock.engine.path.reports import Failure
@@ -71,7 +71,7 @@ def business_errors_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_budget_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Spending, "allows", lambda _spending, _now_s: True)
+    patch.setattr(RetryBudget, "allows", lambda _spending, _now_s: True)
 
 
 def the_wave_is_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Rules on the graph of imports: no cycle anywhere, no module that nobody reaches.
+"""Rules on the graph of imports: no cycle anywhere, no module that is never imported.
 
 The graph is a plain mapping from a module to the modules it imports. Grimp reads it from the sources, imports inside
 functions and under TYPE_CHECKING included: a cycle that is dodged is still a cycle.
@@ -7,6 +7,7 @@ functions and under TYPE_CHECKING included: a cycle that is dodged is still a cy
 import ast
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from tests.tidy.source import ROOT, Source
 Graph = Mapping[str, Collection[str]]
 
 
+@cache
 def read_graph(package: str = "interlock") -> Graph:
-    """The imports of a package on the path."""
+    """The imports of a package on the path. Read once a run."""
     graph = grimp.build_graph(package, cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 

@@ -27,7 +27,7 @@ NONDETERMINISM = (
     "uuid.uuid4",
     "os.urandom",
 )
-# How long something took may be shown to a person by those who show things, and decided upon by nobody.
+# These layers may show a person how long something took. No decision may depend on it.
 STOPWATCH = ("time.perf_counter", "time.perf_counter_ns")
 STOPWATCH_LAYERS = frozenset({"cli", "testing", "bench"})
 SLEEP_MAX_S = 0.1
@@ -36,12 +36,12 @@ _MARKER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 
 def real_clocks_and_luck(source: Source) -> list[Offence]:
-    """A real clock or real randomness outside `seams.py`: it could not be simulated."""
+    """A real clock or real randomness outside `clock.py`: it could not be simulated."""
     layer = _layer(source.path)
-    if layer == "seams":
+    if layer == "clock":
         return []
     return [
-        source.offence(node, f"{name} outside seams.py: take a Clock, Ids or Chance instead")
+        source.offence(node, f"{name} outside clock.py: take a Clock, Ids or Chance instead")
         for node, name in _foreign_names(source.tree)
         if _listed(name, NONDETERMINISM) and not (layer in STOPWATCH_LAYERS and name in STOPWATCH)
     ]

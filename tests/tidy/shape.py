@@ -7,6 +7,8 @@ from pathlib import PurePath
 from tests.tidy.source import Offence, Source
 
 MODULE_LINES_MAX = 1000
+SECTIONS_LINES = 600
+SECTIONS_MARK = "Sections:"
 FUNCTION_LINES_MAX = 70
 DOCSTRING_LINES_MAX = 15
 DOCSTRING_LINES_MIN = 3
@@ -20,6 +22,15 @@ def long_modules(source: Source) -> list[Offence]:
     if lines <= MODULE_LINES_MAX:
         return []
     return [Offence(source.path, lines, f"module of {lines} lines, at most {MODULE_LINES_MAX}: split it by concept")]
+
+
+def missing_sections(source: Source) -> list[Offence]:
+    """A module over 600 lines whose docstring does not name its sections, in a line that begins with `Sections:`."""
+    lines = len(source.text.splitlines())
+    docstring = ast.get_docstring(source.tree) or ""
+    if lines <= SECTIONS_LINES or any(line.startswith(SECTIONS_MARK) for line in docstring.splitlines()):
+        return []
+    return [Offence(source.path, 1, f"{lines} lines and no line '{SECTIONS_MARK} …' in the module docstring")]
 
 
 def long_functions(source: Source) -> list[Offence]:

@@ -7,7 +7,7 @@ sample and caught doing its work.
 import ast
 import subprocess
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,8 +46,9 @@ class Source:
         return Offence(self.path, getattr(node, "lineno", 1), what)
 
 
+@cache
 def tracked_files(root: Path = ROOT) -> list[Path]:
-    """The files of the repository: those in git, and those that the next commit would add."""
+    """The files of the repository: those in git, and those that the next commit would add. Listed once a run."""
     try:
         listing = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -68,12 +69,17 @@ def tracked_files(root: Path = ROOT) -> list[Path]:
 
 
 def sources(*folders: str, root: Path = ROOT) -> list[Source]:
-    """Every tracked Python module below the given folders of the repository."""
+    """Every tracked Python module below the given folders of the repository. Each is read and parsed once a run."""
     return [
-        Source(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+        _source(path, root)
         for path in tracked_files(root)
         if path.suffix == ".py" and path.relative_to(root).parts[0] in folders
     ]
+
+
+@cache
+def _source(path: Path, root: Path) -> Source:
+    return Source(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def report(offences: list[Offence]) -> str:

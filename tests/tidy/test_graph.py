@@ -14,7 +14,7 @@ def test_there_is_no_import_cycle() -> None:
 
 
 # What users import, run with `-m`, and read.
-FRONT_DOORS = ["interlock", "interlock.__main__", "interlock.examples.*", "interlock.testing.objects.*"]
+FRONT_DOORS = ["interlock", "interlock.__main__", "interlock.examples.*", "interlock.testing.objects"]
 
 
 def test_every_entry_point_exists() -> None:
@@ -26,7 +26,7 @@ def test_no_module_is_dead() -> None:
     imports = graph.read_graph()
     entries = [*FRONT_DOORS, *graph.entry_points(), *graph.named_in_text(sources("src"), imports)]
     dead = graph.dead_modules(imports, entries=entries)
-    assert not dead, f"nobody imports {', '.join(dead)}"
+    assert not dead, f"never imported: {', '.join(dead)}"
 
 
 def test_a_cycle_is_found_in_order() -> None:
@@ -50,7 +50,7 @@ def test_a_cycle_that_is_dodged_is_found_in_the_sources(
     assert graph.import_cycle(graph.read_graph("tidy_sample"))
 
 
-def test_a_module_that_nobody_reaches_is_dead() -> None:
+def test_a_module_that_is_never_imported_is_dead() -> None:
     imports = {"p": ["p.a.x"], "p.a": [], "p.a.x": [], "p.a.y": ["p.a.x"], "p.b": [], "p.b.z": ["p.b"]}
     assert graph.dead_modules(imports, entries=["p"]) == ["p.a.y", "p.b", "p.b.z"]
 

@@ -1,4 +1,4 @@
-"""Time, luck and waiting go through seams; nothing goes through the front door; nothing is put off."""
+"""Time, luck and waiting go through protocols of `clock`; nothing goes through the front door; nothing is put off."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.tidy.source import PACKAGE, Source, report, sources
 LAYERS = sorted({path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()} - {"__init__"})
 
 
-def test_clocks_and_luck_are_in_seams_alone() -> None:
+def test_real_clocks_and_randomness_are_in_clock_alone() -> None:
     offences = [offence for source in sources("src") for offence in reach.real_clocks_and_luck(source)]
     assert not offences, report(offences)
 
@@ -65,13 +65,13 @@ def test_a_real_clock_or_luck_is_caught(text: str) -> None:
         "def f(clock): return clock.monotonic_s()",
     ],
 )
-def test_values_and_seams_are_fine(text: str) -> None:
+def test_values_and_protocols_are_fine(text: str) -> None:
     assert not reach.real_clocks_and_luck(sample(text))
 
 
-def test_seams_hold_the_real_ones_and_the_command_line_has_a_stopwatch() -> None:
+def test_clock_holds_the_real_ones_and_the_command_line_has_a_stopwatch() -> None:
     stopwatch, clock = "import time\nx = time.perf_counter()", "import time\nx = time.time()"
-    assert not reach.real_clocks_and_luck(sample(clock, "seams"))
+    assert not reach.real_clocks_and_luck(sample(clock, "clock"))
     assert not reach.real_clocks_and_luck(sample(stopwatch, "cli/demo"))
     assert reach.real_clocks_and_luck(sample(clock, "cli/demo"))
 

@@ -84,7 +84,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return sum(len(schema.rows) for schema in self.schemas)
 
 
-class Writing:
+class ArchiveWriter:
     """Writer of an archive."""
 
     def __init__(self, file: zipfile.ZipFile) -> None:
@@ -120,13 +120,13 @@ class Member:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Generator[Writing]:
+def writing(path: Path) -> Generator[ArchiveWriter]:
     """Create an archive."""
     with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as file:
-        yield Writing(file)
+        yield ArchiveWriter(file)
 
 
-class Reading:
+class ArchiveReader:
     """Reader of an archive that was checked."""
 
     def __init__(self, file: zipfile.ZipFile, manifest: Manifest) -> None:
@@ -150,12 +150,12 @@ def is_archive(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Generator[Reading]:
+def reading(path: Path) -> Generator[ArchiveReader]:
     """Open an archive after a check of all its members. Raises CorruptionError for an incomplete or changed one."""
     try:
         with zipfile.ZipFile(path) as file:
             manifest = _manifest(path, file)
-            found = Reading(file, manifest)
+            found = ArchiveReader(file, manifest)
             for schema in manifest.schemas:
                 for rows in schema.rows:
                     digest = hashlib.sha256()

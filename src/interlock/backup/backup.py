@@ -1,13 +1,15 @@
-"""Backup of a database while it serves: of a lane, of a database in a bucket, or in PostgreSQL.
+"""Backup and restore of a database: a lane, a database in a bucket, or a schema of PostgreSQL.
 
-The copy shows one instant, with everything that was acknowledged before the call. Streams and shards are databases of
-their own, and each is copied at its own instant.
+A backup runs while the database serves. It shows one instant, with everything that was acknowledged before the call;
+streams and shards are databases of their own, and each is copied at its own instant. A database in a bucket can be
+restored as of any moment. The packages for buckets and PostgreSQL are extras, and are imported only when needed.
 """
 
 import asyncio
 import contextlib
 import tempfile
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,12 +17,12 @@ from interlock.backup.archive import is_archive
 from interlock.backup.lane_copies import (
     bucket_name,
     check_free,
-    moved_below,
     parts_in_bucket,
     parts_of,
+    path_below,
     put_all_in_place,
-    settled,
-    staged,
+    remove_move_marks,
+    staging_path,
 )
 from interlock.catalog.backends import FolderCatalog
 from interlock.clock import RandomIds, SystemChance, SystemClock
@@ -41,12 +43,22 @@ from interlock.urls import (
     with_secrets,
 )
 
-# --- Point-in-time restore of a database in a bucket -----------------------------------------------------------------
-# The packages for buckets are an extra, and are imported only when they are needed.
-
 if TYPE_CHECKING:
     from interlock.lanes.objectlog.restore import Restored
 
+_prepare = partial(register, chance=SystemChance(), ids=RandomIds())
+
+
+def _ignore_progress(_what: str, _done: int, _of: int) -> None:
+    """Ignore the progress of a copy."""
+
+
+def _lane_url(path: Path) -> str | None:
+    path = path.absolute()
+    return f"lanes://{path.with_suffix('').as_posix()}" if path.suffix == LANE_SUFFIX else None
+
+
+# --- Restore of a moment from a bucket -------------------------------------------------------------------------------
 
 SEQ_MAX = 10**20 - 1
 
@@ -70,8 +82,7 @@ class RestoredFile(NamedTuple):
     @property
     def url(self) -> str | None:
         """The address of the file for `Database.open`; None when its name does not end in .lane."""
-        path = self.path.absolute()
-        return f"lanes://{path.with_suffix('').as_posix()}" if path.suffix == LANE_SUFFIX else None
+        return _lane_url(self.path)
 
 
 def restore_database(
@@ -80,7 +91,7 @@ def restore_database(
     *,
     at: int | datetime | None = None,
     force: bool = False,
-    watch: Watch = lambda _what, _done, _of: None,
+    watch: Watch = _ignore_progress,
 ) -> RestoredFile:
     """Restore a database in a bucket into a file, as of a number of its log or a time.
 
@@ -93,11 +104,11 @@ def restore_database(
             why="A local lane keeps its newest state alone; the log of a database in a bucket keeps every state.",
             fix="Copy it as it is now, beside its owner too: interlock backup URL FILE.",
         )
-    _check(at)
+    _check_moment(at)
     check_free(file, force=force)
-    with staged(file, RandomIds()) as ready:
+    with staging_path(file, RandomIds()) as ready:
         done = _restore_file(url, ready, at, watch)
-        settled(ready)
+        remove_move_marks(ready)
         # A number belongs to the database's own log; its streams and shards are restored as of the same time.
         below = done.time if isinstance(at, int) else at
         parts = [] if below is None and at is not None else _restore_parts(url, ready, below, watch)
@@ -115,7 +126,7 @@ def _restore_parts(url: str, ready: Path, at: datetime | None, watch: Watch) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         # A stream or shard that is younger than the moment did not exist yet.
         with contextlib.suppress(*(TargetNotFound,) * (at is not None)):
-            found.append(_restore_file(part.url, path, at, lambda _what, _done, _of: None))
+            found.append(_restore_file(part.url, path, at, _ignore_progress))
     return found
 
 
@@ -132,7 +143,7 @@ def _restore_file(url: str, path: Path, at: int | datetime | None, watch: Watch)
         force=False,
         clock=SystemClock(),
         ids=RandomIds(),
-        prepare=lambda connection, now_us: register(connection, now_us, chance=SystemChance(), ids=RandomIds()),
+        prepare=_prepare,
         watch=watch,
     )
 
@@ -150,7 +161,7 @@ def moment(text: str) -> int | datetime:
         ) from error
 
 
-def _check(at: int | datetime | None) -> None:
+def _check_moment(at: int | datetime | None) -> None:
     if isinstance(at, int) and not 0 < at <= SEQ_MAX:
         raise BadUsage(f"{at} is not a number of the log.", why="The log is numbered from 1.")
     if isinstance(at, datetime) and at.tzinfo is None:
@@ -161,7 +172,7 @@ def _check(at: int | datetime | None) -> None:
         )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Backup ----------------------------------------------------------------------------------------------------------
 
 HOPS_MAX: Final = 32
 """Maximum number of moves that a backup follows to the database."""
@@ -184,8 +195,7 @@ class BackedUp(NamedTuple):
     @property
     def url(self) -> str | None:
         """The address of the copy for `Database.open`; None when its name does not end in .lane."""
-        path = self.path.absolute()
-        return f"lanes://{path.with_suffix('').as_posix()}" if path.suffix == LANE_SUFFIX else None
+        return _lane_url(self.path)
 
     @property
     def amount(self) -> str:
@@ -195,9 +205,7 @@ class BackedUp(NamedTuple):
         return f"{self.pages:,} pages of {self.page_bytes:,} bytes"
 
 
-def back_up_database(
-    url: str, file: Path, *, force: bool = False, watch: Watch = lambda _what, _done, _of: None
-) -> BackedUp:
+def back_up_database(url: str, file: Path, *, force: bool = False, watch: Watch = _ignore_progress) -> BackedUp:
     """Copy the database at an address into a file, also while its owner runs. A home may name its only database.
 
     A moved database is copied from its current place. From PostgreSQL, NAME.lane becomes a lane, and any other name an
@@ -237,11 +245,11 @@ def _copy_database(url: str, file: Path, *, force: bool, watch: Watch) -> Backed
 
 def _from_postgres(url: str, file: Path, *, force: bool, watch: Watch) -> BackedUp:
     # The driver of PostgreSQL is an extra, which may not be installed.
-    from interlock.backup.postgres_copies import copy_into_lane, copy_schema, the_schema  # noqa: PLC0415
+    from interlock.backup.postgres_copies import address_with_schema, copy_into_lane, copy_schema  # noqa: PLC0415
 
     check_free(file, force=force)
-    with staged(file, RandomIds()) as ready:
-        address = asyncio.run(the_schema(url))
+    with staging_path(file, RandomIds()) as ready:
+        address = asyncio.run(address_with_schema(url))
         if file.suffix == LANE_SUFFIX:
             rows = asyncio.run(copy_into_lane(address, ready.absolute(), watch=watch))
             parts = len(parts_of(ready))
@@ -263,15 +271,15 @@ def copy_lane(source: Path, file: Path, *, force: bool, watch: Watch) -> list[Co
     if file.resolve() == source.resolve():
         raise UnusableFile(f"{file} is the lane itself.", why="A copy is another file.", fix="Name another file.")
     check_free(file, force=force)
-    with staged(file, RandomIds()) as ready:
+    with staging_path(file, RandomIds()) as ready:
         copied = [_copy_file(source, ready, watch)]
-        settled(ready)
+        remove_move_marks(ready)
         parts = parts_of(source)
         for number, part in enumerate(parts):
             watch("copying streams and shards", number + 1, len(parts))
-            place = moved_below(part, source, ready)
+            place = path_below(part, source, ready)
             place.parent.mkdir(parents=True, exist_ok=True)
-            copied.append(_copy_file(part, place, _ignore_progress))
+            copied.append(_copy_file(part, place, _ignore_progress))  # The number of files is the progress.
         put_all_in_place(ready, file, force=force, clock=SystemClock(), ids=RandomIds())
     return copied
 
@@ -283,13 +291,9 @@ def _copy_file(source: Path, path: Path, watch: Watch) -> Copied:
         force=False,
         clock=SystemClock(),
         ids=RandomIds(),
-        prepare=lambda connection, now_us: register(connection, now_us, chance=SystemChance(), ids=RandomIds()),
+        prepare=_prepare,
         watch=watch,
     )
-
-
-def _ignore_progress(_what: str, _done: int, _of: int) -> None:
-    """Ignore the progress of one file: the progress over all files is reported."""
 
 
 def _lane_of(url: str) -> str:
@@ -310,7 +314,7 @@ def _lane_of(url: str) -> str:
     )
 
 
-# --- Restore of a copy into a lane, a bucket, or PostgreSQL ----------------------------------------------------------
+# --- Restore of a copy -----------------------------------------------------------------------------------------------
 # An existing database is replaced only with `force`, and never while another process has it open. The copy is
 # checked first; a damaged one is refused before anything has the name of the database.
 
@@ -329,7 +333,7 @@ class PutBack(NamedTuple):
     """Number of its streams and shards."""
 
 
-def put_back(file: Path, url: str, *, force: bool = False, watch: Watch = lambda _what, _done, _of: None) -> PutBack:
+def put_back(file: Path, url: str, *, force: bool = False, watch: Watch = _ignore_progress) -> PutBack:
     """Restore the copy in a file as the database at an address.
 
     Raises BadUsage, TargetNotFound, LaneOwned, UnavailableError, UnusableFile for an existing database, and
@@ -358,8 +362,7 @@ def put_back(file: Path, url: str, *, force: bool = False, watch: Watch = lambda
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     copied = copy_lane(file, path, force=force, watch=watch)
-    pages = sum(each.pages for each in copied)
-    return PutBack(file, url, f"{pages:,} pages of {copied[0].page_bytes:,} bytes", len(copied) - 1)
+    return PutBack(file, url, _amount(copied), len(copied) - 1)
 
 
 def _into_postgres(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
@@ -389,8 +392,11 @@ def _into_bucket(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
             address = parse_bucket_url(_address_below(url, each, ready))
             bucket = proven_bucket_of(address, settings=SEEDING, clock=SystemClock())
             seed(bucket, each, name=str(address), settings=SEEDING, world=World(), force=force)
-    pages = sum(each.pages for each in copied)
-    return PutBack(file, url, f"{pages:,} pages of {copied[0].page_bytes:,} bytes", len(copied) - 1)
+    return PutBack(file, url, _amount(copied), len(copied) - 1)
+
+
+def _amount(copied: list[Copied]) -> str:
+    return f"{sum(each.pages for each in copied):,} pages of {copied[0].page_bytes:,} bytes"
 
 
 def _address_below(url: str, part: Path, ready: Path) -> str:

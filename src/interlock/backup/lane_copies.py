@@ -53,7 +53,7 @@ def parts_of(path: Path) -> list[Path]:
     return found
 
 
-def moved_below(part: Path, source: Path, target: Path) -> Path:
+def path_below(part: Path, source: Path, target: Path) -> Path:
     """Return the path of a stream or shard of `source` after the database was renamed to `target`."""
     below = part.relative_to(source.parent)
     first = below.parts[0].replace(source.name.removesuffix(LANE_SUFFIX), target.name.removesuffix(LANE_SUFFIX), 1)
@@ -61,7 +61,7 @@ def moved_below(part: Path, source: Path, target: Path) -> Path:
 
 
 @contextlib.contextmanager
-def staged(path: Path, ids: Ids) -> Generator[Path]:
+def staging_path(path: Path, ids: Ids) -> Generator[Path]:
     """Yield a path of the same name in a temporary folder beside it. The folder is removed in any case."""
     folder = path.with_name(f".{path.name}.{ids.new().hex}.copying")
     try:
@@ -73,7 +73,7 @@ def staged(path: Path, ids: Ids) -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def settled(path: Path) -> None:
+def remove_move_marks(path: Path) -> None:
     """Remove the marks of a mover from a fresh copy of a lane.
 
     Raises MovedElsewhere for a database that has moved, and UnavailableError for the draft of a move.
@@ -150,7 +150,7 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
-# --- Streams and shards of a database in a bucket: their addresses, and their files in a copy ------------------------
+# --- Streams and shards in a bucket ----------------------------------------------------------------------------------
 # Only a listing finds them. A stream that is created during the call may be missing. Its writes were not
 # acknowledged before the call, so the copy is still complete.
 

@@ -1,8 +1,10 @@
-"""Copies of a schema of PostgreSQL into an archive while clients write, and restores from one.
+"""Copies of a schema of PostgreSQL while clients write, into an archive or the file of a lane, and their restore.
 
-The copy is one transaction with one snapshot. Its locks allow reads and writes, and block changes of tables only. The
-server computes counts and checksums of the rows: in the same snapshot for the copy, and again after a restore. A
+A copy is one transaction with one snapshot. Its locks allow reads and writes, and block changes of tables only. A
 restore is one transaction too, so that a failure leaves no trace. A schema that it replaces is renamed, not deleted.
+Counts and checksums of the rows are compared after each direction.
+
+Sections: definitions of a schema, archives, lanes.
 """
 
 # ruff: noqa: S608 -- the names put into statements are quoted.
@@ -12,7 +14,7 @@ restore is one transaction too, so that a failure leaves no trace. A schema that
 
 import contextlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, cast
@@ -21,7 +23,7 @@ from urllib.parse import quote
 import apsw
 
 from interlock.backup import archive
-from interlock.backup.archive import ArchivedSchema, Manifest, Reading, Rows
+from interlock.backup.archive import ArchivedSchema, ArchiveReader, Manifest, Rows
 from interlock.backup.lane_copies import folders_of, parts_of
 from interlock.clock import Clock, RandomIds, SystemChance, SystemClock
 from interlock.database.database import Database
@@ -40,7 +42,7 @@ from interlock.lanes.doctor import look_at, opened_to_look
 from interlock.lanes.keys import SCHEMA as LANE_KEYS
 from interlock.postgres.connection import Driver, Link, Record, driver_of
 from interlock.postgres.errors import translate_errors
-from interlock.postgres.handover import Found, handover_marks, refuse_marked
+from interlock.postgres.handover import handover_marks, refuse_marked
 from interlock.postgres.isolation import GATE
 from interlock.relocate.database.lane_shape import shape_of_lane
 from interlock.relocate.database.postgres_rows import (
@@ -55,12 +57,9 @@ from interlock.relocate.database.rows import Digest, lane_positions, lane_rows, 
 from interlock.relocate.database.shape import Shape, Table
 from interlock.sql.parse import quoted_name
 from interlock.store.postgres import schema as workflow_marks
-from interlock.store.postgres.schema import marks_of
 from interlock.urls import LANE_SUFFIX, PostgresAddress, parse_postgres_url
 
-# --- copies definitions ----------------------------------------------------------------------------------------------
-# Definitions of a schema of PostgreSQL, read from the catalogs: tables, sequences, views, indexes, constraints.
-#
+# --- Definitions of a schema -----------------------------------------------------------------------------------------
 # The texts are the server's (`pg_get_constraintdef` and similar), for a session whose search_path is the schema. So
 # they do not name the schema and work in another one. A schema with anything else (functions, triggers, user-defined
 # types, partitions) is refused, because a copy would silently lose it; pg_dump can copy it.
@@ -122,14 +121,14 @@ SELECT relname, pg_get_viewdef(oid) FROM pg_class
 WHERE relnamespace = $1::regnamespace AND relkind = 'v' ORDER BY oid"""
 
 
-class Defined(NamedTuple):
+class DefinedTable(NamedTuple):
     """A table, and its columns that are written."""
 
     table: str
     columns: tuple[str, ...]
 
 
-class Numbering(NamedTuple):
+class DefinedSequence(NamedTuple):
     """A sequence; `table` and `column` name its identity column (GENERATED … AS IDENTITY)."""
 
     name: str
@@ -142,8 +141,8 @@ class Definitions(NamedTuple):
 
     before: tuple[str, ...]
     after: tuple[str, ...]
-    tables: tuple[Defined, ...]
-    sequences: tuple[Numbering, ...]
+    tables: tuple[DefinedTable, ...]
+    sequences: tuple[DefinedSequence, ...]
 
 
 async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
@@ -156,15 +155,15 @@ async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
             why="A copy must not silently leave out a part of a database.",
             fix="Copy it with pg_dump, which knows everything that PostgreSQL has.",
         )
-    before, owned, identities = await _sequences(fetch, name)
-    tables: list[Defined] = []
+    before, owned, identities = await _sequence_statements(fetch, name)
+    tables: list[DefinedTable] = []
     for oid, table, options, unlogged in await fetch(TABLES, name, MARKS):
-        create, columns = await _table(fetch, int(oid), str(table), identities)
-        tables.append(Defined(str(table), columns))
+        create, columns = await _table_columns(fetch, int(oid), str(table), identities)
+        tables.append(DefinedTable(str(table), columns))
         kind = "UNLOGGED TABLE" if unlogged else "TABLE"
         before.append(f"CREATE {kind} {quoted_name(str(table))} ({create})" + (f" WITH ({options})" if options else ""))
     before += owned
-    after = [_index(str(text), schema) for _, text in await fetch(INDEXES, name, MARKS)]
+    after = [_index_statement(str(text), schema) for _, text in await fetch(INDEXES, name, MARKS)]
     keys: list[str] = []
     references: list[str] = []
     for table, constraint, refers, text in await fetch(CONSTRAINTS, name, MARKS):
@@ -172,13 +171,13 @@ async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
         (references if refers else keys).append(statement)
     views = [f"CREATE VIEW {quoted_name(str(view))} AS {text}" for view, text in await fetch(VIEWS, name)]
     sequences = tuple(
-        Numbering(str(row[0]), *((str(row[9]), str(row[10])) if row[8] == "i" else ("", "")))
+        DefinedSequence(str(row[0]), *((str(row[9]), str(row[10])) if row[8] == "i" else ("", "")))
         for row in await fetch(SEQUENCES, name, MARKS)
     )
     return Definitions(tuple(before), (*keys, *after, *references, *views), tuple(tables), sequences)
 
 
-async def _sequences(fetch: Fetch, name: str) -> tuple[list[str], list[str], dict[tuple[str, str], str]]:
+async def _sequence_statements(fetch: Fetch, name: str) -> tuple[list[str], list[str], dict[tuple[str, str], str]]:
     """Return statements before the tables, statements after them, and the options of identity columns."""
     made: list[str] = []
     owned: list[str] = []
@@ -201,7 +200,7 @@ async def _sequences(fetch: Fetch, name: str) -> tuple[list[str], list[str], dic
     return made, owned, identities
 
 
-async def _table(
+async def _table_columns(
     fetch: Fetch, oid: int, table: str, identities: dict[tuple[str, str], str]
 ) -> tuple[str, tuple[str, ...]]:
     parts: list[str] = []
@@ -223,14 +222,14 @@ async def _table(
     return ", ".join(parts), tuple(written)
 
 
-def _index(text: str, schema: str) -> str:
+def _index_statement(text: str, schema: str) -> str:
     """Return the statement that makes an index, without the schema of its table."""
     for name in (quoted_name(schema), schema):
         text = text.replace(f" ON {name}.", " ON ", 1)
     return text
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Archives --------------------------------------------------------------------------------------------------------
 
 LOCK_TIMEOUT_S: Final = 30
 CLOSE_S: Final = 5.0
@@ -253,11 +252,11 @@ SHARDS: Final = "hotrow_counter_shard"
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 STEM_CHARACTERS_MAX: Final = 20
 DIGESTS: Final = "SELECT nspname FROM pg_namespace WHERE nspname ~ ('^' || $1 || '__[0-9a-f]{32}$') ORDER BY 1"
-DIGESTED: Final = re.compile(r"__[0-9a-f]{32}$")
+DIGEST_SUFFIX: Final = re.compile(r"__[0-9a-f]{32}$")
 """The schema of a stream whose key is not a valid name: its digest depends on the name of the database, too."""
 
 
-class _Copying(Protocol):
+class _CopyDriver(Protocol):
     """The driver's methods for COPY."""
 
     async def copy_from_query(self, query: str, *, output: object, format: str, timeout: float | None) -> str:  # noqa: A002, ASYNC109 -- the driver's.
@@ -280,13 +279,16 @@ class _Copying(Protocol):
 
 async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, watch: Watch) -> Manifest:
     """Write the schema at an address, and the schemas of its streams, into an archive. Raises TargetNotFound."""
-    async with _connect(address) as driver:
+    async with _connect(address, {}) as link:
+        driver = link.driver
         with translate_errors(writing=False):
             await driver.execute(SNAPSHOT + ";" + SESSION)
             names = await schemas_of(driver, address)
             version = str((await driver.fetch("SHOW server_version"))[0][0])
             with archive.writing(path) as file:
-                schemas = [await _schema(driver, name, number, file, watch) for number, name in enumerate(names)]
+                schemas = [
+                    await _archive_schema(driver, name, number, file, watch) for number, name in enumerate(names)
+                ]
                 manifest = Manifest(
                     format=archive.FORMAT,
                     source=address.shown,
@@ -299,14 +301,14 @@ async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, wat
     return manifest
 
 
-async def the_schema(url: str) -> PostgresAddress:
+async def address_with_schema(url: str) -> PostgresAddress:
     """Return the address with its schema. Without one it is the default of workflows if that exists, else `public`."""
     address = parse_postgres_url(url)
     if any(option.partition("=")[0] == "schema" for option in url.partition("?")[2].split("&")):
         return address
-    async with _connect(address) as driver:
+    async with _connect(address, {}) as link:
         with translate_errors(writing=False):
-            [(found,)] = await driver.fetch("SELECT to_regnamespace($1) IS NOT NULL", quoted_name(address.schema))
+            [(found,)] = await link.driver.fetch("SELECT to_regnamespace($1) IS NOT NULL", quoted_name(address.schema))
     return address if found else address._replace(schema="public")
 
 
@@ -327,7 +329,7 @@ async def schemas_of(driver: Driver, address: PostgresAddress) -> list[str]:
 async def refuse_left(driver: Driver, address: PostgresAddress) -> None:
     """Raise MovedElsewhere for a schema whose database has moved, and UnavailableError for one that is arriving."""
 
-    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Found]:
+    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Record]:
         return await driver.fetch(sql, *values)
 
     try:
@@ -359,7 +361,9 @@ async def _refuse_ambiguous(driver: Driver, address: PostgresAddress) -> None:
             )
 
 
-async def _schema(driver: Driver, name: str, number: int, file: archive.Writing, watch: Watch) -> ArchivedSchema:
+async def _archive_schema(
+    driver: Driver, name: str, number: int, file: archive.ArchiveWriter, watch: Watch
+) -> ArchivedSchema:
     await driver.execute(f"SET LOCAL search_path TO {quoted_name(name)}")
     defined = await definitions_of(driver.fetch, name)
     if defined.tables:
@@ -373,7 +377,7 @@ async def _schema(driver: Driver, name: str, number: int, file: archive.Writing,
     rows: list[Rows] = []
     for place, each in enumerate(defined.tables):
         watch(f"copying tables of {name}", place + 1, len(defined.tables))
-        rows.append(await _rows(driver, name, each, f"{number}/{place}", file))
+        rows.append(await _archive_rows(driver, name, each, f"{number}/{place}", file))
     sequences: list[archive.Sequence] = []
     for table, column, sequence in [(each.table, each.column, each.name) for each in defined.sequences]:
         [(value, called)] = await driver.fetch(
@@ -386,12 +390,14 @@ async def _schema(driver: Driver, name: str, number: int, file: archive.Writing,
     )
 
 
-async def _rows(driver: Driver, schema: str, defined: Defined, member: str, file: archive.Writing) -> Rows:
+async def _archive_rows(
+    driver: Driver, schema: str, defined: DefinedTable, member: str, file: archive.ArchiveWriter
+) -> Rows:
     table = f"{quoted_name(schema)}.{quoted_name(defined.table)}"
     columns = ", ".join(map(quoted_name, defined.columns))
     with file.member(member) as stream:
         if defined.columns:
-            await cast("_Copying", driver).copy_from_query(
+            await cast("_CopyDriver", driver).copy_from_query(
                 f"SELECT {columns} FROM ONLY {table}", output=stream.write, format="binary", timeout=None
             )
     [(count, checksum)] = await driver.fetch(CHECKSUM.format(table))
@@ -411,7 +417,8 @@ async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, w
     with archive.reading(path) as found:
         manifest = found.manifest
         renamed = _new_names(manifest, address.schema)
-        async with _connect(address) as driver:
+        async with _connect(address, {}) as link:
+            driver = link.driver
             with translate_errors(writing=False):
                 await driver.execute("BEGIN;" + SESSION)
                 await driver.fetch(LOCK, f"interlock {address.schema}")
@@ -427,7 +434,7 @@ async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, w
 def _new_names(manifest: Manifest, schema: str) -> dict[str, str]:
     """Return the new name of each schema of the archive: streams are named after their database."""
     origin = manifest.schemas[0].name
-    if origin != schema and any(DIGESTED.search(each.name) for each in manifest.schemas):
+    if origin != schema and any(DIGEST_SUFFIX.search(each.name) for each in manifest.schemas):
         raise BadUsage(
             f"the archive has streams that are only found below a schema {origin!r}.",
             why="A stream whose key is not a name has a schema with a digest of the key and the database's name.",
@@ -460,14 +467,14 @@ def _aside(schema: str, number: int) -> str:
     return schema[: 63 - len(ending)] + ending
 
 
-async def _restore_rows(driver: Driver, schema: ArchivedSchema, name: str, found: Reading, watch: Watch) -> None:
+async def _restore_rows(driver: Driver, schema: ArchivedSchema, name: str, found: ArchiveReader, watch: Watch) -> None:
     await driver.execute(f"SET LOCAL search_path TO {quoted_name(name)}")
     for statement in schema.before:
         await driver.execute(statement)
     for place, rows in enumerate(schema.rows):
         watch(f"restoring tables of {name}", place + 1, len(schema.rows))
         if rows.columns:
-            await cast("_Copying", driver).copy_to_table(
+            await cast("_CopyDriver", driver).copy_to_table(
                 rows.table,
                 schema_name=name,
                 columns=rows.columns,
@@ -496,24 +503,22 @@ async def _restore_rows(driver: Driver, schema: ArchivedSchema, name: str, found
         await driver.execute(statement)
 
 
-async def _read_pieces(found: Reading, rows: Rows) -> AsyncIterator[bytes]:
+async def _read_pieces(found: ArchiveReader, rows: Rows) -> AsyncIterator[bytes]:
     for data in found.chunks(rows):
         yield data
 
 
 @contextlib.asynccontextmanager
-async def _connect(address: PostgresAddress) -> AsyncGenerator[Driver]:
-    link = Link(await driver_of(address, {}), address)
+async def _connect(address: PostgresAddress, settings: Mapping[str, str]) -> AsyncGenerator[Link]:
+    link = Link(await driver_of(address, settings), address)
     try:
-        yield link.driver
+        yield link
     finally:
         await link.end(CLOSE_S)  # This ends the transaction, too.
 
 
-# --- Copies of a database in PostgreSQL into the file of a lane, and back, with counts and checksums -----------------
-# The file opens as a lane. Each direction is one transaction at PostgreSQL: it reads one instant, or it writes
-# everything or nothing. Rows are converted as in a move. Values that the other engine cannot hold are refused before
-# anything is written.
+# --- Lanes -----------------------------------------------------------------------------------------------------------
+# Rows are converted as in a move. Values that the other engine cannot hold are refused before anything is written.
 
 AS_ARCHIVE: Final = "Copy it into an archive: a file whose name does not end in .lane."
 
@@ -524,7 +529,7 @@ async def copy_into_lane(address: PostgresAddress, ready: Path, *, watch: Watch)
     Raises TargetNotFound, MovedElsewhere, and DialectError for what a lane cannot hold.
     """
     rows = 0
-    async with _connect_reader(address) as link:
+    async with _connect(address, SETTINGS) as link:
         with translate_errors(writing=False):
             await link.driver.execute(SNAPSHOT + ";" + SESSION)
             names = await schemas_of(link.driver, address)
@@ -534,7 +539,7 @@ async def copy_into_lane(address: PostgresAddress, ready: Path, *, watch: Watch)
                 [folder, _] = folders_of(ready)
                 folder.mkdir(exist_ok=True)
                 path = folder / f"{_stream_key(name, address.schema)}{LANE_SUFFIX}"
-            rows += await _into_lane(link, name, path, watch)
+            rows += await _schema_into_lane(link, name, path, watch)
             for left in path.parent.glob(f"{path.name}?*"):
                 left.unlink()  # The owner's files beside the file of the lane.
     return rows
@@ -551,10 +556,10 @@ def _stream_key(name: str, schema: str) -> str:
     )
 
 
-async def _into_lane(link: Link, schema: str, path: Path, watch: Watch) -> int:
+async def _schema_into_lane(link: Link, schema: str, path: Path, watch: Watch) -> int:
     with translate_errors(writing=False):
         await link.driver.execute(f"SET LOCAL search_path TO {quoted_name(schema)}")
-    if (await marks_of(link.driver.fetch, schema)).present:
+    if (await workflow_marks.marks_of(link.driver.fetch, schema)).present:
         raise BadUsage(
             f"the schema {schema!r} has workflows, which do not become a lane by being copied.",
             why="A lane keeps them in other tables; to change the engine they are moved: interlock route.",
@@ -641,18 +646,18 @@ async def restore_lane_into_postgres(file: Path, address: PostgresAddress, *, fo
         _prepare(connection)
         connection.execute("BEGIN")
         shape = shape_of_lane(connection)
-        async with _connect_reader(address) as link:
+        async with _connect(address, SETTINGS) as link:
             with translate_errors(writing=False):
                 await link.driver.execute("BEGIN;" + SESSION)
                 await make_room(link.driver, address.schema, address, force=force)
                 await link.driver.execute(f"CREATE TABLE {quoted_name(address.schema)}.{GATE} ()")
-            rows = await _into_postgres(link, address.schema, shape, connection, watch)
+            rows = await _lane_into_schema(link, address.schema, shape, connection, watch)
             with translate_errors(writing=True):
                 await link.driver.execute("COMMIT")
     return rows
 
 
-async def _into_postgres(link: Link, schema: str, shape: Shape, connection: apsw.Connection, watch: Watch) -> int:
+async def _lane_into_schema(link: Link, schema: str, shape: Shape, connection: apsw.Connection, watch: Watch) -> int:
     total = 0
     for number, table in enumerate(shape.tables):
         watch(f"restoring tables of {schema}", number + 1, len(shape.tables))
@@ -693,12 +698,3 @@ def _mismatch_error(table: str, found: Digest, wanted: Digest) -> CorruptionErro
 
 def _prepare(connection: apsw.Connection) -> None:
     register(connection, lambda: int(SystemClock().wall_s() * 1_000_000), chance=SystemChance(), ids=RandomIds())
-
-
-@contextlib.asynccontextmanager
-async def _connect_reader(address: PostgresAddress) -> AsyncGenerator[Link]:
-    link = Link(await driver_of(address, SETTINGS), address)
-    try:
-        yield link
-    finally:
-        await link.end(CLOSE_S)

@@ -7,6 +7,8 @@ row must hold exactly what was acknowledged: no update is lost.
 
 The experiment does not make dependent writes independent (D13). Groups, shards, logs and separate databases lower the
 cost of a dependency, or are for writes that never had one.
+
+Sections: settings, measurement, findings and verdicts, experiment.
 """
 
 import asyncio
@@ -28,7 +30,7 @@ from interlock.errors import BadUsage, CorruptionError
 from interlock.lanes.durable_log import HandOff
 from interlock.urls import is_bucket_url, is_postgres_url, parse_postgres_url
 
-# --- Settings of experiment 3 for each engine: series of settings, each a line of the plot ---------------------------
+# --- Settings --------------------------------------------------------------------------------------------------------
 # A hand-off simulates the latency of a distant durable place such as a bucket: every group of a lane pays it once,
 # and lanes pay it concurrently. On a local disk without one the processor is the limit, not the row. A bucket and
 # PostgreSQL have latencies of their own and get no hand-off.
@@ -78,7 +80,7 @@ class Setting:
 
 def settings_for(kind: Kind, *, hand_off_ms: float, quick: bool) -> list[Setting]:
     """Return all settings for an engine, in the order of the table."""
-    return _on_postgres(quick=quick) if kind == "postgres" else _lane_series(kind, hand_off_ms, quick=quick)
+    return _postgres_series(quick=quick) if kind == "postgres" else _lane_series(kind, hand_off_ms, quick=quick)
 
 
 def _lane_series(kind: Kind, hand_off_ms: float, *, quick: bool) -> list[Setting]:
@@ -104,19 +106,19 @@ def _lane_series(kind: Kind, hand_off_ms: float, *, quick: bool) -> list[Setting
     found += _line("grouped", STREAM_ROWS, "rows", grouped, hand_off_ms=away, databases=STREAMS)
     found += _line("grouped", SHARDED, "sharded", grouped, hand_off_ms=away)
     found += _line("grouped", EVENT_LOG, "event_log", grouped, hand_off_ms=away)
-    return found + _databases(batch=GROUPED, hand_off_ms=away, quick=quick)
+    return found + _database_series(batch=GROUPED, hand_off_ms=away, quick=quick)
 
 
-def _on_postgres(*, quick: bool) -> list[Setting]:
+def _postgres_series(*, quick: bool) -> list[Setting]:
     wall = (1, 16, 64) if quick else (1, 2, 4, 8, 16, 32, 64)
     found: list[Setting] = []
     works: dict[str, Work] = {ROW: "row", ROWS: "rows", SHARDED: "sharded", EVENT_LOG: "event_log"}
     for series, work in works.items():
         found += _line("disk", series, work, wall, batch=None)
-    return found + _databases(batch=None, hand_off_ms=0.0, quick=quick)
+    return found + _database_series(batch=None, hand_off_ms=0.0, quick=quick)
 
 
-def _databases(*, batch: int | None, hand_off_ms: float, quick: bool) -> list[Setting]:
+def _database_series(*, batch: int | None, hand_off_ms: float, quick: bool) -> list[Setting]:
     return [
         Setting(
             part="databases",
@@ -155,7 +157,7 @@ def _line(
     ]
 
 
-# --- One measurement of experiment 3: open the databases, let the clients write, and compare the rows ----------------
+# --- Measurement -----------------------------------------------------------------------------------------------------
 # The databases stay from round to round, and the books cover all rounds: after each measurement every row must hold
 # exactly what was acknowledged since it was made. Every measured write is counted.
 
@@ -182,7 +184,7 @@ class Books:
     def __init__(self, place: Ground) -> None:
         self._place = place
         self._stack = AsyncExitStack()
-        self._opened: dict[str, Database] = {}
+        self._capitalized: dict[str, Database] = {}
         self._rows: dict[str, Counter[int]] = {}
         self._hits: Counter[str] = Counter()
 
@@ -208,12 +210,12 @@ class Books:
                 return await self._on_counter(setting, seconds, names[0], databases[0])
             finally:
                 if stack is turn:
-                    self._opened.clear()
+                    self._capitalized.clear()
 
     async def _database(self, stack: AsyncExitStack, setting: Setting, name: str) -> Database:
-        if name not in self._opened:
-            self._opened[name] = await stack.enter_async_context(self._opening(setting, name))
-        return self._opened[name]
+        if name not in self._capitalized:
+            self._capitalized[name] = await stack.enter_async_context(self._opening(setting, name))
+        return self._capitalized[name]
 
     def _opening(self, setting: Setting, name: str) -> Opening:
         url = self._place.address(name)
@@ -323,7 +325,7 @@ def _with_connections(url: str, most: int) -> str:
     return f"{place}?{'&'.join([*options, f'connections_max={count}'])}"
 
 
-# --- Findings and verdicts of experiment 3: a sentence per finding, and whether each goal was met --------------------
+# --- Findings and verdicts -------------------------------------------------------------------------------------------
 # A share is always of two rates of the same run under the same settings: each at its own best number of clients, or
 # both with the same number where groups let the rate grow with the clients. The reference on lanes is the fastest
 # way to write rows without contention: a database for each stream of writes (D4), or one database with groups; on
@@ -365,16 +367,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
     """Return one sentence per finding."""
-    sentences = [_wall(line) for line in _lines(points) if line[0].series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
+    sentences = [_wall(line) for line in _points_by_line(points) if line[0].series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
     if kind == "postgres":
         sentences += [
             _share(_best(points, "disk", counter), _best(points, "disk", ROWS), counter)
             for counter in (SHARDED, EVENT_LOG)
         ]
     else:
-        sentences += _on_lanes(points)
+        sentences += _lane_findings(points)
         sentences += [] if is_far(points) else [_near(points)]
-    one, most = _databases_point(points)[0], _databases_point(points)[-1]
+    one, most = _databases_points(points)[0], _databases_points(points)[-1]
     sentences.append(
         f"{most.databases} separate databases do {most.commits_per_s / one.commits_per_s:.1f} times as much as one, "
         f"with {CLIENTS_PER_DATABASE} clients each{_SHARED if kind == 'postgres' else ''}."
@@ -382,7 +384,7 @@ def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
     return sentences
 
 
-def _on_lanes(points: Sequence[Point]) -> list[str]:
+def _lane_findings(points: Sequence[Point]) -> list[str]:
     def rate(part: Part, series: str) -> str:
         return _rate(_best(points, part, series))
 
@@ -408,7 +410,7 @@ def _on_lanes(points: Sequence[Point]) -> list[str]:
 
 def is_far(points: Sequence[Point]) -> bool:
     """Return whether the latency of the durable place (10 ms or more) is the limit on lanes, not the processors."""
-    return _way(points).p50_ms >= FAR_MS
+    return _single_client(points).p50_ms >= FAR_MS
 
 
 def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
@@ -423,7 +425,7 @@ def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
             for series in (SHARDED, EVENT_LOG)
         ]
         return found
-    one, *others = _databases_point(points)
+    one, *others = _databases_points(points)
     worst = min(others, key=lambda point: point.commits_per_s / point.databases)
     share = worst.commits_per_s / (worst.databases * one.commits_per_s)
     linear = Verdict(
@@ -465,19 +467,20 @@ def _grouped_share(points: Sequence[Point]) -> float:
     )
 
 
-def _way(points: Sequence[Point]) -> Point:
+def _single_client(points: Sequence[Point]) -> Point:
     alone = [point for point in points if (point.part, point.series) == ("alone", ONE_ROW_ALONE)]
     return min(alone, key=lambda point: point.clients)
 
 
 def _near(points: Sequence[Point]) -> str:
     return (
-        f"The durable place is {_way(points).p50_ms:.1f} ms away, so the processors are the limit and not the way; the "
-        f"goals are for {FAR_MS:g} ms or more (--handoff-ms on lanes, a bucket over a network): none is judged here."
+        f"The durable place is {_single_client(points).p50_ms:.1f} ms away, so the processors are the limit and not "
+        f"the way; the goals are for {FAR_MS:g} ms or more (--handoff-ms on lanes, a bucket over a network): none is "
+        "judged here."
     )
 
 
-def _lines(points: Sequence[Point]) -> list[list[Point]]:
+def _points_by_line(points: Sequence[Point]) -> list[list[Point]]:
     lines: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         if point.part != "databases":
@@ -491,17 +494,17 @@ def _wall(line: Sequence[Point]) -> str:
     best = max(line, key=_per_second)
     away = f" with a hand-off of {first.hand_off_ms:g} ms" if first.hand_off_ms else ""
     if len(line) == 1:
-        return f"{_opened(first.series)}{away}: {_rate(first)}."
+        return f"{_capitalized(first.series)}{away}: {_rate(first)}."
     more, clients = last.commits_per_s / first.commits_per_s, last.clients / first.clients
     step = last.commits_per_s / last_but_one.commits_per_s - 1
     return (
-        f"{_opened(first.series)}{away}: {clients:,g} times the clients do {more:.1f} times the work; its best is "
+        f"{_capitalized(first.series)}{away}: {clients:,g} times the clients do {more:.1f} times the work; its best is "
         f"{_rate(best)}, and the last step, from {last_but_one.clients:,} to {last.clients:,} clients, "
         f"brings {step:+.0%}."
     )
 
 
-def _opened(series: str) -> str:
+def _capitalized(series: str) -> str:
     return series[:1].upper() + series[1:]
 
 
@@ -514,7 +517,7 @@ def _best(points: Sequence[Point], part: str, series: str) -> Point:
     return max((point for point in points if (point.part, point.series) == (part, series)), key=_per_second)
 
 
-def _databases_point(points: Sequence[Point]) -> list[Point]:
+def _databases_points(points: Sequence[Point]) -> list[Point]:
     return sorted((point for point in points if point.part == "databases"), key=lambda point: point.databases)
 
 
@@ -526,7 +529,7 @@ def _rate(point: Point) -> str:
     return f"{point.commits_per_s:,.0f}/s"
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Experiment ------------------------------------------------------------------------------------------------------
 
 ROUNDS: Final = 3
 """Number of rounds per setting, with the settings in turns; a point is the median of its rounds."""

@@ -29,10 +29,10 @@ from interlock.sql.values import Statements
 from interlock.testing.faults.processes import Process, Processes
 from interlock.urls import is_bucket_url, parse_bucket_url
 
-# --- Child process that experiment 4 kills: clients move units between accounts, and report each acknowledgement -----
+# --- Writing process -------------------------------------------------------------------------------------------------
 # Every transaction changes three rows that must agree: it adds a line to the ledger, takes a unit from the client's
-# own account and puts it into one of a few tills that all clients share. A client begins its next transaction after
-# it has reported the last acknowledgement. So at most one transaction per client is in doubt after a kill.
+# own account and puts it into one of a few tills that all clients share. A client begins its next transaction after it
+# has reported the last acknowledgement. So at most one transaction per client is in doubt after a kill.
 
 TILLS: Final = 12
 FIRST_OWN: Final = 1_000
@@ -118,7 +118,7 @@ def _skip_probe(url: str) -> None:
         believe(parse_bucket_url(url))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Experiment ------------------------------------------------------------------------------------------------------
 
 CYCLES: Final = 20
 CYCLES_MAX: Final = 10_000
@@ -237,7 +237,7 @@ async def measure(
     done: list[Cycle] = []
     async with ground(url) as place:
         address = place.address(DATABASE)
-        await _make(address, place, clients, lease_s)
+        await _make_tables(address, place, clients, lease_s)
         known: dict[int, range] = {}
         with Processes() as processes:
             for number in range(1, cycles + 1):
@@ -342,7 +342,7 @@ def summary(done: Sequence[Cycle], place: Ground, *, seed: int, clients: int) ->
     )
 
 
-async def _make(address: str, place: Ground, clients: int, lease_s: float) -> None:
+async def _make_tables(address: str, place: Ground, clients: int, lease_s: float) -> None:
     async with opening(address, str(place.cache), lease_s) as db:
         for table in TABLES:
             await db.execute(table)
@@ -396,18 +396,18 @@ async def look(tx: Statements, number: int) -> State:
     """Read the whole database in one transaction."""
     turns: defaultdict[int, set[int]] = defaultdict(set)
     for client, turn in await tx.query(LINES, number):
-        turns[_number(client)].add(_number(turn))
-    before = {_number(cycle): _number(count) for cycle, count in await tx.query(COUNTS, number)}
+        turns[_as_int(client)].add(_as_int(turn))
+    before = {_as_int(cycle): _as_int(count) for cycle, count in await tx.query(COUNTS, number)}
     expected: defaultdict[int, int] = defaultdict(int)
     for client, count in await tx.query(BY_CLIENT):
-        expected[FIRST_OWN + _number(client)] -= _number(count)
+        expected[FIRST_OWN + _as_int(client)] -= _as_int(count)
     for till, count in await tx.query(BY_TILL):
-        expected[_number(till)] += _number(count)
-    units = {_number(account): _number(units_held) for account, units_held in await tx.query(ACCOUNTS)}
+        expected[_as_int(till)] += _as_int(count)
+    units = {_as_int(account): _as_int(units_held) for account, units_held in await tx.query(ACCOUNTS)}
     torn = sum(units.get(account) != expected[account] for account in {*units, *expected})
     return State(dict(turns), before, torn)
 
 
-def _number(value: object) -> int:
+def _as_int(value: object) -> int:
     assert isinstance(value, int)
     return value

@@ -1,7 +1,8 @@
-"""Closed-loop clients: each sends its next request as soon as the last was answered, for a given time.
+"""The load and the place of an experiment: closed-loop clients, and databases that are removed afterwards.
 
-So the rate is the lane's with that number of clients, not a generator's. All clients start together, and the last
-answer ends the measurement: no request is interrupted.
+Each client sends its next request as soon as the last was answered, so the rate is the lane's with that number of
+clients, not a generator's. All clients start together, and the last answer ends the measurement: no request is
+interrupted. An existing place is refused, so that only databases of the experiment are removed.
 """
 
 import asyncio
@@ -14,13 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from interlock import urls as objects
-from interlock import urls as postgres
 from interlock.clock import RandomIds
 from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objectlog.bucket import BucketError
 from interlock.lanes.ownership import lock_path
-from interlock.urls import LANE_SUFFIX, is_bucket_url, is_postgres_url, lane_path, redact_url
+from interlock.urls import (
+    LANE_SUFFIX,
+    PostgresAddress,
+    is_bucket_url,
+    is_postgres_url,
+    lane_path,
+    parse_bucket_url,
+    parse_postgres_url,
+    redact_postgres_url,
+    redact_url,
+)
+
+# --- Clients ---------------------------------------------------------------------------------------------------------
 
 Ask = Callable[[], Awaitable[object]]
 
@@ -101,9 +112,8 @@ async def ask_within(seconds: float, asks: Sequence[Ask]) -> Load:
     return Load(answers, last - begun, used, sorted(latencies))
 
 
-# --- Fresh place for an experiment's databases, removed afterwards without touching the user's data ------------------
+# --- Place -----------------------------------------------------------------------------------------------------------
 # An address names a place that does not exist yet: a folder of lanes, a folder of a bucket, schemas of PostgreSQL.
-# An existing place is refused, so that everything below it at the end belongs to the experiment and can be removed.
 # Without an address the place is a temporary folder; in memory there is nothing to remove.
 
 Kind = Literal["lane", "memory", "bucket", "postgres"]
@@ -146,10 +156,10 @@ async def ground(url: str | None) -> AsyncGenerator[Ground]:
         elif url == "memory:":
             yield Ground("memory", url, cache, url)
         elif is_bucket_url(url):
-            async with _folder_of_bucket(url, cache) as found:
+            async with _bucket_ground(url, cache) as found:
                 yield found
         elif is_postgres_url(url):
-            async with _schemas(url, cache) as found:
+            async with _postgres_ground(url, cache) as found:
                 yield found
         else:
             with_suffix = lane_path(url)
@@ -164,8 +174,8 @@ async def ground(url: str | None) -> AsyncGenerator[Ground]:
 
 
 @asynccontextmanager
-async def _folder_of_bucket(url: str, cache: Path) -> AsyncGenerator[Ground]:
-    address = objects.parse_bucket_url(url)
+async def _bucket_ground(url: str, cache: Path) -> AsyncGenerator[Ground]:
+    address = parse_bucket_url(url)
     place, mark, options = url.partition("?")
     from interlock.lanes.objectlog.remote_bucket import open_bucket  # noqa: PLC0415 -- an extra, which may not be installed.
 
@@ -196,8 +206,8 @@ def _bucket_errors(url: str) -> Generator[None]:
 
 
 @asynccontextmanager
-async def _schemas(url: str, cache: Path) -> AsyncGenerator[Ground]:
-    address = postgres.parse_postgres_url(url)
+async def _postgres_ground(url: str, cache: Path) -> AsyncGenerator[Ground]:
+    address = parse_postgres_url(url)
     place, _, query = url.partition("?")
     options = [option for option in filter(None, query.split("&")) if not option.startswith("schema=")]
     chosen = len(options) < len(list(filter(None, query.split("&"))))
@@ -213,10 +223,10 @@ async def _schemas(url: str, cache: Path) -> AsyncGenerator[Ground]:
     try:
         yield Ground("postgres", address.shown, cache, f"{place}?{'&'.join([*options, f'schema={base}_'])}")
     finally:
-        await _drop(address, base)
+        await _drop_schemas(address, base)
 
 
-async def _existing_schemas(address: postgres.PostgresAddress, base: str) -> list[str]:
+async def _existing_schemas(address: PostgresAddress, base: str) -> list[str]:
     from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may not be installed.
 
     link = await connected(address)
@@ -227,7 +237,7 @@ async def _existing_schemas(address: postgres.PostgresAddress, base: str) -> lis
         await link.end(address.connect_timeout_s)
 
 
-async def _drop(address: postgres.PostgresAddress, base: str) -> None:
+async def _drop_schemas(address: PostgresAddress, base: str) -> None:
     from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may not be installed.
 
     for schema in await _existing_schemas(address, base):
@@ -240,7 +250,7 @@ async def _drop(address: postgres.PostgresAddress, base: str) -> None:
 
 
 def _place_exists(url: str) -> BadUsage:
-    address = postgres.redact_postgres_url(url) if is_postgres_url(url) else redact_url(url)
+    address = redact_postgres_url(url) if is_postgres_url(url) else redact_url(url)
     return BadUsage(
         f"there is something at {address} already.",
         why="The experiment makes databases of its own there and removes them afterwards; yours are not touched.",

@@ -29,9 +29,9 @@ from interlock.engine.engine import Engine
 from interlock.errors import BadUsage, CorruptionError
 from interlock.urls import lane_path
 
-# --- Order machine of `interlock bench orders`: five states and four steps that do nothing ---------------------------
-# Only the price of durability is measured, so the steps must cost nothing. The second machine is the same order
-# without steps, for clients that send its four events themselves.
+# --- Machines --------------------------------------------------------------------------------------------------------
+# Only the price of durability is measured, so the steps do nothing. The second machine is the same order without
+# steps, for clients that send its four events themselves.
 
 TRANSITIONS = 4
 
@@ -121,7 +121,7 @@ async def ship(order: Order, ctx: StepContext) -> Ship:
     return Ship()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Experiment ------------------------------------------------------------------------------------------------------
 
 CLIENTS: Final = (1, 16, 64, 256)
 QUICK_CLIENTS: Final = (1, 64)

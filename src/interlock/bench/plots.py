@@ -1,6 +1,7 @@
-"""Plots of the experiments.
+"""Plots of the experiments: line charts as SVG, without library or script, legible on light and on dark paper.
 
-Every plot states what its experiment does not show: the remaining dependency between writes, or a power cut.
+A figure is a column of panels with one legend, or with one each where they show different lines. Every plot states what
+its experiment does not show: the remaining dependency between writes, or a power cut.
 """
 
 import math
@@ -11,15 +12,15 @@ from html import escape
 from interlock.bench.contention import CLIENTS_PER_DATABASE, LINEAR_SHARE
 from interlock.bench.contention import Experiment as Contention
 from interlock.bench.durability import Experiment as Durability
-from interlock.bench.group_commit import Experiment, Point
+from interlock.bench.group_commit import Experiment as GroupCommit
+from interlock.bench.group_commit import Point
 from interlock.bench.orders import SERIES
 from interlock.bench.orders import Experiment as Orders
 
-# --- Line charts as SVG, without library or script, legible on light and on dark paper -------------------------------
-# A figure is a column of panels with one legend, or with one each where they show different lines. Lines differ by
-# colour, by the form of their marks and by their names, so that a reader who sees no colours loses nothing. As in
-# the diagrams of machines, every colour is set by a class and written out for both themes, because several viewers
-# know media queries but not variables.
+# --- Line charts -----------------------------------------------------------------------------------------------------
+# Lines differ by colour, by the form of their marks and by their names, so that a reader who sees no colours loses
+# nothing. As in the diagrams of machines, every colour is set by a class and written out for both themes, because
+# several viewers know media queries but not variables.
 
 WIDTH = 760
 PLOT_HEIGHT = 250
@@ -221,12 +222,12 @@ def _colours(paper: dict[str, str], lines: Sequence[str]) -> str:
     return "".join(rules)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Plots of the experiments ----------------------------------------------------------------------------------------
 
 _ENGINES = {"lane": "lanes", "memory": "lanes in memory", "bucket": "lanes in a bucket", "postgres": "PostgreSQL"}
 
 
-def group_commit_plot(result: Experiment) -> str:
+def group_commit_plot(result: GroupCommit) -> str:
     """Plot the rate and the median latency over the largest allowed group, a line per window (SVG)."""
     windows_s = [each.window_s for each in result.plateaus]
     batches = Axis("largest group allowed (group_commit_max_batch), transactions", logarithmic=True)
@@ -238,13 +239,13 @@ def group_commit_plot(result: Experiment) -> str:
                 "Durable commits",
                 batches,
                 Axis("commits per second"),
-                [Line(_name(window_s), _points(result, window_s, "rate")) for window_s in windows_s],
+                [Line(_window_name(window_s), _points(result, window_s, "rate")) for window_s in windows_s],
             ),
             Panel(
                 "How long a client waits (median)",
                 batches,
                 Axis("milliseconds", logarithmic=True),
-                [Line(_name(window_s), _points(result, window_s, "latency")) for window_s in windows_s],
+                [Line(_window_name(window_s), _points(result, window_s, "latency")) for window_s in windows_s],
             ),
         ],
     )
@@ -263,9 +264,9 @@ def contention_plot(result: Contention) -> str:
     panels = [
         Panel(title, Axis("clients", logarithmic=True), rate, lines)
         for part, title in titles.items()
-        if (lines := _lines(result, part))
+        if (lines := _lines_of_part(result, part))
     ]
-    panels.append(_databases(result, away))
+    panels.append(_databases_panel(result, away))
     return draw(
         f"Contention on {_ENGINES[result.engine]}: who waits for whom",
         "Groups, shards, logs and databases of their own lower the price of contention; the dependency stays.\n"
@@ -274,7 +275,7 @@ def contention_plot(result: Contention) -> str:
     )
 
 
-def _databases(result: Contention, away: str) -> Panel:
+def _databases_panel(result: Contention, away: str) -> Panel:
     points = sorted((point.databases, point.commits_per_s) for point in result.points if point.part == "databases")
     lines = [Line("separate databases", points)]
     title = f"Separate schemas of one server, {CLIENTS_PER_DATABASE} clients each"
@@ -285,7 +286,7 @@ def _databases(result: Contention, away: str) -> Panel:
     return Panel(title, Axis("databases"), Axis("commits per second"), lines)
 
 
-def _lines(result: Contention, part: str) -> list[Line]:
+def _lines_of_part(result: Contention, part: str) -> list[Line]:
     points = [point for point in result.points if point.part == part]
     names = dict.fromkeys(point.series for point in points)
     return [
@@ -341,12 +342,12 @@ def orders_plot(result: Orders) -> str:
     )
 
 
-def _points(result: Experiment, window_s: float, what: str) -> list[tuple[float, float]]:
+def _points(result: GroupCommit, window_s: float, what: str) -> list[tuple[float, float]]:
     def value(point: Point) -> float:
         return point.commits_per_s if what == "rate" else point.p50_ms
 
     return sorted((float(point.batch), value(point)) for point in result.points if point.window_s == window_s)
 
 
-def _name(window_s: float) -> str:
+def _window_name(window_s: float) -> str:
     return f"window {window_s * 1e3:g} ms" if window_s else "no window"

@@ -1,7 +1,8 @@
-"""The catalog of a home on a disk: one small file, replaced as a whole under a lock.
+"""The catalog of a home on a disk or in a bucket: one small document, replaced as a whole.
 
-Readers see the old one or the new one, and need no lock. All calls are short and block, so that a caller with the
-address of a folder can locate a name without awaiting.
+On a disk it is a file, replaced under a lock. Readers see the old one or the new one, and need no lock. All calls are
+short and block, so that a caller with the address of a folder can locate a name without awaiting. In a bucket it is an
+object, swapped by its tag; every call blocks, in a thread of its own.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote
 
-from interlock.catalog.entries import Entry, Kind, Written, below, check_name, decoded, encoded
+from interlock.catalog.entries import CatalogDocument, Entry, Kind, below, check_name, decode_document, encode_document
 from interlock.catalog.open_lane import opening_thread
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, UnavailableError, UnusableFile
@@ -55,17 +56,17 @@ class FolderCatalog:
             before = self._read()
             after = before.after(kind, name, entry)
             if after is not before:
-                _replace(path, encoded(after))
+                _replace(path, encode_document(after))
         return after.of(kind)[name]
 
-    def _read(self) -> Written:
+    def _read(self) -> CatalogDocument:
         path = self.folder / FILE
         with _usable(path):
             try:
                 data = path.read_bytes()
             except FileNotFoundError:
                 data = None
-        return decoded(data, str(path))
+        return decode_document(data, str(path))
 
 
 def _folder_of(home: object) -> Path:
@@ -114,10 +115,10 @@ def _replace(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-# --- The catalog of a home in a bucket: one small object beside the databases, swapped by its tag --------------------
+# --- Buckets ---------------------------------------------------------------------------------------------------------
 # Only a successful answer to a write is certain: after any other answer the object is read again, and its content
 # decides. Entries only ever go to higher epochs, so no content comes twice, and a write that arrives late finds
-# another tag. Every call blocks, in a thread of its own.
+# another tag.
 
 ATTEMPTS_MAX: Final = 20
 
@@ -137,7 +138,7 @@ class BucketCatalog:
 
     def __init__(self, home: str, open_folder: Buckets | None = None) -> None:
         self._shown = redact_secrets(home)
-        self._open = open_folder or opens(home)
+        self._open = open_folder or folder_opener(home)
 
     async def names(self, kind: Kind) -> dict[str, Entry]:
         """Return all entries of one kind."""
@@ -151,7 +152,7 @@ class BucketCatalog:
         """Write an entry unless there is a higher epoch; return the entry with the highest."""
         return await _in_thread(lambda: self._enter(name, entry, kind), "change the catalog")
 
-    def _read(self) -> Written:
+    def _read(self) -> CatalogDocument:
         return self._decoded(self._open(writing=False).get(FILE))
 
     def _enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
@@ -160,7 +161,7 @@ class BucketCatalog:
             found = bucket.get(FILE)
             before = self._decoded(found)
             after = before.after(kind, name, entry)
-            if after is before or _is_written(bucket, found, encoded(after)):
+            if after is before or _is_written(bucket, found, encode_document(after)):
                 return after.of(kind)[name]
         raise UnavailableError(
             f"the catalog of {self._shown} was changed by others {ATTEMPTS_MAX} times in a row.",
@@ -168,8 +169,8 @@ class BucketCatalog:
             fix="Try again.",
         )
 
-    def _decoded(self, found: Found | None) -> Written:
-        return decoded(None if found is None else found.data, f"of {self._shown}")
+    def _decoded(self, found: Found | None) -> CatalogDocument:
+        return decode_document(None if found is None else found.data, f"of {self._shown}")
 
 
 def _is_written(bucket: Bucket, found: Found | None, data: bytes) -> bool:
@@ -180,7 +181,7 @@ def _is_written(bucket: Bucket, found: Found | None, data: bytes) -> bool:
     return True
 
 
-def opens(home: str) -> Buckets:
+def folder_opener(home: str) -> Buckets:
     """Return the function that opens the folder of a home."""
     address = parse_bucket_url(below(home, FILE))
     from interlock.lanes.objectlog import open as objectlog_open  # noqa: PLC0415 -- an extra, which may not be installed.

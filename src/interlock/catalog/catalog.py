@@ -41,16 +41,16 @@ class Catalog:
         self.folder = None if home == "memory:" or is_bucket_url(home) or _is_postgres(home) else FolderCatalog(home)
         """The blocking catalog, for a home that is a folder."""
         self.home = home if self.folder is None else self.folder.home
-        self._kept = _kept(home, self.folder)
+        self._storage = _storage_of(home, self.folder)
 
     async def names(self, kind: Kind = "databases") -> dict[str, Entry]:
         """Return every name that was ever opened or placed here, with its entry."""
-        return await self._kept.names(kind)
+        return await self._storage.names(kind)
 
     async def entry(self, name: str, *, kind: Kind = "databases") -> Entry:
         """Return the entry of a name; an unknown name lives at the home, with epoch 0."""
         self._check(name)
-        return await self._kept.entry(name, kind) or Entry()
+        return await self._storage.entry(name, kind) or Entry()
 
     async def enter(self, name: str, url: str, epoch: int, *, kind: Kind = "databases") -> Entry:
         """Write the address of a name since a move; an empty URL is its own place at the home.
@@ -61,7 +61,7 @@ class Catalog:
         self._check(name)
         url = without_secrets(url)
         own = self.home if kind == "workflows" else below(self.home, name)
-        return await self._kept.enter(name, Entry("" if url == without_secrets(own) else url, epoch), kind)
+        return await self._storage.enter(name, Entry("" if url == without_secrets(own) else url, epoch), kind)
 
     async def locate(self, name: str) -> str:
         """Return the address of the database of that name; a new name is written to the catalog."""
@@ -75,11 +75,11 @@ class Catalog:
     async def noted(self, name: str) -> Entry:
         """Return the entry of a database; a new name is written to the catalog."""
         self._check(name)
-        entry = await self._kept.entry(name, "databases")
+        entry = await self._storage.entry(name, "databases")
         if entry is None and self.home != "memory:":
             # A user with read-only rights to a bucket or schema cannot write the entry: then the name is not listed.
             with contextlib.suppress(UnavailableError):
-                entry = await self._kept.enter(name, Entry(), "databases")
+                entry = await self._storage.enter(name, Entry(), "databases")
         return entry or Entry()
 
     def address(self, name: str, entry: Entry) -> str:
@@ -130,7 +130,7 @@ class _InMemory:
         )
 
 
-def _kept(home: str, folder: FolderCatalog | None) -> CatalogStorage:
+def _storage_of(home: str, folder: FolderCatalog | None) -> CatalogStorage:
     if folder is not None:
         return _InFolder(folder)
     if home == "memory:":
@@ -146,9 +146,10 @@ def _is_postgres(home: object) -> bool:
     return isinstance(home, str) and is_postgres_url(home)
 
 
-# --- The address of an engine's workflows: its home, or the place that they were moved to ----------------------------
-# A machine is looked up by its name, and after that under `workflows`, which stands for all machines of the home.
-# One engine has one store, so machines that live at different places cannot be served by one engine.
+# --- Workflows -------------------------------------------------------------------------------------------------------
+# The workflows of an engine are at its home, or where they were moved to. A machine is looked up by its name, and after
+# that under `workflows`, which stands for all machines of the home. One engine has one store, so machines that live at
+# different places cannot be served by one engine.
 
 ALL: Final = "workflows"
 """The entry for every machine of the home that has none of its own."""

@@ -1,8 +1,10 @@
-"""Entries of a catalog, one per name, and the rule by which one replaces another.
+"""Entries of a catalog, one per name: their rule of replacement, their document, their default addresses.
 
 An entry has the epoch of the move that made it, and only a higher epoch replaces it. So any process may write it, any
 number of times and in any order: the mover, one that finishes its move, or one that opened the old place and found the
 tombstone. As a document the catalog is one JSON object; format 1 had no epochs and no workflows.
+
+A name without an entry lives below the home, in a database of its own (D4).
 """
 
 import hashlib
@@ -45,8 +47,8 @@ class Entry(msgspec.Struct, frozen=True):
     epoch: Epoch = 0
 
 
-class Written(msgspec.Struct, frozen=True):
-    """The whole catalog as a document."""
+class CatalogDocument(msgspec.Struct, frozen=True):
+    """The whole catalog, as it is written to a file or an object."""
 
     format: int = FORMAT
     databases: dict[str, Entry] = {}
@@ -56,7 +58,7 @@ class Written(msgspec.Struct, frozen=True):
         """Return the entries of one kind."""
         return self.databases if kind == "databases" else self.workflows
 
-    def after(self, kind: Kind, name: str, entry: Entry) -> "Written":
+    def after(self, kind: Kind, name: str, entry: Entry) -> "CatalogDocument":
         """Return a copy with this entry, unless there is a higher epoch; itself when nothing changes."""
         known = self.of(kind)
         if name in known and newer(name, known[name], entry) is known[name]:
@@ -78,30 +80,30 @@ def newer(name: str, known: Entry, entry: Entry) -> Entry:
     return entry if entry.epoch > known.epoch else known
 
 
-def encoded(written: Written) -> bytes:
+def encode_document(document: CatalogDocument) -> bytes:
     """Return the document as bytes."""
-    return msgspec.json.encode(written)
+    return msgspec.json.encode(document)
 
 
-def decoded(data: bytes | None, where: str) -> Written:
+def decode_document(data: bytes | None, where: str) -> CatalogDocument:
     """Return the document in these bytes; an empty one for None. Raises CorruptionError."""
     if data is None:
-        return Written()
+        return CatalogDocument()
     try:
-        written = msgspec.json.decode(data, type=Written)
+        document = msgspec.json.decode(data, type=CatalogDocument)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptionError(
             f"the catalog {where} cannot be read: {error}.",
             why="It is replaced as a whole, so something else has written to it or damaged it.",
             fix="Put it back from a backup. The databases themselves are whole, and open by their URLs.",
         ) from error
-    if written.format not in FORMATS:
+    if document.format not in FORMATS:
         raise CorruptionError(
-            f"the catalog {where} has format {written.format}; this version knows {FORMAT} and those before it.",
+            f"the catalog {where} has format {document.format}; this version knows {FORMAT} and those before it.",
             why="Another version of Interlock wrote it, and guessing at its meaning could lose a database.",
             fix="Use the version of Interlock that wrote it, or a later one.",
         )
-    return written
+    return document
 
 
 def check_name(name: object) -> None:
@@ -127,7 +129,7 @@ def _place(entry: Entry) -> str:
     return redact_secrets(entry.url) if entry.url else "its home"
 
 
-# --- Default addresses of unmoved names: below the home, each in a database of its own (D4) --------------------------
+# --- Default addresses -----------------------------------------------------------------------------------------------
 # On a disk and in a bucket that is a place with its name; on PostgreSQL a schema beside the home's own. A name that
 # no schema can have, or that another schema has already, becomes a digest: no two names ever share a place.
 

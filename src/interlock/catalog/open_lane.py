@@ -1,6 +1,7 @@
-"""The place of an address: a local file, memory, or a bucket with a local file as its cache.
+"""Opening of lanes: the place of an address, the threads that open and close, reopening after a takeover.
 
-The packages of buckets are an extra, so they are imported only for the address of one.
+A place is a local file, memory, or a bucket with a local file as its cache. The packages of buckets are an extra, so
+they are imported only for the address of one.
 """
 
 import asyncio
@@ -107,7 +108,7 @@ def _no_folder(folder: Path, reason: str) -> UnavailableError:
     )
 
 
-# --- Threads that open and close lanes. The work completes even if the awaiting task is cancelled --------------------
+# --- Threads ---------------------------------------------------------------------------------------------------------
 # A thread cannot be cancelled, and an event loop may be closed while one still runs. So no cleanup is left to the
 # loop: the thread that opened a lane checks whether its caller still waits, and closes the lane otherwise. Without
 # this the lane would stay owned until the process ends.
@@ -117,8 +118,7 @@ def _no_folder(folder: Path, reason: str) -> UnavailableError:
 
 ResultT = TypeVar("ResultT")
 
-
-OPENING_AT_ONCE = 64
+OPENING_MAX = 64
 CLOSING_MAX = 16
 
 
@@ -129,7 +129,7 @@ class _Threads(NamedTuple):
 
 def _fresh_threads() -> _Threads:
     return _Threads(
-        ThreadPoolExecutor(OPENING_AT_ONCE, thread_name_prefix="interlock-open"),
+        ThreadPoolExecutor(OPENING_MAX, thread_name_prefix="interlock-open"),
         ThreadPoolExecutor(CLOSING_MAX, thread_name_prefix="interlock-close"),
     )
 
@@ -237,10 +237,11 @@ class _Handover:
             lane.close()  # Unused, so closing takes no time.
 
 
-# --- Reopening of a lane in a bucket after a takeover: whether the replaced owner may open it again ------------------
-# It may when the lane has no owner: the process that took it over has closed it, or a move has left it. A mover has
-# the lane only for as long as its seal lasts, so it is waited for. Any other owner keeps the lane, however idle it
-# is: two processes that took one lane from each other again and again would both look healthy.
+# --- Reopening after a takeover --------------------------------------------------------------------------------------
+# A replaced owner of a lane in a bucket may open it again when the lane has no owner: the process that took it over
+# has closed it, or a move has left it. A mover has the lane only for as long as its seal lasts, so it is waited for.
+# Any other owner keeps the lane, however idle it is: two processes that took one lane from each other again and again
+# would both look healthy.
 #
 # An idle database renews no lease, so its silence says nothing. An idle engine looks at its store every few seconds:
 # `dead_after_s` is the silence after which an engine is taken for dead, and its lane may be opened again.
@@ -261,7 +262,7 @@ async def is_free_again(url: str, clock: Clock, *, wait_s: float, dead_after_s: 
 
 
 def is_free(bucket: Bucket, *, wait_s: float, world: World, dead_after_s: float | None = None) -> bool:
-    """The same for a bucket. Blocks."""
+    """Return the same for a bucket. Blocks."""
     from interlock.lanes.objectlog.manifest import read_manifest  # noqa: PLC0415 -- an extra, which may not be installed.
 
     begun_s = since_s = world.clock.monotonic_s()

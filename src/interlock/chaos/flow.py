@@ -1,7 +1,8 @@
-"""Base of scenarios that process orders before, during and after a disturbance, and audit them.
+"""Scenarios in which orders flow: before, during and after a disturbance, with an audit at the end.
 
-A scenario adds its disturbance and its own checks. The audit is the same for all: no acknowledged operation is lost,
-every order ends, money moves once.
+A subclass of Flow adds its disturbance and its own checks. The audit is the same for all: no acknowledged operation is
+lost, every order ends, money moves once. It compares the histories in the store, never an engine's memory, with the
+customers' acknowledgements and the gateway's log.
 """
 
 import asyncio
@@ -19,9 +20,8 @@ from interlock.chaos.stage import Stage
 from interlock.chaos.world import DECLINED_EVERY, UNDOES, Line
 from interlock.engine.engine import Engine
 
-# --- Audit after a scenario: compare the store's histories, the customers' acknowledgements and the gateway's log ----
-# The audit reads from the store and never from an engine's memory. `problems` is a pure function of the three
-# records, so that tests can prove that it fails.
+# --- Audit -----------------------------------------------------------------------------------------------------------
+# `problems` is a pure function of the three records, so that tests can prove that it fails.
 
 PAGE = 500
 
@@ -37,16 +37,16 @@ class Row(NamedTuple):
     """The key of the run whose result it is."""
 
 
-class Kept(NamedTuple):
+class StoredOrder(NamedTuple):
     """One order, as it is in the store."""
 
     state: str
     rows: Sequence[Row]
 
 
-async def read(home: str) -> dict[str, Kept]:
+async def load_orders(home: str) -> dict[str, StoredOrder]:
     """Load all orders of the store, by id. A dead letter is included under an id of its own."""
-    found: dict[str, Kept] = {}
+    found: dict[str, StoredOrder] = {}
     async with Engine.open(home, machines=[orders.order], worker=False, redis="", stall_check_s=0) as engine:
         cursor: str | None = None
         while True:
@@ -56,17 +56,17 @@ async def read(home: str) -> dict[str, Kept]:
                     Row(row.version, str(row.to_state.value), row.event, row.key, getattr(row.payload, "run", ""))
                     for row in await engine.history(view.id)
                 ]
-                found[view.id] = Kept(view.state.value, rows)
+                found[view.id] = StoredOrder(view.state.value, rows)
             cursor = page.cursor
             if cursor is None:
                 break
         for letter in await engine.dead_letters():
-            found[f"dead letter {letter.id}"] = Kept(f"{letter.kind} {letter.name} of {letter.workflow}", ())
+            found[f"dead letter {letter.id}"] = StoredOrder(f"{letter.kind} {letter.name} of {letter.workflow}", ())
     return found
 
 
 def problems(
-    kept: Mapping[str, Kept],
+    kept: Mapping[str, StoredOrder],
     acknowledgements: Iterable[Acknowledgement],
     lines: Sequence[Line],
     placed: Mapping[str, int],
@@ -81,7 +81,7 @@ def problems(
     ]
 
 
-def _lost(kept: Mapping[str, Kept], acknowledgements: Iterable[Acknowledgement]) -> Iterator[str]:
+def _lost(kept: Mapping[str, StoredOrder], acknowledgements: Iterable[Acknowledgement]) -> Iterator[str]:
     """Yield the acknowledged operations that the store lacks or has with another result (G2)."""
     for operation, version, state, ignored in acknowledgements:
         acknowledgement = f"{operation.what} of {operation.workflow} was acknowledged as version {version}, {state}"
@@ -101,7 +101,7 @@ def _lost(kept: Mapping[str, Kept], acknowledgements: Iterable[Acknowledgement])
             yield f"{acknowledgement}, and its key is not there"
 
 
-def _unfinished(kept: Mapping[str, Kept], placed: Mapping[str, int]) -> Iterator[str]:
+def _unfinished(kept: Mapping[str, StoredOrder], placed: Mapping[str, int]) -> Iterator[str]:
     """Yield the orders that have not ended, the dead letters, and the orders that were never placed."""
     ends = {State.DONE.value, State.CANCELLED.value}
     for workflow in placed:
@@ -112,7 +112,7 @@ def _unfinished(kept: Mapping[str, Kept], placed: Mapping[str, int]) -> Iterator
             yield f"{workflow}: no customer placed it ({order.state})"
 
 
-def _broken_histories(kept: Mapping[str, Kept]) -> Iterator[str]:
+def _broken_histories(kept: Mapping[str, StoredOrder]) -> Iterator[str]:
     """Yield the histories with a gap in their versions or with a result that was applied twice (G3, G5)."""
     for workflow, order in kept.items():
         for before, row in pairwise(order.rows):
@@ -123,7 +123,7 @@ def _broken_histories(kept: Mapping[str, Kept]) -> Iterator[str]:
                 yield f"{workflow}: a late result was not refused, the one of run {run} was applied {times} times"
 
 
-def _unwanted_compensations(kept: Mapping[str, Kept], placed: Mapping[str, int]) -> Iterator[str]:
+def _unwanted_compensations(kept: Mapping[str, StoredOrder], placed: Mapping[str, int]) -> Iterator[str]:
     """Yield the orders that were compensated although no customer cancelled and the carrier did not decline them."""
     for workflow, number in placed.items():
         order = kept.get(workflow)
@@ -132,7 +132,7 @@ def _unwanted_compensations(kept: Mapping[str, Kept], placed: Mapping[str, int])
             yield f"{workflow} was given up without a cancellation: its attempts were used up"
 
 
-def _unbalanced_orders(kept: Mapping[str, Kept], lines: Sequence[Line]) -> Iterator[str]:
+def _unbalanced_orders(kept: Mapping[str, StoredOrder], lines: Sequence[Line]) -> Iterator[str]:
     """Yield finished orders that were not charged exactly once, and compensated ones with a deed left."""
     done: dict[tuple[str, str], set[str]] = defaultdict(set)
     taken_back: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -159,7 +159,7 @@ def cancelled_by_customers(acknowledgements: Iterable[Acknowledgement]) -> int:
     return sum(each.operation.what == CANCEL and not each.ignored for each in acknowledgements)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Flow ------------------------------------------------------------------------------------------------------------
 
 PARTS = 3
 
@@ -201,8 +201,8 @@ class Flow(Scenario):
         stage.doing = "audit"
         await stage.stop()
         customers = stage.world.customers
-        kept = await read(self.home(stage))
-        found = problems(kept, customers.told, stage.world.gateway.lines, customers.orders)
+        kept = await load_orders(self.home(stage))
+        found = problems(kept, customers.acknowledgements, stage.world.gateway.lines, customers.orders)
         found += [
             f"{operation.what} of {operation.workflow} was refused: {code}" for operation, code in customers.refused
         ]

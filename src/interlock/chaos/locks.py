@@ -33,15 +33,11 @@ from interlock.errors import BadUsage, UnavailableError
 from interlock.examples.order import order
 from interlock.testing.faults.processes import Process, Processes
 
-# --- contender -------------------------------------------------------------------------------------------------------
-# Program of a process with many contenders for one lease, which write to a fenced resource. `locks` starts several.
-#
+# --- Contenders ------------------------------------------------------------------------------------------------------
 # Each contender acquires the lease repeatedly and writes twice under it, with its token. Contenders never check
-# whether their lease is lost: only the resource protects itself from a former holder. In one process, the first
-# holder freezes the whole process (SIGSTOP) between its two writes, and writes again after it was woken.
-#
-# The resource is a table of SQLite that all processes have open. It accepts a write unless it has accepted one with
-# a higher token, and records every attempt for the audit.
+# whether their lease is lost: only the resource protects itself from a former holder. In one process, the first holder
+# freezes the whole process (SIGSTOP) between its two writes, and writes again after it was woken. The resource is a
+# table of SQLite that all processes have open; it records every attempt for the audit.
 
 NAME: Final = "treasure"
 BUSY_MS_MAX: Final = 30_000
@@ -178,7 +174,7 @@ class _Process:
         self._say(f"woken {int(lease.lost)}")
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Proof -----------------------------------------------------------------------------------------------------------
 
 CONTENDERS: Final = 50
 CONTENDERS_MAX: Final = 500

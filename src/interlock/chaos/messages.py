@@ -29,7 +29,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     customers: int = 4
 
 
-# --- from a worker --------------------------------------------------------------------------------------------------
+# --- Messages from a worker ------------------------------------------------------------------------------------------
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -99,7 +99,7 @@ class Closed(msgspec.Struct, frozen=True, tag="closed"):
 FromWorker = Hello | Ready | Call | GaveUp | Acknowledged | Repeated | Refused | Noticed | Closed
 
 
-# --- to a worker ----------------------------------------------------------------------------------------------------
+# --- Messages to a worker --------------------------------------------------------------------------------------------
 
 
 class Operation(msgspec.Struct, frozen=True, tag="operation"):
@@ -116,7 +116,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """The answer to a call."""
 
     number: int
-    said: str
+    result: str
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):

@@ -1,8 +1,8 @@
-"""Order machine of the experiments: an order is reserved, charged and shipped in two legs, or compensated.
+"""The orders of the experiments: their machine, and the customers who place them.
 
-Every result carries the key of its run, so that history shows whether one was applied twice. Shipping re-enters its
-own state: a worker that wakes up late finds the order in the same state and another visit, where only the fence
-refuses its old result.
+An order is reserved, charged and shipped in two legs, or compensated. Every result carries the key of its run, so that
+history shows whether one was applied twice. Shipping re-enters its own state: a worker that wakes up late finds the
+order in the same state and another visit, where only the fence refuses its old result.
 """
 
 from collections import Counter, deque
@@ -15,6 +15,8 @@ from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Breaker, Dependency, Retry
 from interlock.core.values import StepContext
+
+# --- Machine ---------------------------------------------------------------------------------------------------------
 
 TIMEOUT_S = 30.0
 """Longer than any scenario makes a call hang, so that calls fail by refusal and never by timeout."""
@@ -180,7 +182,7 @@ async def ship(order: Order, ctx: StepContext) -> Collected | Delivered:
     return Delivered(ctx.key)
 
 
-# --- Simulated customers: the orders they place, their pending operations, and the acknowledgements they received ----
+# --- Customers -------------------------------------------------------------------------------------------------------
 # An order is started, submitted, and, one in five, cancelled again. Each operation has its delivery key and goes to
 # the least busy worker, so that the events of one order arrive at different nodes. An operation that a dead worker
 # had not answered goes to another worker, with the same key.
@@ -202,7 +204,7 @@ class Customers:
     """All customers of one scenario."""
 
     def __init__(self) -> None:
-        self.told: list[Acknowledgement] = []
+        self.acknowledgements: list[Acknowledgement] = []
         """Every acknowledgement, in the order they came."""
         self.refused: list[tuple[Operation, str]] = []
         self.repeated: Counter[str] = Counter()
@@ -244,7 +246,7 @@ class Customers:
         if isinstance(answer, Refused):
             self.refused.append((operation, answer.code))
             return
-        self.told.append(Acknowledgement(operation, answer.version, answer.state, answer.ignored))
+        self.acknowledgements.append(Acknowledgement(operation, answer.version, answer.state, answer.ignored))
         if operation.what == STARTED:
             self._queue_operation(SUBMITTED, operation.workflow)
         elif operation.what == SUBMITTED and operation.order % CANCELLED_EVERY == CANCELLED:

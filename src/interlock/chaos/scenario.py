@@ -1,4 +1,4 @@
-"""Base class of scenarios, and the function that runs one to its verdict.
+"""The base class of scenarios, the run of one to its verdict, and the report.
 
 A scenario states its promise in words, disturbs, and checks the outcome. Each broken promise is a sentence; without
 any, the promise was kept.
@@ -14,8 +14,6 @@ from interlock.chaos.stage import Load, Servers, Stage
 from interlock.chaos.world import ASKED, Broken
 from interlock.errors import InterlockError
 from interlock.testing.faults.processes import Processes
-
-# --- Report of a run: the promise, the outcome and the verdict of each scenario --------------------------------------
 
 Outcome = Literal["kept", "broken", "not run"]
 
@@ -51,8 +49,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """Return the scenarios with this outcome."""
         return [verdict.scenario for verdict in self.verdicts if verdict.outcome == outcome]
 
-
-# --- The module itself -----------------------------------------------------------------------------------------------
 
 POSTGRES: Final = "PostgreSQL"
 REDIS: Final = "Redis"
@@ -105,7 +101,7 @@ async def run(scenario: Scenario, stage: Stage) -> Verdict:
         recovery_s=played.recovery_s,
         seconds=world.now_s() - begun_s,
         orders=len(world.customers.orders),
-        acknowledged=len(world.customers.told),
+        acknowledged=len(world.customers.acknowledgements),
         calls=sum(line.what == ASKED for line in world.gateway.lines),
     )
 
@@ -115,9 +111,6 @@ def stage_for(scenario: Scenario, folder: Path, servers: Servers, load: Load, pr
     own = folder / scenario.name
     own.mkdir()
     return Stage(scenario.name, own, servers, load, processes)
-
-
-# --- Counts in words for verdicts, with singular and plural ----------------------------------------------------------
 
 
 def times(count: int) -> str:

@@ -1,4 +1,11 @@
-"""The scenarios by their names, in the order in which they are run."""
+"""The scenarios of `interlock chaos`, and the run of several of them.
+
+Each class states one promise, disturbs, and checks the promise. SCENARIOS has them by name, in the order in which they
+are run. A run has one folder and the servers that its scenarios need; each block ends on exit what it has started.
+Ctrl-C and SIGTERM arrive as a cancellation between two steps, never within one.
+
+Sections: payment gateway, PostgreSQL, full disk, frozen holder of a lock, Redis, workers, run.
+"""
 
 import asyncio
 import contextlib
@@ -23,12 +30,12 @@ from interlock.chaos.stage import Load, Servers, Stage, in_thread
 from interlock.chaos.world import ASKED, DECLINED_EVERY, Broken
 from interlock.testing.faults.processes import Processes
 
-# --- Scenarios with a slow payment gateway, and with one that is down ------------------------------------------------
+# --- Payment gateway -------------------------------------------------------------------------------------------------
 # The promises are about slots and breakers: hanging charges do not block refunds, and open breakers protect a
 # gateway that is down.
 
 WORKERS = 2
-DECLINED = 2
+DECLINED_ORDERS = 2
 """Orders that are compensated while every slot for charges is taken."""
 
 
@@ -53,8 +60,8 @@ class GatewayLatency(Flow):
             return call.deed == "charge"
 
         with gateway.holding(declined) as shipped:
-            stage.place(DECLINED * DECLINED_EVERY)
-            await stage.prepared("orders are charged", lambda: len(shipped.waiting) >= DECLINED)
+            stage.place(DECLINED_ORDERS * DECLINED_EVERY)
+            await stage.prepared("orders are charged", lambda: len(shipped.waiting) >= DECLINED_ORDERS)
             with gateway.holding(charges) as charging:
                 stage.place(4 * WORKERS * PLACES)
                 # A cancelled charge would free its slot: no customer cancels from here on.
@@ -140,14 +147,18 @@ class GatewayOutage(Flow):
         )
 
 
-# --- Foreign application that takes every connection of a PostgreSQL, as one without a bound on its pool does --------
-# The driver is imported by name: no other module of the package talks to PostgreSQL without an engine.
+# --- PostgreSQL ------------------------------------------------------------------------------------------------------
+# An engine waits for an absent server and retries safe statements; customers retry the operations that it gives up on,
+# with the same key. No worker is restarted. The crowd imports the driver by name: no other module of the package talks
+# to PostgreSQL without an engine.
 
-NAME = "foreign-application"
-RETRY_S = 0.1
-RETRIES_MAX = 300
+CROWD_NAME = "foreign-application"
+CROWD_RETRY_S = 0.1
+CROWD_RETRIES_MAX = 300
 """How often the administrator retries to connect, half a minute in all."""
-OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND application_name <> $2"
+END_OTHER_CONNECTIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND application_name <> $2"
+)
 
 
 class Connection(Protocol):
@@ -189,14 +200,14 @@ class Crowd:
         with contextlib.suppress(self._driver.TooManyConnectionsError):
             while True:
                 self._connections.append(
-                    await self._driver.connect(self._url, server_settings={"application_name": NAME})
+                    await self._driver.connect(self._url, server_settings={"application_name": CROWD_NAME})
                 )
 
     async def push_out(self, administrator: str, user: str) -> int:
         """End all other connections of that user; return their number."""
         connection = await self._connect(administrator)
         try:
-            return len(await connection.fetch(OURS, user, NAME))
+            return len(await connection.fetch(END_OTHER_CONNECTIONS, user, CROWD_NAME))
         finally:
             connection.terminate()
 
@@ -205,11 +216,11 @@ class Crowd:
 
         Attempts that are about to be refused hold the reserved ones too until they are, so the first try can fail.
         """
-        for _ in range(RETRIES_MAX):
+        for _ in range(CROWD_RETRIES_MAX):
             with contextlib.suppress(self._driver.TooManyConnectionsError):
-                return await self._driver.connect(administrator, server_settings={"application_name": NAME})
-            await asyncio.sleep(RETRY_S)
-        return await self._driver.connect(administrator, server_settings={"application_name": NAME})
+                return await self._driver.connect(administrator, server_settings={"application_name": CROWD_NAME})
+            await asyncio.sleep(CROWD_RETRY_S)
+        return await self._driver.connect(administrator, server_settings={"application_name": CROWD_NAME})
 
     def leave(self) -> None:
         """Close all of them."""
@@ -218,16 +229,12 @@ class Crowd:
         self._connections.clear()
 
 
-# --- Scenarios in which PostgreSQL is restarted, killed, slow, or has no free connection -----------------------------
-# An engine waits for an absent server and retries safe statements; customers retry the operations that it gives up
-# on, with the same key. No worker is restarted.
-
 BYTES_PER_S, LATENCY_S = 60_000, 0.03
-AGAIN_S = 0.05
+RETAKE_S = 0.05
 POSTGRES_ORDERS = 5
 
 
-def repeated(stage: Stage) -> str:
+def repetitions(stage: Stage) -> str:
     """Say how often operations had to be repeated."""
     count = stage.world.customers.repeated.total()
     return f"operations were repeated {times(count)}" if count else "no operation had to be repeated"
@@ -256,7 +263,7 @@ class RestartPostgres(Flow):
 
     def happened(self, stage: Stage) -> str:
         """Summarize the outcome."""
-        return f"it was away for {stage.load.seconds:g} s; {repeated(stage)}"
+        return f"it was away for {stage.load.seconds:g} s; {repetitions(stage)}"
 
 
 class KillPostgres(Flow):
@@ -274,7 +281,7 @@ class KillPostgres(Flow):
 
     def happened(self, stage: Stage) -> str:
         """Summarize the outcome."""
-        return f"killed, and started again after {stage.load.seconds:g} s; {repeated(stage)}"
+        return f"killed, and started again after {stage.load.seconds:g} s; {repetitions(stage)}"
 
 
 class ThrottlePostgres(Flow):
@@ -297,7 +304,7 @@ class ThrottlePostgres(Flow):
 
     async def disturb(self, stage: Stage) -> None:
         """Throttle both directions until operations were acknowledged over the slow wires."""
-        acknowledged = stage.world.customers.told
+        acknowledged = stage.world.customers.acknowledgements
         for wire in self._wires:
             wire.throttle(bytes_per_s=BYTES_PER_S, latency_s=LATENCY_S)
         before, passed = len(acknowledged), [wire.traffic.bytes_back for wire in self._wires]
@@ -341,7 +348,7 @@ class ExhaustConnections(Flow):
             until_s = stage.world.now_s() + stage.load.seconds
             while stage.world.now_s() < until_s:
                 await crowd.take()
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETAKE_S)
             self._taken = len(crowd)
         finally:
             crowd.leave()
@@ -358,10 +365,10 @@ class ExhaustConnections(Flow):
 
     def happened(self, stage: Stage) -> str:
         """Summarize the outcome."""
-        return f"{self._taken} connections were taken for {stage.load.seconds:g} s; {repeated(stage)}"
+        return f"{self._taken} connections were taken for {stage.load.seconds:g} s; {repetitions(stage)}"
 
 
-# --- Scenario with a full disk of an embedded lane -------------------------------------------------------------------
+# --- Full disk -------------------------------------------------------------------------------------------------------
 # There is one worker: a lane has one owner. Writes that do not fit are refused, and acknowledged ones are kept. With
 # room on the disk work continues, without a restart or a repair.
 
@@ -407,15 +414,15 @@ class FillDisk(Flow):
         assert self._disk is not None
         reopened = sum(news.what == "reopened" for news in stage.world.news)
         again = f"; its engine stopped and was opened again {times(reopened)}" if reopened else ""
-        return f"full for {stage.load.seconds:g} s; {repeated(stage)}{again} ({self._disk.description})"
+        return f"full for {stage.load.seconds:g} s; {repetitions(stage)}{again} ({self._disk.description})"
 
 
-# --- Scenario in which the holder of a lock is frozen, and wakes up after others have held it ------------------------
+# --- Frozen holder of a lock -----------------------------------------------------------------------------------------
 # No lock can keep a process from being frozen between the check of its lease and its write. The promise is that the
 # write does no harm: the resource refuses a token that is lower than the highest it has accepted.
 
 CONTENDERS, PROCESSES, LEASE_S = 50, 5, 1.0
-SECONDS_MIN = 2.0
+LOCK_SECONDS_MIN = 2.0
 
 
 class FreezeHolder(Scenario):
@@ -428,7 +435,7 @@ class FreezeHolder(Scenario):
     async def play(self, stage: Stage) -> Played:
         """Run the contenders in processes of their own."""
         stage.doing = "disturbed: the holder of a lock is frozen"
-        seconds = min(SECONDS, max(SECONDS_MIN, stage.load.seconds))
+        seconds = min(SECONDS, max(LOCK_SECONDS_MIN, stage.load.seconds))
         contended = functools.partial(
             run_locks,
             stage.redis.url,
@@ -444,10 +451,10 @@ class FreezeHolder(Scenario):
             f"{locks.acquisitions:,} turns in {locks.processes} processes, {fair.least} to {fair.most} per contender"
         )
         late = f"late writes were refused {times(locks.refused_late_writes)}"
-        return Played(f"{turns}; {late}; a clock an hour ahead changed nothing", list(wrong(locks)))
+        return Played(f"{turns}; {late}; a clock an hour ahead changed nothing", list(lock_problems(locks)))
 
 
-def wrong(locks: Locks) -> Iterator[str]:
+def lock_problems(locks: Locks) -> Iterator[str]:
     """Yield every broken promise."""
     if locks.violations:
         yield f"the resource took {locks.violations} writes that another holder had overtaken: the fence is missing"
@@ -461,7 +468,7 @@ def wrong(locks: Locks) -> Iterator[str]:
         yield "the process whose clock is an hour ahead never had the lock"
 
 
-# --- Scenario in which Redis is killed, and comes back empty ---------------------------------------------------------
+# --- Redis -----------------------------------------------------------------------------------------------------------
 # Redis is optional: while it is gone, leases come from the store, and limits and breakers are local to each process.
 
 
@@ -486,7 +493,7 @@ class KillRedis(Flow):
     async def disturb(self, stage: Stage) -> None:
         """Keep Redis away until every worker has reported it and work has continued without it."""
         world = stage.world
-        acknowledged = world.customers.told
+        acknowledged = world.customers.acknowledgements
         await stage.prepared("a lease is given by Redis", lambda: bool(world.workers_reporting("lease")))
         self._killed_s = world.now_s()
         await in_thread(stage.redis.kill)
@@ -537,7 +544,7 @@ class KillRedis(Flow):
         )
 
 
-# --- Scenarios with a worker that is frozen past its leases, and with one that cannot reach its store ----------------
+# --- Workers ---------------------------------------------------------------------------------------------------------
 # Other workers take both for dead. Both come back with old results, which the fence refuses.
 
 VICTIM, OTHER = 1, 2
@@ -675,7 +682,7 @@ class CutNode(Flow):
         return f"its orders were finished by the other one; {back}"
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Run -------------------------------------------------------------------------------------------------------------
 
 SCENARIOS: dict[str, type[Scenario]] = {
     each.name: each
@@ -694,10 +701,6 @@ SCENARIOS: dict[str, type[Scenario]] = {
     )
 }
 
-
-# --- Run of several scenarios in sequence, with one folder and the servers that they need ----------------------------
-# Each block ends on exit what it has started. Ctrl-C and SIGTERM arrive as a cancellation between two steps, never
-# within one.
 
 CONNECTIONS_MAX = 40
 LOOK_S = 0.1

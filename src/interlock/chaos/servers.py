@@ -31,10 +31,10 @@ from interlock.chaos import keeper
 from interlock.clock import SystemSecrets
 from interlock.errors import UnavailableError
 
-# --- Base class of the experiment's servers: lifecycle, port, and the keeper process that ends them ------------------
-# The keeper (`interlock.chaos.keeper`) receives commands through a pipe and answers through another. Every wait for
-# an answer is bounded; a server whose keeper does not answer in time is killed. Only processes that were started
-# here are ever signalled.
+# --- Lifecycle of a server -------------------------------------------------------------------------------------------
+# The keeper (`interlock.chaos.keeper`) receives commands through a pipe and answers through another. Every wait for an
+# answer is bounded; a server whose keeper does not answer in time is killed. Only processes that were started here are
+# ever signalled.
 
 LOOPBACK: Final = "127.0.0.1"
 START_S_MAX: Final = 60.0
@@ -256,7 +256,7 @@ def _reserve_port() -> tuple[socket.socket, int]:
     return reservation, port
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- PostgreSQL and Redis --------------------------------------------------------------------------------------------
 
 MARK_LINE_OF_MEMORY: Final = 6
 """Counted from 0, in the file `postmaster.pid`: the key and the number of a segment of shared memory."""

@@ -1,4 +1,4 @@
-"""Stage of one scenario: its servers, workers, external services and orders.
+"""The stage of one scenario: its servers, workers, external services and orders.
 
 Orders are placed before, during and after the disturbance. Every wait is for a condition and bounded: a recovery that
 takes longer than `deadline_s` is a broken promise.
@@ -24,7 +24,7 @@ from interlock.chaos.servers import OwnPostgres, OwnRedis
 from interlock.chaos.world import Broken, World
 from interlock.testing.faults.processes import Process, Processes
 
-# --- Worker processes of a scenario: start, freeze, wake and kill each by its number ---------------------------------
+# --- Workers ---------------------------------------------------------------------------------------------------------
 # They are forked by a process that has imported everything already (`interlock.testing.faults.processes`), so that a
 # scenario starts fast. A worker exits when the other end of its socket is closed. Its standard error goes to a file,
 # which is shown when a worker ends unexpectedly.
@@ -43,7 +43,7 @@ class Crew:
 
     def start(self, life: Life) -> None:
         """Start another worker."""
-        complaints = str(self._complaints(life.worker))
+        complaints = str(self._log_path(life.worker))
         self._living[life.worker] = self._processes.start(
             f"{PROGRAM}:forked", msgspec.json.encode(life).decode(), complaints
         )
@@ -58,7 +58,7 @@ class Crew:
 
     def complaints(self, worker: int) -> str:
         """Return the last lines of a worker's standard error."""
-        path = self._complaints(worker)
+        path = self._log_path(worker)
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join(lines[-COMPLAINT_LINES_MAX:])
 
@@ -68,19 +68,18 @@ class Crew:
             process.close()
         self._living.clear()
 
-    def _complaints(self, worker: int) -> Path:
+    def _log_path(self, worker: int) -> Path:
         return self._folder / f"worker-{worker}.log"
 
-
-# --- Blocking calls in threads that complete even if the awaiting task is cancelled ----------------------------------
-# A half-started server must not be ended concurrently. So the cancellation is raised when the call has returned;
-# each of these calls has a bound of its own.
 
 ResultT = TypeVar("ResultT")
 
 
 async def in_thread(call: Callable[[], ResultT]) -> ResultT:
-    """Run the call in a thread, and wait for its end also when cancelled."""
+    """Run the call in a thread, and wait for its end also when cancelled.
+
+    A half-started server must not be ended concurrently. Each of these calls has a bound of its own.
+    """
     task = asyncio.ensure_future(asyncio.to_thread(call))
     try:
         return await asyncio.shield(task)
@@ -89,7 +88,7 @@ async def in_thread(call: Callable[[], ResultT]) -> ResultT:
         raise
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Stage -----------------------------------------------------------------------------------------------------------
 
 LEASE_S = 1.0
 PREPARED_S = 60.0

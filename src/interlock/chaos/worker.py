@@ -177,7 +177,7 @@ class Worker:
             elif isinstance(message, Answer):
                 answered = self._answers.get(message.number)
                 if answered is not None and not answered.done():
-                    answered.set_result(message.said)
+                    answered.set_result(message.result)
             else:
                 self._stopping.set()
                 return

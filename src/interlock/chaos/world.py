@@ -1,6 +1,6 @@
-"""Experiment's side of the workers' socket: the gateway, the customers, and the signals for operators.
+"""The environment of the workers: the external services, the customers, and the reports for operators.
 
-Waiting tasks do not poll: each change evaluates their conditions.
+It is the experiment's end of the workers' socket. Waiting tasks do not poll: each change evaluates their conditions.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from interlock.chaos.orders import Customers
 from interlock.clock import Chance, SystemChance, SystemClock
 from interlock.testing.faults.processes import stop_listening
 
-# --- External services that steps call: payment gateway, warehouse and carrier, with a log of every call -------------
+# --- External services -----------------------------------------------------------------------------------------------
 # An idempotency key stands for one deed, from any worker. Undoing a deed that was never done closes its key: a call
 # of a worker that was frozen before it arrives too late. Calls fail before or after the deed; a scenario can make
 # them hang or refuse them.
@@ -146,7 +146,7 @@ class Gateway:
         self._changed()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- World -----------------------------------------------------------------------------------------------------------
 
 UNANSWERED_MAX = 4
 """Maximum number of unanswered operations per worker: a frozen one keeps these, and others process the rest."""

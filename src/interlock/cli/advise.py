@@ -1,8 +1,11 @@
-"""`interlock advise`: recommends the engine of workloads from measurements, and applies it with `--apply`.
+"""`interlock advise`: recommend the engine of workloads from measurements, and apply a verdict with `--apply`.
 
 Evidence is gathered for a while from databases in use, or read from a file. The needs of a tool come from code
 (`--tool`), then from `interlock.toml`. With `--state` the windows of earlier runs count too: a verdict is shown once
-most of the latest windows propose it. Without `--apply` nothing is changed.
+most of the latest windows propose it. Without `--apply` and `--undo` nothing is changed; with them the user confirms
+every change, and it is written into a journal before it is made.
+
+Sections: report, apply and undo, moves, command.
 """
 
 import asyncio
@@ -31,17 +34,26 @@ from interlock.clock import Clock, SystemClock
 from interlock.errors import BadUsage, MovedElsewhere, TargetNotFound, UnusableFile
 from interlock.hotrow.advice.evidence import Evidence, read_evidence, timed
 from interlock.hotrow.advice.journal import Applied, Journal
-from interlock.hotrow.advice.rule import VOTES, WINDOWS, Advisor, Choice, Gathered, Knob, Verdict, fresh, gather, step
+from interlock.hotrow.advice.rule import (
+    VOTES,
+    WINDOWS,
+    Advisor,
+    Choice,
+    GatheredEvidence,
+    Knob,
+    Verdict,
+    fresh,
+    gather,
+    step,
+)
 from interlock.hotrow.advice.rule import advise as advise_window
 from interlock.hotrow.tools import Tool, declared_tool, undeclared
 from interlock.relocate.database.mover import abandon_database, is_same
 from interlock.relocate.database.route import Route, find_route, plan_route
 from interlock.settings import Table, change_settings, settings_file, settings_in, toml_text
 from interlock.urls import is_bucket_url, is_postgres_url, redact_secrets, redact_url, with_secrets, without_secrets
-from interlock.urls import redact_secrets as shown_url
 
-# --- The output of `interlock advise`: a table of verdicts, and the details of each below it -------------------------
-# Every verdict comes with its reason, the measurements, the command to run, and the command that reverts it.
+# --- Report ----------------------------------------------------------------------------------------------------------
 
 _UNDECLARED = (
     "Nothing is declared of {names}, so nothing can be over its budget. Add write_latency_budget and "
@@ -119,10 +131,9 @@ def _proposal(advice: Advice) -> str:
     return f"{what} ({advice.votes} of {advice.windows} windows, {VOTES} of {WINDOWS} needed)"
 
 
-# --- `interlock advise --apply` and `--undo`: apply a verdict after confirmation, and revert it ----------------------
-# Four verdicts are settings of a tool, written into `interlock.toml`; two are moves, made as `interlock route` makes
-# them. Changes that need code are printed with the line; code is never edited. The user confirms every change, and
-# it is written into a journal before it is made.
+# --- Apply and undo --------------------------------------------------------------------------------------------------
+# Four verdicts are settings of a tool, written into `interlock.toml`; two are moves. Changes that need code are
+# printed with the line; code is never edited.
 
 SCHEMA_CHARACTERS_MAX = 63
 KINDS_NOTE = "Counters that code opens with another kind stay what they are."
@@ -162,7 +173,7 @@ class Router(Protocol):
         ...
 
 
-class Where(NamedTuple):
+class Places(NamedTuple):
     """The places on the command line."""
 
     home: str | None
@@ -172,10 +183,10 @@ class Where(NamedTuple):
     """Of databases, as far as they are known, by name."""
 
 
-class Applying:
-    """One run of the command."""
+class VerdictApplier:
+    """Applies verdicts after confirmation, and reverts applied ones."""
 
-    def __init__(self, where: Where, *, yes: bool, clock: Clock, router: Router) -> None:
+    def __init__(self, where: Places, *, yes: bool, clock: Clock, router: Router) -> None:
         self._where = where
         self._yes = yes
         self._clock = clock
@@ -192,24 +203,23 @@ class Applying:
             return None
         if verdict.action in {"couple", "uncouple"}:
             entry, plan = self._moving(advice.name, verdict)
-            lines = [f"Move {advice.name} to {shown_url(entry.goal)}, while it serves.", *_planned(plan)]
-            lines.append(
-                f"The same as: interlock route {shlex.quote(advice.name)} --to {shlex.quote(shown_url(entry.goal))}"
-            )
+            goal = redact_secrets(entry.goal)
+            lines = [f"Move {advice.name} to {goal}, while it serves.", *_plan_lines(plan)]
+            lines.append(f"The same as: interlock route {shlex.quote(advice.name)} --to {shlex.quote(goal)}")
         else:
             entry = self._setting(advice.name, verdict)
             if not entry.set:
                 self._tell_nothing(verdict)
                 return None
             lines = [self._setting_line(entry), "It counts from the next time that the database is opened."]
-            lines += _notes(verdict)
+            lines += _target_notes(verdict)
         undo = self._undo_command(entry)
-        if not self._agreed(advice.name, [*lines, *_by_hand(verdict)], undo):
+        if not self._agreed(advice.name, [*lines, *_code_notes(verdict)], undo):
             return None
         entry = self.journal.begin(entry)
         self._do(entry)
         self.journal.mark(entry, "done")
-        return _report(Done(number=entry.number, what=lines[0], undo=undo), entry.name, "applied")
+        return _print_done(Done(number=entry.number, what=lines[0], undo=undo), entry.name, "applied")
 
     def undo(self, name: str | None) -> Done | None:
         """Revert the last change of one workload or of all; return None when the user declines."""
@@ -221,7 +231,7 @@ class Applying:
                 fix="Name the home or the folder in which it was applied, and the workload.",
             )
         if entry.goal:
-            lines = [f"Move {entry.name} back to {shown_url(entry.source)}, while it serves."]
+            lines = [f"Move {entry.name} back to {redact_secrets(entry.source)}, while it serves."]
         else:
             self._refuse_changed(entry)
             lines = [_back_line(entry)]
@@ -233,7 +243,7 @@ class Applying:
         else:
             change_settings(Path(entry.file), Table("tools", entry.name), entry.before)
         self.journal.mark(entry, "undone")
-        return _report(Done(number=entry.number, what=lines[0], undo=""), entry.name, "undone")
+        return _print_done(Done(number=entry.number, what=lines[0], undo=""), entry.name, "undone")
 
     def _do(self, entry: Applied) -> None:
         if entry.goal:
@@ -348,7 +358,7 @@ class Applying:
     def _undo_command(self, entry: Applied) -> str:
         words = ["interlock", "advise", "--undo", entry.name]
         if self._where.home is not None:
-            words += ["--home", shown_url(self._where.home)]
+            words += ["--home", redact_secrets(self._where.home)]
         return shlex.join(words)
 
 
@@ -362,24 +372,24 @@ def with_schema(url: str, name: str) -> str:
     return f"{place}?{options}{'&' * bool(mark and options)}schema={schema[:SCHEMA_CHARACTERS_MAX]}"
 
 
-def _planned(plan: Plan | None) -> list[str]:
+def _plan_lines(plan: Plan | None) -> list[str]:
     if plan is None:
         return ["It has left already, and only has to arrive."]
     copied = f"{plan.rows:,} rows: about {plan.copy_s:.1f} s to copy and compare"
     return [f"{copied}, then about {plan.seal_ms:,.0f} ms in which writers wait.", *plan.notes]
 
 
-def _report(done: Done, name: str, how: str) -> Done:
+def _print_done(done: Done, name: str, how: str) -> Done:
     stderr().print(escaped(f"{name}: {how}, number {done.number} of the journal."), soft_wrap=True)
     return done
 
 
-def _notes(verdict: Verdict) -> list[str]:
+def _target_notes(verdict: Verdict) -> list[str]:
     notes = {"sharded": KINDS_NOTE, "event_log": KINDS_NOTE, "streams": STREAMS_NOTE}
     return [notes[verdict.target]] if verdict.target in notes else []
 
 
-def _by_hand(verdict: Verdict) -> list[str]:
+def _code_notes(verdict: Verdict) -> list[str]:
     return [f"Only code can do the rest: {verdict.code}"] if verdict.code else []
 
 
@@ -397,11 +407,11 @@ def _folder(home: str | None) -> Path | None:
     return Path(unquote(home.removeprefix("lanes://"))) if home is not None and home.startswith("lanes:///") else None
 
 
-# --- The moves of verdicts, made as `interlock route` makes them -----------------------------------------------------
+# --- Moves -----------------------------------------------------------------------------------------------------------
 # A database is found by its name at a home, or by its URL. Tombstones are followed either way, to the current place.
 
 
-class ByAdvice:
+class DatabaseRouter:
     """Moves databases."""
 
     def find(self, routing: Routing) -> str:
@@ -445,14 +455,14 @@ def _route(routing: Routing, *, finish: bool = False) -> Route:
     return asyncio.run(found)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Command ---------------------------------------------------------------------------------------------------------
 
 SECONDS = 30.0
 SECONDS_MAX = 3_600.0
 FORMAT = 1
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _SavedState(msgspec.Struct, frozen=True):
     format: int
     advisors: dict[str, Advisor]
 
@@ -525,28 +535,31 @@ def advise(
     reached.
     """
     _refuse_mixed(apply=apply, undo=undo, yes=yes, output=output)
-    where = Where(home, to, postgres, {})
+    where = Places(home, to, postgres, {})
     if undo:
-        _undo(names or [], Applying(where, yes=yes, clock=SystemClock(), router=ByAdvice()), output)
+        _undo(names or [], VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter()), output)
         return
-    declared = {each.name: each for target in tool or [] for each in _tools_at(target)}
-    advisors = _kept(state)
+    declared = {each.name: each for target in tool or [] for each in _load_tools(target)}
+    advisors = _load_state(state)
     if evidence is None:
-        windows = _measured(names or [], home, seconds, where.addresses)
+        windows = _measure(names or [], home, seconds, where.addresses)
     else:
-        windows = _selected(names or [], read_evidence(evidence), evidence)
+        windows = _select_windows(names or [], read_evidence(evidence), evidence)
     windows = {
-        name: [_known(each, plateau, coupled_plateau) for each in measured] for name, measured in windows.items()
+        name: [_with_plateaus(each, plateau, coupled_plateau) for each in measured]
+        for name, measured in windows.items()
     }
     where.addresses.update(
         {name: measured[-1].url for name, measured in windows.items() if name not in where.addresses}
     )
-    found = [_advised(name, measured, declared, advisors) for name, measured in windows.items()]
+    found = [_advise(name, measured, declared, advisors) for name, measured in windows.items()]
     if state is not None:
-        write_file(state, msgspec.json.format(msgspec.json.encode(_Kept(FORMAT, advisors)), indent=2).decode() + "\n")
+        write_file(
+            state, msgspec.json.format(msgspec.json.encode(_SavedState(FORMAT, advisors)), indent=2).decode() + "\n"
+        )
     if output is Listing.TABLE:
         show_advice(found)
-    applying = Applying(where, yes=yes, clock=SystemClock(), router=ByAdvice())
+    applying = VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter())
     if apply:
         found = [msgspec.structs.replace(each, applied=applying.apply(each)) for each in found]
     match output:
@@ -571,7 +584,7 @@ def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: Listing) -> Non
         )
 
 
-def _undo(names: Sequence[str], applying: Applying, output: Listing) -> None:
+def _undo(names: Sequence[str], applying: VerdictApplier, output: Listing) -> None:
     wanted: Sequence[str | None] = names or [None]
     found = [done for name in wanted if (done := applying.undo(name)) is not None]
     match output:
@@ -585,11 +598,11 @@ def _undo(names: Sequence[str], applying: Applying, output: Listing) -> None:
         raise typer.Exit(Exit.ERROR)
 
 
-def _measured(
+def _measure(
     names: Sequence[str], home: str | None, seconds: float, addresses: dict[str, str]
 ) -> dict[str, list[Evidence]]:
     """Measure the databases, print the notes, and return the windows by name. Adds their URLs to `addresses`."""
-    wanted = [_place(name, home) for name in names]
+    wanted = [_find_place(name, home) for name in names]
     if not wanted and home is not None:
         wanted = [(None, home)]
     if not wanted:
@@ -599,7 +612,7 @@ def _measured(
             fix="Name databases by their URLs, or a home with --home, or give --evidence FILE.",
         )
 
-    async def watch() -> list[Gathered]:
+    async def watch() -> list[GatheredEvidence]:
         clock = SystemClock()
         return await asyncio.gather(*(gather(url, seconds, clock=clock) for _, url in wanted))
 
@@ -618,7 +631,7 @@ def _measured(
     return found
 
 
-def _place(name: str, home: str | None) -> tuple[str | None, str]:
+def _find_place(name: str, home: str | None) -> tuple[str | None, str]:
     if "://" in name or name == "memory:":
         return None, name
     if home is None:
@@ -627,10 +640,10 @@ def _place(name: str, home: str | None) -> tuple[str | None, str]:
             why="A name is looked up in the catalog of a home.",
             fix="Give --home URL, or write the address of the database itself.",
         )
-    return name, asyncio.run(_located(name, home))
+    return name, asyncio.run(_locate(name, home))
 
 
-async def _located(name: str, home: str) -> str:
+async def _locate(name: str, home: str) -> str:
     catalog = Catalog(home)
     names = await catalog.names()
     # To locate a name writes it down; looking for advice creates nothing. Buckets had no catalog for a long time.
@@ -643,7 +656,7 @@ async def _located(name: str, home: str) -> str:
     return catalog.address(name, await catalog.entry(name))
 
 
-def _selected(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> dict[str, list[Evidence]]:
+def _select_windows(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> dict[str, list[Evidence]]:
     found: dict[str, list[Evidence]] = {}
     for window in windows:
         found.setdefault(window.database, []).append(window)
@@ -660,7 +673,7 @@ def _selected(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> 
     return {name: found[name] for name in wanted}
 
 
-def _known(window: Evidence, plateau: float | None, coupled_plateau: float | None) -> Evidence:
+def _with_plateaus(window: Evidence, plateau: float | None, coupled_plateau: float | None) -> Evidence:
     """Return the window with the plateaus of `interlock bench contention`, where it has none itself."""
     return msgspec.structs.replace(
         window,
@@ -673,7 +686,7 @@ def _name_of(url: str) -> str:
     return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
 
 
-def _tools_at(target: str) -> list[Tool]:
+def _load_tools(target: str) -> list[Tool]:
     value = load_value(target)
     members = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else [value]
     if not members or not all(isinstance(each, Tool) for each in members):
@@ -685,7 +698,7 @@ def _tools_at(target: str) -> list[Tool]:
     return [cast("Tool", each) for each in members]
 
 
-def _advised(name: str, windows: list[Evidence], declared: dict[str, Tool], advisors: dict[str, Advisor]) -> Advice:
+def _advise(name: str, windows: list[Evidence], declared: dict[str, Tool], advisors: dict[str, Advisor]) -> Advice:
     known = declared.get(name) or declared_tool(name)
     tool = known or undeclared(name)
     advisor = advisors.get(name, Advisor())
@@ -705,11 +718,11 @@ def _advised(name: str, windows: list[Evidence], declared: dict[str, Tool], advi
     )
 
 
-def _kept(path: Path | None) -> dict[str, Advisor]:
+def _load_state(path: Path | None) -> dict[str, Advisor]:
     if path is None:
         return {}
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        kept = msgspec.json.decode(path.read_bytes(), type=_SavedState)
     except FileNotFoundError:
         return {}
     except OSError as error:

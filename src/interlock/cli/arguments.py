@@ -1,6 +1,7 @@
-"""Strict parsers of command-line arguments: ids, JSON, states and durations.
+"""Arguments of commands: strict parsers, commands over many ids, and shell completion.
 
-An error names the wrong value and the allowed ones, before anything is changed.
+Ids, JSON, states and durations are parsed before anything is changed; an error names the wrong value and the allowed
+ones. Of many ids each has its own result, and a failure does not stop the others.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.engine.bound_machine import BoundMachine
 from interlock.errors import BadUsage, InterlockError, InternalError, InvalidPayload
+
+# --- Parsers ---------------------------------------------------------------------------------------------------------
 
 IDS_AT_ONCE = 1_000
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -126,7 +129,7 @@ def seconds_of(text: str) -> float:
     return sum(float(number) * UNITS_S[unit or "s"] for number, unit in parts)
 
 
-# --- Commands over many ids: each has its own result, and a failure does not stop the others -------------------------
+# --- Many ids --------------------------------------------------------------------------------------------------------
 # A failure is printed immediately, on stderr. The command exits with the code of the first failure, so that scripts
 # with one id and with a thousand ids see the same codes.
 
@@ -174,30 +177,30 @@ class Failures:
         return results
 
 
-# --- Shell completion of the states and events of a machine that is already on the line ------------------------------
+# --- Shell completion ------------------------------------------------------------------------------------------------
 # It imports the user's module, as the command itself would. An error there completes to nothing: a completion must
 # not print.
 
 
 def complete_state(context: typer.Context, incomplete: str) -> list[str]:
     """Return the states of the machine on the line."""
-    return _fitting([name for bound in _bound(context) for name in _names(bound)], incomplete)
+    return _matching([name for bound in _machines_on_line(context) for name in _state_names(bound)], incomplete)
 
 
 def complete_event(context: typer.Context, incomplete: str) -> list[str]:
     """Return the events of the machine on the line."""
-    return _fitting([name for bound in _bound(context) for name in bound.table.events], incomplete)
+    return _matching([name for bound in _machines_on_line(context) for name in bound.table.events], incomplete)
 
 
-def _names(bound: BoundMachine) -> list[str]:
+def _state_names(bound: BoundMachine) -> list[str]:
     return [node.name for node in bound.table.nodes.values()]
 
 
-def _fitting(names: list[str], incomplete: str) -> list[str]:
+def _matching(names: list[str], incomplete: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.lower().startswith(incomplete.lower())]
 
 
-def _bound(context: typer.Context) -> list[BoundMachine]:
+def _machines_on_line(context: typer.Context) -> list[BoundMachine]:
     # After an option without its value, the parser has not assigned the words yet.
     words: list[object] = [context.params.get("target"), *context.args]
     target = next((word for word in words if isinstance(word, str) and ":" in word), None)

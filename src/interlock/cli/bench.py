@@ -1,7 +1,7 @@
-"""`interlock bench`: experiments to run on one's own machine and disk.
+"""`interlock bench`: run an experiment on this machine and this disk, and print, write and plot its result.
 
-This module parses options and prints; the measurement is in `interlock.bench`. Progress is a live bar on a terminal and
-one line per round of a setting elsewhere. The table, the JSON and the plot are made of the same points.
+The commands parse options and print; the measurements are in `interlock.bench`. Progress is a live bar on a terminal
+and one line per measured setting elsewhere. The table, the JSON and the plot of a command are made of the same points.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ from rich.table import Table
 
 from interlock.bench import contention as contention_experiment
 from interlock.bench import durability as durability_experiment
-from interlock.bench import group_commit as experiment
+from interlock.bench import group_commit as group_commit_experiment
 from interlock.bench import orders as orders_experiment
 from interlock.bench.contention import Experiment as ContentionExperiment
 from interlock.bench.contention import Point as ContentionPoint
 from interlock.bench.durability import Cycle
 from interlock.bench.durability import Experiment as DurabilityExperiment
-from interlock.bench.group_commit import Experiment, Point, Watcher
+from interlock.bench.group_commit import Experiment as GroupCommitExperiment
+from interlock.bench.group_commit import Point as GroupCommitPoint
 from interlock.bench.orders import BY_HAND
 from interlock.bench.orders import Experiment as OrdersExperiment
 from interlock.bench.orders import Point as OrdersPoint
@@ -33,8 +34,11 @@ from interlock.bench.plots import contention_plot, durability_plot, group_commit
 from interlock.cli.output import stderr, stdout, write_file
 from interlock.errors import UnusableFile
 
-# --- Progress and result files of the commands of `interlock bench` --------------------------------------------------
-# Progress is a live bar on a terminal and a line for each step elsewhere, so that a log can be read, too.
+bench = typer.Typer(
+    help="Run an experiment on this machine and this disk, with a table, JSON and a plot.", no_args_is_help=True
+)
+
+# --- Progress and result files ---------------------------------------------------------------------------------------
 
 DoneT = TypeVar("DoneT")
 
@@ -83,9 +87,104 @@ def write_files(result: msgspec.Struct, json: Path | None, plot: Path | None, dr
             stderr().print(f"Wrote {path}", soft_wrap=True)
 
 
-# --- `interlock bench contention`: writers of one row, of distinct rows, of many databases, and of counters ----------
-# This module parses options and prints; the measurement is in `interlock.bench`. The table, the findings, the JSON
-# and the plot are made of the same points.
+# --- `interlock bench group-commit` ----------------------------------------------------------------------------------
+
+GROUP_COMMIT_QUICK_SECONDS = 0.2
+GROUP_COMMIT_EXAMPLE = (
+    "Example: interlock bench group-commit --clients 256 --seconds 2 --json plateau.json --plot plateau.svg"
+)
+
+
+@bench.command(name="group-commit", epilog=GROUP_COMMIT_EXAMPLE)
+def group_commit(
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A lane that does not exist yet, on the disk to measure; removed afterwards."),
+    ] = None,
+    window: Annotated[
+        list[float] | None,
+        typer.Option(metavar="SECONDS", help="group_commit_window. May be given several times."),
+    ] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="group_commit_max_batch. May be given several times."),
+    ] = None,
+    clients: Annotated[int, typer.Option(metavar="N", help="Clients, each with one commit under way.")] = 256,
+    seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.2 seconds each.")] = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the plateau (SVG).")] = None,
+) -> None:
+    """Measure the plateau of group commit: the rate of durable commits to one row, by the size of groups.
+
+    Larger groups share one write to the disk, until executing one transaction after the other is the limit.
+    Grouping lowers the price of contention; the writers of a row still depend on each other.
+    """
+    windows_s = window or list(group_commit_experiment.QUICK_WINDOWS_S if quick else group_commit_experiment.WINDOWS_S)
+    batches = batch or list(group_commit_experiment.QUICK_BATCHES if quick else group_commit_experiment.BATCHES)
+    seconds = min(seconds, GROUP_COMMIT_QUICK_SECONDS) if quick else seconds
+    group_commit_experiment.check_bounds(windows_s, batches, clients=clients, seconds=seconds)
+    check_files(json, plot)
+    console = stdout()
+    settings = len(windows_s) * len(batches)
+    console.print(
+        f"{clients:,} clients increment one row, durably; {settings} settings, {seconds:g} s each.", soft_wrap=True
+    )
+    with watching(console, settings * group_commit_experiment.ROUNDS, _group_commit_line) as watch:
+        result = asyncio.run(
+            group_commit_experiment.measure(
+                url=url, windows_s=windows_s, batches=batches, clients=clients, seconds=seconds, watch=watch
+            )
+        )
+    _show_group_commit(console, result)
+    write_files(result, json, plot, lambda: group_commit_plot(result))
+
+
+def _group_commit_line(point: GroupCommitPoint) -> str:
+    return f"window {_milliseconds(point.window_s)}, batch {point.batch:,}: {point.commits_per_s:,.0f} commits/s"
+
+
+def _show_group_commit(console: Console, result: GroupCommitExperiment) -> None:
+    table = Table(box=None, padding=(0, 1))
+    for heading in ("window", "batch", "commits/s", "per group", "P50 ms", "P99 ms", "CPU µs"):
+        table.add_column(heading, justify="right")
+    before: float | None = None
+    for point in result.points:
+        if before not in {None, point.window_s}:
+            table.add_section()
+        before = point.window_s
+        table.add_row(*_group_commit_cells(point))
+    console.print()
+    console.print(table)
+    console.print()
+    for each in result.plateaus:
+        grouped = "" if each.times_ungrouped is None else f", {each.times_ungrouped:.1f} times one commit per group"
+        console.print(
+            f"Window {_milliseconds(each.window_s)}: plateau at {each.commits_per_s:,.0f} commits/s{grouped}; "
+            f"a batch of {each.batch:,} reaches 90 % of it.",
+            soft_wrap=True,
+        )
+    console.print(result.told, soft_wrap=True)
+
+
+def _group_commit_cells(point: GroupCommitPoint) -> Sequence[str]:
+    return (
+        _milliseconds(point.window_s),
+        f"{point.batch:,}",
+        f"{point.commits_per_s:,.0f}",
+        f"{point.group_mean:,.1f}",
+        f"{point.p50_ms:,.2f}",
+        f"{point.p99_ms:,.2f}",
+        f"{point.cpu_us:,.1f}",
+    )
+
+
+def _milliseconds(window_s: float) -> str:
+    return f"{window_s * 1e3:g} ms"
+
+
+# --- `interlock bench contention` ------------------------------------------------------------------------------------
 
 CONTENTION_QUICK_SECONDS = 0.45
 CONTENTION_EXAMPLE = "Example: interlock bench contention --handoff-ms 10 --json wall.json --plot wall.svg"
@@ -100,6 +199,7 @@ PARTS = {
 }
 
 
+@bench.command(name="contention", epilog=CONTENTION_EXAMPLE)
 def contention(
     *,
     url: Annotated[
@@ -138,7 +238,7 @@ def contention(
     console.print(
         f"{len(settings)} settings in {contention_experiment.ROUNDS} rounds, {seconds:g} s each.", soft_wrap=True
     )
-    with watching(console, len(settings) * contention_experiment.ROUNDS, _progress_line) as watch:
+    with watching(console, len(settings) * contention_experiment.ROUNDS, _contention_line) as watch:
         result = asyncio.run(
             contention_experiment.measure(
                 url=url, settings=settings, hand_off_ms=hand_off_ms, seconds=seconds, watch=watch
@@ -148,7 +248,7 @@ def contention(
     write_files(result, json, plot, lambda: contention_plot(result))
 
 
-def _progress_line(point: ContentionPoint) -> str:
+def _contention_line(point: ContentionPoint) -> str:
     spread = f", {point.databases} databases" if point.databases > 1 else ""
     return f"{point.series}{spread}, {point.clients:,} clients: {point.commits_per_s:,.0f} commits/s"
 
@@ -194,15 +294,15 @@ def _contention_cells(point: ContentionPoint) -> Sequence[str]:
     )
 
 
-# --- `interlock bench durability`: kill a writer repeatedly, and check that no acknowledged commit is missing --------
-# This module parses options and prints; the experiment is in `interlock.bench.durability`.
+# --- `interlock bench durability` ------------------------------------------------------------------------------------
 
-QUICK_CYCLES = 8
+DURABILITY_QUICK_CYCLES = 8
 DURABILITY_EXAMPLE = (
     "Example: interlock bench durability --url lanes:///var/tmp/crashed --cycles 40 --plot durability.svg"
 )
 
 
+@bench.command(name="durability", epilog=DURABILITY_EXAMPLE)
 def durability(
     *,
     url: Annotated[
@@ -228,7 +328,7 @@ def durability(
     chosen by chance; then the database is opened again. On a bucket the local disk is lost every other time.
     Exits with 1 when anything acknowledged is gone, or anything is there by half.
     """
-    cycles = min(cycles, QUICK_CYCLES) if quick else cycles
+    cycles = min(cycles, DURABILITY_QUICK_CYCLES) if quick else cycles
     durability_experiment.check_bounds(url, cycles=cycles, clients=clients)
     check_files(json, plot)
     console = stdout()
@@ -276,15 +376,13 @@ def _show_durability(console: Console, result: DurabilityExperiment) -> None:
     console.print(result.told, soft_wrap=True)
 
 
-# --- `interlock bench orders`: orders in four durable steps, beside the same orders by hand on SQLite ----------------
-# This module parses options and prints; the measurement is in `interlock.bench`. The table, the ratios, the JSON and
-# the plot are made of the same points.
+# --- `interlock bench orders` ----------------------------------------------------------------------------------------
 
 ORDERS_QUICK_SECONDS = 0.5
 ORDERS_EXAMPLE = "Example: interlock bench orders --clients 64 --clients 256 --json orders.json --plot orders.svg"
-"""A line of the table is never broken, however narrow the terminal is."""
 
 
+@bench.command(name="orders", epilog=ORDERS_EXAMPLE)
 def orders(
     *,
     url: Annotated[
@@ -345,138 +443,3 @@ def _show_orders(console: Console, result: OrdersExperiment) -> None:
     console.print()
     console.print("Every order that was answered has arrived, with its history.", soft_wrap=True)
     console.print(result.told, soft_wrap=True)
-
-
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-bench = typer.Typer(
-    help="Run an experiment on this machine and this disk, with a table, JSON and a plot.", no_args_is_help=True
-)
-
-QUICK_SECONDS = 0.2
-EXAMPLE = "Example: interlock bench group-commit --clients 256 --seconds 2 --json plateau.json --plot plateau.svg"
-
-
-@bench.command(name="group-commit", epilog=EXAMPLE)
-def group_commit(
-    *,
-    url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A lane that does not exist yet, on the disk to measure; removed afterwards."),
-    ] = None,
-    window: Annotated[
-        list[float] | None,
-        typer.Option(metavar="SECONDS", help="group_commit_window. May be given several times."),
-    ] = None,
-    batch: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="group_commit_max_batch. May be given several times."),
-    ] = None,
-    clients: Annotated[int, typer.Option(metavar="N", help="Clients, each with one commit under way.")] = 256,
-    seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.2 seconds each.")] = False,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the plateau (SVG).")] = None,
-) -> None:
-    """Measure the plateau of group commit: the rate of durable commits to one row, by the size of groups.
-
-    Larger groups share one write to the disk, until executing one transaction after the other is the limit.
-    Grouping lowers the price of contention; the writers of a row still depend on each other.
-    """
-    windows_s = window or list(experiment.QUICK_WINDOWS_S if quick else experiment.WINDOWS_S)
-    batches = batch or list(experiment.QUICK_BATCHES if quick else experiment.BATCHES)
-    seconds = min(seconds, QUICK_SECONDS) if quick else seconds
-    experiment.check_bounds(windows_s, batches, clients=clients, seconds=seconds)
-    check_files(json, plot)
-    console = stdout()
-    settings = len(windows_s) * len(batches)
-    console.print(
-        f"{clients:,} clients increment one row, durably; {settings} settings, {seconds:g} s each.", soft_wrap=True
-    )
-    with _watching(console, settings * experiment.ROUNDS) as watch:
-        result = asyncio.run(
-            experiment.measure(
-                url=url, windows_s=windows_s, batches=batches, clients=clients, seconds=seconds, watch=watch
-            )
-        )
-    _show(console, result)
-    for path, content in ((json, _as_json(result) if json else ""), (plot, group_commit_plot(result) if plot else "")):
-        if path is not None:
-            write_file(path, content)
-            stderr().print(f"Wrote {path}", soft_wrap=True)
-
-
-bench.command(name="contention", epilog=CONTENTION_EXAMPLE)(contention)
-bench.command(name="durability", epilog=DURABILITY_EXAMPLE)(durability)
-bench.command(name="orders", epilog=ORDERS_EXAMPLE)(orders)
-
-
-@contextmanager
-def _watching(console: Console, rounds: int) -> Generator[Watcher, None, None]:
-    if not console.is_terminal:
-        yield lambda point: console.print(
-            f"  window {_window(point.window_s)}, batch {point.batch:,}: {point.commits_per_s:,.0f} commits/s",
-            soft_wrap=True,
-        )
-        return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
-        task = progress.add_task("settings", total=rounds)
-
-        def watch(point: Point) -> None:
-            progress.update(
-                task,
-                advance=1,
-                description=f"window {_window(point.window_s)}, batch {point.batch:,}: {point.commits_per_s:,.0f}/s",
-            )
-
-        yield watch
-
-
-def _show(console: Console, result: Experiment) -> None:
-    table = Table(box=None, padding=(0, 1))
-    for heading in ("window", "batch", "commits/s", "per group", "P50 ms", "P99 ms", "CPU µs"):
-        table.add_column(heading, justify="right")
-    before: float | None = None
-    for point in result.points:
-        if before not in {None, point.window_s}:
-            table.add_section()
-        before = point.window_s
-        table.add_row(*_cells(point))
-    console.print()
-    console.print(table)
-    console.print()
-    for each in result.plateaus:
-        grouped = "" if each.times_ungrouped is None else f", {each.times_ungrouped:.1f} times one commit per group"
-        console.print(
-            f"Window {_window(each.window_s)}: plateau at {each.commits_per_s:,.0f} commits/s{grouped}; "
-            f"a batch of {each.batch:,} reaches 90 % of it.",
-            soft_wrap=True,
-        )
-    console.print(result.told, soft_wrap=True)
-
-
-def _cells(point: Point) -> Sequence[str]:
-    return (
-        _window(point.window_s),
-        f"{point.batch:,}",
-        f"{point.commits_per_s:,.0f}",
-        f"{point.group_mean:,.1f}",
-        f"{point.p50_ms:,.2f}",
-        f"{point.p99_ms:,.2f}",
-        f"{point.cpu_us:,.1f}",
-    )
-
-
-def _window(window_s: float) -> str:
-    return f"{window_s * 1e3:g} ms"
-
-
-def _as_json(result: Experiment) -> str:
-    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"

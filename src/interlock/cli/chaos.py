@@ -1,13 +1,14 @@
-"""`interlock chaos`: the command itself, from options to exit code.
+"""Commands that test Interlock itself under faults: `interlock chaos` and `interlock simulate`.
 
-Progress goes to stderr and the verdicts to stdout, so that the JSON stays JSON. Ctrl-C and SIGTERM are a cancellation
-in the one event loop; what was started is ended on the way out, and a second Ctrl-C does not hurry that.
+Progress goes to stderr and the verdicts to stdout, so that the JSON stays JSON. Ctrl-C and SIGTERM cancel the one task
+of `chaos`, whose cleanup runs to its end; a second Ctrl-C does not interrupt that. The simulations are in
+`interlock.testing`; that of lanes needs an extra, so they are imported on demand.
 """
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
@@ -29,9 +30,10 @@ from interlock.cli.output import Exit, counted, show_raw, stderr, stdout
 from interlock.cli.views import show_table
 from interlock.errors import BadUsage, MissingExtra
 
-# --- The output of `interlock chaos`: progress while it runs, and the verdicts at the end ----------------------------
-# On a terminal there is one line per scenario that changes in place; elsewhere a line for each step, so that a log
-# can be read, too.
+if TYPE_CHECKING:
+    from interlock.testing.campaigns import Campaign, Simulated, Watcher
+
+# --- Output of `interlock chaos` -------------------------------------------------------------------------------------
 
 FRAMES_PER_S = 8
 PIPED_WIDTH = 1_000
@@ -49,7 +51,7 @@ class Progress:
         if verdict is not None:
             self._rows[scenario.name] = (verdict.outcome, _figures(verdict))
         elif stage is not None:
-            self._rows[scenario.name] = (stage.doing, _now(stage))
+            self._rows[scenario.name] = (stage.doing, _progress_text(stage))
 
     def __rich__(self) -> Table:
         """One line per scenario."""
@@ -65,19 +67,19 @@ class Progress:
 def watching(console: Console, names: Sequence[str]) -> Generator[Watch, None, None]:
     """Yield a callback that shows the progress until the block ends."""
     if not console.is_terminal:
-        yield _lines(console)
+        yield _print_steps(console)
         return
     progress = Progress(names)
     with Live(progress, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
         yield progress.note
 
 
-def _lines(console: Console) -> Watch:
+def _print_steps(console: Console) -> Watch:
     printed: list[tuple[str, str]] = []
 
     def watch(scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
         doing = verdict.outcome if verdict is not None else stage.doing if stage is not None else ""
-        figures = _figures(verdict) if verdict is not None else _now(stage) if stage is not None else ""
+        figures = _figures(verdict) if verdict is not None else _progress_text(stage) if stage is not None else ""
         if printed[-1:] != [(scenario.name, doing)]:
             printed.append((scenario.name, doing))
             console.print(f"{scenario.name}: {doing}{f' ({figures})' if figures else ''}", soft_wrap=True)
@@ -85,14 +87,13 @@ def _lines(console: Console) -> Watch:
     return watch
 
 
-def _now(stage: Stage) -> str:
+def _progress_text(stage: Stage) -> str:
     world = stage.world
     customers = world.customers
     if not customers.orders:
         return ""
-    text = (
-        f"{len(customers.ended)} of {counted(len(customers.orders), 'order')} ended, {len(customers.told)} acknowledged"
-    )
+    ended = f"{len(customers.ended)} of {counted(len(customers.orders), 'order')} ended"
+    text = f"{ended}, {len(customers.acknowledgements)} acknowledged"
     opened = {dependency for (_, dependency), state in stage.breakers().items() if state != "closed"}
     return text + (f", breaker of {', '.join(sorted(opened))} open" if opened else "")
 
@@ -145,16 +146,18 @@ def _last_line(report: Report) -> Text:
     return Text(f"Every promise was kept in {counted(kept, 'scenario')} ({figures}).{rest}", style="bold green")
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- `interlock chaos` -----------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
 
 ORDERS_MIN, ORDERS_MAX = 15, 10_000
 SECONDS_MAX, DEADLINE_S_MAX = 600.0, 3_600.0
+PROMISE_MAX = 400
+"""A promise is shown whole: it is a sentence."""
 
 
 class Summary(StrEnum):
-    """How the verdicts are printed."""
+    """How the result is printed."""
 
     TABLE = "table"
     JSON = "json"
@@ -196,9 +199,9 @@ def chaos(
     Exits with 0 when every promise was kept, with 1 when one was broken, and with 5 when
     a scenario that was asked for by name cannot be run here.
     """
-    names = _chosen(only)
+    names = _choose_scenarios(only)
     if listing:
-        show_table(("scenario", "needs", "promise"), [_listed(name) for name in names], cell_max=PROMISE_MAX)
+        show_table(("scenario", "needs", "promise"), [_scenario_cells(name) for name in names], cell_max=PROMISE_MAX)
         return
     load = Load(orders=orders, seconds=seconds, deadline_s=deadline, seed=seed)
     with watching(stderr(), names) as watch:
@@ -207,10 +210,10 @@ def chaos(
         show_raw(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:
         show_report(stdout(), report)
-    raise typer.Exit(_exit(report, named=bool(only)))
+    raise typer.Exit(_exit_code(report, named=bool(only)))
 
 
-def _chosen(only: list[str] | None) -> list[str]:
+def _choose_scenarios(only: list[str] | None) -> list[str]:
     for name in only or ():
         if name not in SCENARIOS:
             raise BadUsage(
@@ -221,16 +224,12 @@ def _chosen(only: list[str] | None) -> list[str]:
     return [name for name in SCENARIOS if not only or name in only]
 
 
-PROMISE_MAX = 400
-"""A promise is shown whole: it is a sentence."""
-
-
-def _listed(name: str) -> tuple[str, str, str]:
+def _scenario_cells(name: str) -> tuple[str, str, str]:
     scenario = SCENARIOS[name]
     return name, ", ".join(scenario.needs) or "nothing", scenario.promise
 
 
-def _exit(report: Report, *, named: bool) -> Exit:
+def _exit_code(report: Report, *, named: bool) -> Exit:
     if report.named("broken"):
         return Exit.ERROR
     if report.named("not run") and (named or not report.named("kept")):
@@ -264,14 +263,7 @@ def _interruptible(work: Coroutine[object, object, ResultT]) -> ResultT:
     return asyncio.run(watched())
 
 
-# --- `interlock simulate`: run thousands of seeds with injected faults, and check each of them -----------------------
-# The simulations are in `interlock.testing.lane_simulation`, which needs the packages of an extra and is imported on
-# demand. Progress goes to stderr, so that the JSON on stdout stays JSON.
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from interlock.testing.campaigns import Campaign, Simulated, Watcher
+# --- `interlock simulate` --------------------------------------------------------------------------------------------
 
 simulate = typer.Typer(
     help="Tell stories in which everything goes wrong, and check each of them.", no_args_is_help=True
@@ -279,13 +271,6 @@ simulate = typer.Typer(
 
 EXAMPLE = "Example: interlock simulate lanes --seeds 5000 --from 1000"
 STORIES_MAX = 3
-
-
-class SimulationSummary(StrEnum):
-    """How a campaign is printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @simulate.command(name="lanes", epilog=EXAMPLE)
@@ -297,17 +282,15 @@ def lanes(
         int | None,
         typer.Option(metavar="K", help="Machines that want the lane, 1 to 8; by default each seed has two to four."),
     ] = None,
-    output: Annotated[
-        SimulationSummary, typer.Option("--output", "-o", help="Text for people, or JSON.")
-    ] = SimulationSummary.TABLE,
+    output: Annotated[Summary, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Summary.TABLE,
 ) -> None:
     """Simulate lanes whose log is a bucket: processes that are killed or stand still, and a bucket that fails.
 
     The real code runs in virtual time, and a seed decides everything: the same seed is the same story. Exits with 1
     and tells the story when a promise was broken.
     """
-    run = _loaded()
-    with _watching(stderr(), seeds) as watch:
+    run = _load_lane_campaign()
+    with _watch_seeds(stderr(), seeds) as watch:
         campaign = run(first, seeds, processes=processes, watch=watch)
     _show_campaign(campaign, output)
 
@@ -317,9 +300,7 @@ def engine(
     *,
     seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds to run.")] = 1_000,
     first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
-    output: Annotated[
-        SimulationSummary, typer.Option("--output", "-o", help="Text for people, or JSON.")
-    ] = SimulationSummary.TABLE,
+    output: Annotated[Summary, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Summary.TABLE,
 ) -> None:
     """Simulate the engine: processes that are killed anywhere, a store that fails, a world outside that misbehaves.
 
@@ -327,21 +308,21 @@ def engine(
     the same story. Exits with 1 and tells the story when a promise was broken.
     """
     run = cast("Callable[..., Campaign]", import_module("interlock.testing.engine_simulation.run").run_campaign)
-    with _watching(stderr(), seeds) as watch:
+    with _watch_seeds(stderr(), seeds) as watch:
         campaign = run(first, seeds, watch=watch)
     _show_campaign(campaign, output)
 
 
-def _show_campaign(campaign: "Campaign", output: SimulationSummary) -> None:
-    if output is SimulationSummary.JSON:
+def _show_campaign(campaign: "Campaign", output: Summary) -> None:
+    if output is Summary.JSON:
         show_raw(msgspec.json.format(msgspec.json.encode(campaign), indent=2).decode())
     else:
-        _show(stdout(), campaign)
+        _show_results(stdout(), campaign)
     if campaign.failed:
         raise typer.Exit(Exit.ERROR)
 
 
-def _loaded() -> "Callable[..., Campaign]":
+def _load_lane_campaign() -> Callable[..., "Campaign"]:
     try:
         module = import_module("interlock.testing.lane_simulation.run")
     except ModuleNotFoundError as error:
@@ -352,7 +333,7 @@ def _loaded() -> "Callable[..., Campaign]":
 
 
 @contextmanager
-def _watching(console: Console, seeds: int) -> "Generator[Watcher, None, None]":
+def _watch_seeds(console: Console, seeds: int) -> Generator["Watcher", None, None]:
     if not console.is_terminal:
         yield lambda _done: None
         return
@@ -362,14 +343,14 @@ def _watching(console: Console, seeds: int) -> "Generator[Watcher, None, None]":
         yield lambda done: progress.update(task, advance=done)
 
 
-def _show(console: Console, campaign: "Campaign") -> None:
+def _show_results(console: Console, campaign: "Campaign") -> None:
     for result in campaign.failed[:STORIES_MAX]:
-        _tell(console, result)
+        _show_story(console, result)
     last = campaign.first + campaign.seeds - 1
     rate = campaign.seeds / campaign.seconds if campaign.seconds else 0.0
     console.print(f"{counted(campaign.seeds, 'seed')}, {rate:,.1f} per second", soft_wrap=True)
-    _table(console, "what happened", campaign.counts)
-    _table(console, "faults", campaign.faults)
+    _show_counts(console, "what happened", campaign.counts)
+    _show_counts(console, "faults", campaign.faults)
     if campaign.failed:
         console.print(Text(f"{counted(len(campaign.failed), 'seed')} broke a promise", style="bold red"))
     else:
@@ -377,7 +358,7 @@ def _show(console: Console, campaign: "Campaign") -> None:
         console.print(Text(line, style="green"), soft_wrap=True)
 
 
-def _tell(console: Console, result: "Simulated") -> None:
+def _show_story(console: Console, result: "Simulated") -> None:
     console.print(Text(f"seed {result.seed} broke a promise", style="bold red"))
     for complaint in result.complaints[:STORIES_MAX]:
         console.print(f"  {complaint}", soft_wrap=True)
@@ -386,7 +367,7 @@ def _tell(console: Console, result: "Simulated") -> None:
     console.print(f"Again: {result.repeat}\n", soft_wrap=True)
 
 
-def _table(console: Console, heading: str, counts: dict[str, int]) -> None:
+def _show_counts(console: Console, heading: str, counts: dict[str, int]) -> None:
     console.print(Text(f"\n{heading}", style="bold"))
     for name, count in counts.items():
         console.print(Text.assemble(f" {count:>9,}  ", (name, "")), soft_wrap=True)

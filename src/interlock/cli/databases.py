@@ -1,7 +1,7 @@
-"""`interlock databases`: the names of a home, where each of them lives, and what is moving.
+"""Commands on databases and stores: `databases`, `hot`, `migrate`, `restore`, `backup` and `prune`.
 
-The command reads the catalog of the home, finds the lanes in its folder, and asks each place for its own state. It
-opens nothing for use and changes nothing, so it may run beside any process, also a mover.
+The first two read and change nothing, so they may run beside any process, also a mover. `backup` and a restore from a
+bucket take no lease and run beside the owner. `migrate` and `prune` write to the store that they are given.
 """
 
 import asyncio
@@ -42,6 +42,8 @@ from interlock.store.open import migrate_store
 from interlock.store.protocol import Batch
 from interlock.urls import redact_secrets
 
+# --- `interlock databases` -------------------------------------------------------------------------------------------
+
 CELL_CHARACTERS_MAX = 2_000
 """A URL is never cut off."""
 
@@ -59,7 +61,7 @@ def databases(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
     found = asyncio.run(residents_of(home, unlisted=True))
     match output:
         case Listing.TABLE:
-            _show(found)
+            _show_residents(found)
             if not found:
                 stderr().print(f"No database was opened at {redact_secrets(home)} yet.", soft_wrap=True)
         case Listing.JSON:
@@ -78,9 +80,10 @@ def _refuse_absent(home: str) -> None:
         )
 
 
-def _show(found: list[Resident]) -> None:
+def _show_residents(found: list[Resident]) -> None:
     cells = [
-        (each.name, TITLES[each.kind], each.url, str(each.epoch) if each.epoch else "", _state(each)) for each in found
+        (each.name, TITLES[each.kind], each.url, str(each.epoch) if each.epoch else "", _state_text(each))
+        for each in found
     ]
     show_table(("name", "what", "lives at", "move", "state"), cells, cell_max=CELL_CHARACTERS_MAX)
     for each in found:
@@ -88,7 +91,7 @@ def _show(found: list[Resident]) -> None:
             stderr().print(f"{each.name} could not be looked at: {each.note}", soft_wrap=True)
 
 
-def _state(resident: Resident) -> str:
+def _state_text(resident: Resident) -> str:
     match resident.state:
         case "left":
             return f"left for {resident.other} (move {resident.other_epoch})"
@@ -100,9 +103,9 @@ def _state(resident: Resident) -> str:
             return resident.state
 
 
-# --- `interlock hot`: the rows and workflows on which writers wait for each other, worst first (D9) ------------------
-# It stops no process and changes nothing: it reads the report files of lanes and the views of PostgreSQL. Places
-# that cannot be read are named on stderr, so that an empty table is not misread.
+# --- `interlock hot` -------------------------------------------------------------------------------------------------
+# It reads the report files of lanes and the views of PostgreSQL. Places that cannot be read are named on stderr, so
+# that an empty table is not misread.
 
 SECONDS_MAX = 600.0
 LIMIT_MAX = 1_000
@@ -195,7 +198,7 @@ def _show_hot(rows: list[Hot], nothing: str) -> None:
     show_table(heading, cells)
 
 
-# --- `interlock migrate`: bring the tables of a store in PostgreSQL to what this version of Interlock knows ----------
+# --- `interlock migrate` ---------------------------------------------------------------------------------------------
 # An engine does the same when it opens the store. The command is for programs that may not create tables, and for
 # operators who want to read the statements first.
 
@@ -232,8 +235,8 @@ def migrate(
     stdout().print(f"Migrated {place}: {', '.join(missing)}.", soft_wrap=True)
 
 
-# --- `interlock restore`: restore a database of a bucket into a local file, or put a copy back to a URL --------------
-# The order of the arguments decides: from a URL into a file, or from a file to a URL.
+# --- `interlock restore` and `interlock backup` ----------------------------------------------------------------------
+# The order of the arguments of `restore` decides: from a URL into a file, or from a file to a URL.
 
 
 def restore(
@@ -295,9 +298,6 @@ def below(parts: int) -> str:
     return f", and {counted(parts, 'database')} below it" if parts else ""
 
 
-# --- `interlock backup`: a consistent copy of a database in a local file, while its owner goes on --------------------
-
-
 def backup(
     url: Annotated[
         str,
@@ -332,7 +332,7 @@ def backup(
         console.print(f"It opens as {done.url}", soft_wrap=True)
 
 
-# --- `interlock prune`: remove final workflows of a certain age from the store, with their history and letters -------
+# --- `interlock prune` -----------------------------------------------------------------------------------------------
 # It needs no code: the store has the descriptions of its machines, which name the final states. On PostgreSQL it
 # runs beside the service. A lane has one owner, so there the server prunes (`--server`), or the service is stopped.
 
@@ -386,11 +386,13 @@ def prune(
             why="A server prunes all of the machines that it serves.",
             fix="Leave --machine out, or prune the store itself with --home.",
         )
-    progress = _Progress(history_only=history_only, dry_run=dry_run)
-    wanted = _Wanted(older_than_s, history_only, with_owed, dry_run, batch, pause_ms / 1_000)
+    progress = _PruneProgress(history_only=history_only, dry_run=dry_run)
+    wanted = _PruneOptions(older_than_s, history_only, with_owed, dry_run, batch, pause_ms / 1_000)
     try:
         asyncio.run(
-            _here(place, machine, wanted, progress) if place.server is None else _there(place, wanted, progress)
+            _prune_store(place, machine, wanted, progress)
+            if place.server is None
+            else _prune_on_server(place, wanted, progress)
         )
     except KeyboardInterrupt:
         if place.server is None:
@@ -402,7 +404,7 @@ def prune(
         stdout().print(f"{progress.text()}.", soft_wrap=True)
 
 
-class _Wanted(NamedTuple):
+class _PruneOptions(NamedTuple):
     """The options of the removal."""
 
     older_than_s: float
@@ -413,7 +415,7 @@ class _Wanted(NamedTuple):
     pause_s: float
 
 
-async def _here(place: Place, machine: str | None, wanted: _Wanted, progress: "_Progress") -> None:
+async def _prune_store(place: Place, machine: str | None, wanted: _PruneOptions, progress: "_PruneProgress") -> None:
     described = [] if machine is None or ":" not in machine else [one_machine(machine).describe()]
     name = described[0].name if described else machine
     async with store_at(place.home) as store:
@@ -433,7 +435,7 @@ async def _here(place: Place, machine: str | None, wanted: _Wanted, progress: "_
         await pruner.run(progress.add)
 
 
-async def _there(place: Place, wanted: _Wanted, progress: "_Progress") -> None:
+async def _prune_on_server(place: Place, wanted: _PruneOptions, progress: "_PruneProgress") -> None:
     async with client_at(place) as client:
         done = await client.prune(
             older_than_s=wanted.older_than_s,
@@ -446,7 +448,7 @@ async def _there(place: Place, wanted: _Wanted, progress: "_Progress") -> None:
     progress.workflows, progress.events = done.workflows, done.events
 
 
-class _Progress:
+class _PruneProgress:
     """The totals of what was removed so far."""
 
     def __init__(self, *, history_only: bool, dry_run: bool) -> None:

@@ -1,4 +1,4 @@
-"""The home of workflows (`--home`): opening its store or its engine for a command.
+"""The place of a command: a home that it opens itself (`--home`), or a server that owns it (`--server`).
 
 A reading command opens only the store and changes nothing: it neither registers a machine nor resumes pending work.
 A writing command opens an engine without a worker: it decides and commits, and never runs a step. Pending steps run
@@ -22,11 +22,13 @@ from interlock.clock import SystemClock
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.engine.engine import Engine
-from interlock.engine.relocation import Trail
+from interlock.engine.relocation import StoreRoute
 from interlock.errors import BadUsage, LaneOwned, NotAuthenticated, TargetNotFound, UnusableFile
 from interlock.store.open import NAME, migrate_store, open_store
 from interlock.store.protocol import Store
 from interlock.urls import is_bucket_url, is_postgres_url, parse_bucket_url, redact_url
+
+# --- Homes -----------------------------------------------------------------------------------------------------------
 
 AnyMachine = Machine[Any, Any, Any]
 
@@ -79,8 +81,8 @@ async def store_at(home: str) -> AsyncGenerator[Store]:
     _refuse_absent(home)
     if is_postgres_url(home) and FIRST in (await migrate_store(home, dry_run=True)).names:
         raise _no_workflows(home)
-    trail = Trail(home)
-    with _asking_the_owner():
+    trail = StoreRoute(home)
+    with _with_server_hint():
         await trail.begin()
         store = await trail.open(lambda place: open_store(place.url, clock=SystemClock(), epoch=place.seen_epoch))
     try:
@@ -93,7 +95,7 @@ async def store_at(home: str) -> AsyncGenerator[Store]:
 async def engine_at(home: str, machines: Sequence[AnyMachine], *, create: bool = False) -> AsyncGenerator[Engine]:
     """Open an engine without a worker, to move workflows."""
     _refuse_absent(home, create=create)
-    with _asking_the_owner():
+    with _with_server_hint():
         engine = await Engine.open(home, machines=machines, worker=False)
     try:
         yield engine
@@ -102,7 +104,7 @@ async def engine_at(home: str, machines: Sequence[AnyMachine], *, create: bool =
 
 
 @contextmanager
-def _asking_the_owner() -> Generator[None]:
+def _with_server_hint() -> Generator[None]:
     """Add the hint to use --server to the error that another process owns the store."""
     try:
         yield
@@ -146,7 +148,7 @@ def _no_workflows(home: str) -> TargetNotFound:
     )
 
 
-# --- The place of a command: a store itself (`--home`), or a server that owns it (`--server`) ------------------------
+# --- Homes and servers on the command line ---------------------------------------------------------------------------
 # The command line wins over the environment, and the environment over `interlock.toml`; two places from the same
 # source are refused. The key of a server comes from the environment or from a file, never from an argument: every
 # user who lists processes can read those.

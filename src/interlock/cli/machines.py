@@ -1,7 +1,7 @@
-"""`interlock check`: the findings of machines, for people, scripts and editors.
+"""Commands on machines in code: `interlock check`, `diagram`, `describe`, `plan` and `new`.
 
-A machine that is wrong already while it is declared raises as soon as its module is imported. That error is one more
-finding here, so that a build sees one list whichever way a machine is wrong, and the other machines are still checked.
+None of them opens a store. A machine whose declaration is wrong raises as soon as its module is imported. For `check`
+that error is one more finding, so that a build gets one list of all findings, and the other machines are still checked.
 """
 
 import keyword
@@ -35,6 +35,9 @@ class Listing(StrEnum):
     TABLE = "table"
     JSON = "json"
     IDS = "ids"
+
+
+# --- `interlock check` -----------------------------------------------------------------------------------------------
 
 
 class Severity(StrEnum):
@@ -79,9 +82,9 @@ def check(
     ]
     match output:
         case Listing.TABLE:
-            _show_text(visible, results)
+            _show_findings(visible, results)
         case Listing.JSON:
-            _show_json(visible)
+            _show_findings_json(visible)
         case Listing.IDS:
             for result in visible:
                 for finding in result.findings:
@@ -114,7 +117,7 @@ def _as_finding(error: DefinitionError) -> Finding:
     )
 
 
-def _show_text(visible: list[Checked], results: list[Checked]) -> None:
+def _show_findings(visible: list[Checked], results: list[Checked]) -> None:
     console = stdout()
     for result in visible:
         for finding in result.findings:
@@ -135,7 +138,7 @@ def _show_text(visible: list[Checked], results: list[Checked]) -> None:
     console.print(Text(f"{names}: {', '.join(totals) if worst else 'nothing found'}", style=style), soft_wrap=True)
 
 
-def _show_json(visible: list[Checked]) -> None:
+def _show_findings_json(visible: list[Checked]) -> None:
     listed = [
         {"machine": result.machine, **msgspec.structs.asdict(finding)}
         for result in visible
@@ -144,7 +147,7 @@ def _show_json(visible: list[Checked]) -> None:
     show_raw(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
 
 
-# --- `interlock diagram` and `interlock describe`: a machine as a picture, as tables, or as data ---------------------
+# --- `interlock diagram` and `interlock describe` --------------------------------------------------------------------
 # A diagram is drawn from a description, so a machine of an old release can be drawn from its file, without its code.
 
 OutputFile = Annotated[
@@ -211,7 +214,7 @@ def _draw(description: MachineDescription, kind: Format, theme: Theme) -> str:
             assert_never(kind)
 
 
-# --- `interlock plan`: the effect of a new version of a machine on stored workflows ----------------------------------
+# --- `interlock plan` ------------------------------------------------------------------------------------------------
 # Made for a release pipeline: the old side is usually a file from the last release, and the exit code is the answer.
 # A change that is not proved safe counts as unsafe.
 
@@ -237,18 +240,18 @@ def plan(
 
     Exits with 0 when that is proved safe, and with 1 when it is not.
     """
-    renamed = _renamed(rename or [])
+    renamed = _parse_renames(rename or [])
     result = make_plan(sound_description(old), sound_description(new), renamed=renamed)
     match output:
         case Report.TEXT:
-            _show(result)
+            _show_plan(result)
         case Report.JSON:
             show_raw(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
     if not result.safe:
         raise typer.Exit(Exit.ERROR)
 
 
-def _renamed(pairs: list[str]) -> dict[str, str]:
+def _parse_renames(pairs: list[str]) -> dict[str, str]:
     renamed: dict[str, str] = {}
     for each in pairs:
         before, equals, after = each.partition("=")
@@ -262,7 +265,7 @@ def _renamed(pairs: list[str]) -> dict[str, str]:
     return renamed
 
 
-def _show(result: Plan) -> None:
+def _show_plan(result: Plan) -> None:
     verdict, newline, rest = result.text().rstrip("\n").partition("\n")
     body = parts(newline + rest)
     for severity, style in SEVERITY_STYLES.items():
@@ -271,12 +274,10 @@ def _show(result: Plan) -> None:
     stdout().print(Text.assemble((verdict, style), body), soft_wrap=True)
 
 
-# --- new -------------------------------------------------------------------------------------------------------------
-# `interlock new`: a project with one machine, its tests, and two commands that work: `make test` and `make run`.
-#
-# The files are kept beside this module as they are written, with the names of the project and its package put in.
-# Nothing is overwritten: an existing folder must be empty, and everything is checked before the first file is made.
-# The project installs the Interlock that made it: from a clone, that clone.
+# --- `interlock new` -------------------------------------------------------------------------------------------------
+# The templates are package data, with placeholders for the names of the project and its package. Nothing is
+# overwritten: an existing folder must be empty, and everything is checked before the first file is made. The project
+# installs the Interlock that made it: from a clone, that clone.
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*", re.ASCII)
 NAME_CHARACTERS_MAX = 60

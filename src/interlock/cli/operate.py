@@ -1,7 +1,7 @@
-"""`interlock compensations` and `interlock dead-letters`: pending undos, and work that needs an operator.
+"""Commands for operators: `interlock compensations`, `dead-letters` and `breakers`.
 
 Listing changes nothing. On a store, retrying and resolving only write: a retry runs when the service opens the store.
-A server continues immediately, and records the operator in its audit log.
+A server continues immediately, and records the operator in its audit log. Only a server can hold a breaker.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ from interlock.engine.engine import Engine
 from interlock.engine.views import Compensation, DeadLetter, compensations_of, letter_of
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.store.protocol import Store
+
+# --- Compensations and dead letters ----------------------------------------------------------------------------------
 
 PAGE = 1_000
 
@@ -223,10 +225,10 @@ async def _owed(store: Store, bound: BoundMachine) -> list[Compensation]:
     return found
 
 
-# --- `interlock breakers`: the breakers of dependencies, from the notes of engines at a home or from a server --------
+# --- Breakers --------------------------------------------------------------------------------------------------------
 # A breaker lives in the memory of a process, so that opening one costs nothing; a store holds only a note of each
-# change. On a store this command reads the notes, and says that they are notes. A server answers itself, and can
-# hold a breaker. An unreadable note is shown as unknown, so that the other breakers stay visible during an outage.
+# change, and this command says so. An unreadable note is shown as unknown, so that the other breakers stay visible
+# during an outage.
 
 PREFIX = "breaker:"
 """The prefix of a breaker's note; the rest is the name of its dependency."""
@@ -292,21 +294,21 @@ def breakers(
         async with store_at(place.home) as store:
             notes = await store.noted()
         names = [name.removeprefix(PREFIX) for name in sorted(notes) if name.startswith(PREFIX)]
-        return [_breaker_of(name, notes[PREFIX + name], notes.get(HELD + name)) for name in names]
+        return [_breaker_from_note(name, notes[PREFIX + name], notes.get(HELD + name)) for name in names]
 
     async def there() -> list[ShownBreaker]:
         async with client_at(place) as client:
-            found = [_shown_live(each) for each in await client.breakers()]
+            found = [_breaker_from_server(each) for each in await client.breakers()]
             if force is not None and dependency is not None:
-                _only(found, dependency)
+                _select_breaker(found, dependency)
                 await client.force_breaker(dependency, force.value)
-                found = [_shown_live(each) for each in await client.breakers()]
+                found = [_breaker_from_server(each) for each in await client.breakers()]
             return found
 
     found = asyncio.run(there() if place.server is not None else here())
     if dependency is not None:
-        found = _only(found, dependency)
-    _show(found, output)
+        found = _select_breaker(found, dependency)
+    _show_breakers(found, output)
     if output is Listing.TABLE and place.server is None:
         stderr().print(_HINT, soft_wrap=True)
 
@@ -328,7 +330,7 @@ def _refuse_hold(place: Place, dependency: str | None, force: Hold | None) -> No
         )
 
 
-def _only(found: list[ShownBreaker], dependency: str) -> list[ShownBreaker]:
+def _select_breaker(found: list[ShownBreaker], dependency: str) -> list[ShownBreaker]:
     names = [each.dependency for each in found]
     if dependency not in names:
         raise TargetNotFound(
@@ -340,7 +342,7 @@ def _only(found: list[ShownBreaker], dependency: str) -> list[ShownBreaker]:
     return [each for each in found if each.dependency == dependency]
 
 
-def _show(found: list[ShownBreaker], output: Listing) -> None:
+def _show_breakers(found: list[ShownBreaker], output: Listing) -> None:
     match output:
         case Listing.TABLE:
             rows = [
@@ -360,7 +362,7 @@ def _show(found: list[ShownBreaker], output: Listing) -> None:
             show_ids([each.dependency for each in found])
 
 
-def _breaker_of(dependency: str, text: str, hold: str | None) -> ShownBreaker:
+def _breaker_from_note(dependency: str, text: str, hold: str | None) -> ShownBreaker:
     try:
         note = msgspec.json.decode(text, type=BreakerNote)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -369,7 +371,7 @@ def _breaker_of(dependency: str, text: str, hold: str | None) -> ShownBreaker:
     return ShownBreaker(dependency=dependency, state=note.state, forced=forced, since=note.since, reason=note.reason)
 
 
-def _shown_live(view: BreakerView) -> ShownBreaker:
+def _breaker_from_server(view: BreakerView) -> ShownBreaker:
     return ShownBreaker(
         dependency=view.name, state=view.state, forced=view.forced, since=view.since, reason=view.reason
     )

@@ -1,4 +1,4 @@
-"""Consoles and files of the output: results on stdout, errors and remarks on stderr.
+"""Output of commands: consoles, files, exit codes and progress. Results go to stdout, errors and remarks to stderr.
 
 Colours are for terminals: a pipe gets plain text without escape codes and without line breaks at some width, so that
 `grep` and diff tools see whole lines. Text that comes from the user's code is never read as markup.
@@ -30,6 +30,8 @@ from interlock.errors import (
     WorkflowExists,
     WorkflowNotFound,
 )
+
+# --- Consoles and files ----------------------------------------------------------------------------------------------
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
@@ -113,7 +115,7 @@ def shown_location(location: str) -> str:
     return location.removeprefix(here)
 
 
-# --- The exit codes of every command, and the one place that maps errors to them -------------------------------------
+# --- Exit codes ------------------------------------------------------------------------------------------------------
 # A script acts on the number, a person reads the text: the codes are fixed, documented in the reference, and never
 # reused. An error that is not an InterlockError is not mapped; it keeps its traceback, and Python exits with 1.
 
@@ -160,8 +162,8 @@ def exit_for(error: InterlockError) -> Exit:
     return next((code for cls, code in _BY_CLASS if isinstance(error, cls)), Exit.ERROR)
 
 
-# --- progress --------------------------------------------------------------------------------------------------------
-# The progress of work that may take long: a live bar on a terminal, a line per kind of work elsewhere; on stderr.
+# --- Progress --------------------------------------------------------------------------------------------------------
+# A live bar on a terminal, a line per kind of work elsewhere; on stderr.
 
 Watch = Callable[[str, int, int], None]
 

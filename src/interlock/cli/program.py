@@ -1,8 +1,8 @@
-"""The program itself: its commands, its version, and its handling of errors.
+"""The program `interlock`: its table of commands, its defaults, and its handling of errors.
 
-Every command is a plain function in a module of its own, and only the module of the running command is imported: most
-of a short command's time would otherwise go into unused modules. The invariant: wrong input of the user ends with three
-readable parts and a fixed exit code, and only an unexpected error ends with a traceback.
+Only the module of the running command is imported: most of a short command's time would otherwise go into unused
+modules. Help lists the other commands by the line in the table here. The invariant: wrong input of the user ends with
+three readable parts and a fixed exit code, and only an unexpected error ends with a traceback.
 """
 
 import importlib
@@ -22,9 +22,8 @@ from interlock.cli.output import Exit, exit_for, show_error, show_raw, stderr, t
 from interlock.errors import InterlockError, InternalError
 from interlock.settings import PROGRAM, configured_program
 
-# --- The list of commands: the name, module, help line and example of each -------------------------------------------
-# A program start pays only for the command that it runs: the module of any other is not imported, and help lists it
-# by the line here. The invariant: that line is the first paragraph of the command's own help, which a test compares.
+# --- Commands --------------------------------------------------------------------------------------------------------
+# The help line of a command is the first paragraph of its own help, which a test compares.
 
 
 class Command(NamedTuple):
@@ -268,7 +267,7 @@ def add_command(program: typer.Typer, command: Command, *, loaded: bool) -> None
     """Add the command and import its module; or, when another one runs, add only its name and help line."""
     epilog = f"Example: interlock {command.example}" if command.example else None
     if not loaded:
-        program.command(command.name, help=command.summary, epilog=epilog)(_unloaded)
+        program.command(command.name, help=command.summary, epilog=epilog)(_unloaded_command)
         return
     found: object = getattr(importlib.import_module(command.module), command.attribute)
     if isinstance(found, typer.Typer):
@@ -277,11 +276,11 @@ def add_command(program: typer.Typer, command: Command, *, loaded: bool) -> None
         program.command(command.name, epilog=epilog)(cast("Callable[..., None]", found))
 
 
-def _unloaded() -> None:
+def _unloaded_command() -> None:
     raise InternalError("A command was run that the program had not loaded.")
 
 
-# --- Defaults of options from `interlock.toml`, below the command line and the environment ---------------------------
+# --- Defaults from `interlock.toml` ----------------------------------------------------------------------------------
 # The parser takes defaults by the names of commands, and the file has settings by the names of options, so each
 # setting is given to every command with such an option. A command without one does not read the file.
 
@@ -297,17 +296,17 @@ class _Command(Protocol):
 def defaults_for(program: object, invoked: str | None) -> dict[str, object]:
     """Return the defaults for one command of the program, or for all commands of one group."""
     command = _commands(program).get(invoked or "")
-    if invoked is None or command is None or not _wants(command):
+    if invoked is None or command is None or not _reads_settings(command):
         return {}
     found = configured_program()
     below = _commands(command)
     return {invoked: dict.fromkeys(below, found) if below else found}
 
 
-def _wants(command: object) -> bool:
+def _reads_settings(command: object) -> bool:
     below = _commands(command)
     if below:
-        return any(map(_wants, below.values()))
+        return any(map(_reads_settings, below.values()))
     return any(parameter.name in PROGRAM for parameter in cast("_Command", command).params)
 
 
@@ -315,7 +314,7 @@ def _commands(group: object) -> Mapping[str, object]:
     return cast("Mapping[str, object]", getattr(group, "commands", {}))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Program ---------------------------------------------------------------------------------------------------------
 
 _EXITS = (
     "Exit codes: 0 ok, 1 error, 2 usage, 3 refused, 4 not found, 5 unavailable, 130 interrupted. "
@@ -344,11 +343,11 @@ def program_for(wanted: str | None = None) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (`sys.argv` without one) and return its exit code."""
     tolerate_narrow_encodings()
-    interrupted_by = _interrupts(alone=arguments is None)
+    interrupted_by = _interrupt_setter(alone=arguments is None)
     code: int = Exit.OK
     try:
         words = sys.argv[1:] if arguments is None else list(arguments)
-        program_for(_wanted(words, os.environ))(args=words, prog_name="interlock")
+        program_for(_command_name(words, os.environ))(args=words, prog_name="interlock")
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else Exit.OK if left.code is None else Exit.ERROR
     except KeyboardInterrupt:
@@ -366,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(code)
 
 
-def _interrupts(*, alone: bool) -> Callable[[signal.Handlers], object]:
+def _interrupt_setter(*, alone: bool) -> Callable[[signal.Handlers], object]:
     """Return a function that sets the handler of Ctrl-C. It does nothing in another program, or if it is ignored."""
     raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if alone and raises and threading.current_thread() is threading.main_thread():
@@ -374,7 +373,7 @@ def _interrupts(*, alone: bool) -> Callable[[signal.Handlers], object]:
     return lambda _: None
 
 
-def _wanted(words: Sequence[str], environment: Mapping[str, str]) -> str:
+def _command_name(words: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the name of the command: the first word that is not an option. No option of the program takes a value.
 
     A shell that asks for completions has the line in the environment instead.

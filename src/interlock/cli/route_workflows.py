@@ -1,4 +1,4 @@
-"""The move of workflows for `interlock route`.
+"""Move workflows for `interlock route`.
 
 It is a separate module because it needs the driver of PostgreSQL, which is an extra.
 """

@@ -1,7 +1,7 @@
-"""`interlock serve`: machines over HTTP, until Ctrl-C.
+"""`interlock serve` and `interlock worker`: run machines with or without HTTP, until Ctrl-C or SIGTERM.
 
-It opens the home as its owner, runs the steps, and stops in order: readiness fails for the load balancer, requests are
-answered, steps are drained, and the store is closed before the command ends. With `--workers` this process opens
+`serve` opens the home as its owner, runs the steps, and stops in order: readiness fails for the load balancer, requests
+are answered, steps are drained, and the store is closed before the command ends. With `--workers` this process opens
 nothing: it starts the same command in N processes, each with the socket that it listens on.
 """
 
@@ -34,6 +34,8 @@ from interlock.server.service import SIGNALS
 from interlock.server.workers import WORKERS_MAX, check_home, inherited, serve_worker, supervise
 from interlock.signals import Observer
 from interlock.urls import REDIS_VARIABLE, parse_redis_url, redact_url
+
+# --- `interlock serve` -----------------------------------------------------------------------------------------------
 
 PORT_MAX = 65_535
 
@@ -144,8 +146,8 @@ def serve(
         )
         return
 
-    say = sayer(log_format)
-    listening = partial(_tell, app, home, say)
+    say = printer_for(log_format)
+    listening = partial(_announce, app, home, say)
     if workers > 1:
         check_home(home, workers)
         command = [sys.executable, "-m", "interlock", "serve", target, "--host", host, "--leave-s", repr(leave_s)]
@@ -184,16 +186,16 @@ def observers_for(log_format: LogFormat, log_level: LogLevel) -> list[Observer |
     return [*installed(), "logs"]
 
 
-def sayer(log_format: LogFormat) -> Callable[[str], None]:
+def printer_for(log_format: LogFormat) -> Callable[[str], None]:
     """Return the function that prints a remark; with JSON logs it is a log line."""
-    return _say if log_format is LogFormat.TEXT else log.info
+    return _print_remark if log_format is LogFormat.TEXT else log.info
 
 
-def _say(text: str) -> None:
+def _print_remark(text: str) -> None:
     stderr().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _tell(app: App, home: str, say: Callable[[str], None], where: Listening) -> None:
+def _announce(app: App, home: str, say: Callable[[str], None], where: Listening) -> None:
     machines = ", ".join(machine.name for machine in app.machines)
     say(f"Serving {machines} of {redact_url(home)} at {where.url} (documentation: {where.url}/docs)")
     say(f"Dashboard: {where.url}/ (stop with Ctrl-C)")
@@ -229,7 +231,7 @@ def app_of(target: str) -> App:
     return App(machines=cast("list[AnyMachine]", load_machines(target)))
 
 
-# --- `interlock worker`: runs the steps of workflows without HTTP, until Ctrl-C or SIGTERM ---------------------------
+# --- `interlock worker` ----------------------------------------------------------------------------------------------
 # On a folder or a bucket it is the owner of the home, as a server would be; on PostgreSQL it is one of any number of
 # workers. The first signal stops it in order: no new step starts, running steps get `drain_s`, and the home is
 # released. A second signal cancels the steps immediately, and the next worker retries them.
@@ -254,7 +256,7 @@ def worker(
     refuse_memory(home)
     app = app_of(target)
     settle_redis(os.environ, redis)
-    say = sayer(log_format)
+    say = printer_for(log_format)
     # A process that listens nowhere cannot be scraped: its metrics go to OpenTelemetry and the log.
     observers = [each for each in observers_for(log_format, log_level) if each != "prometheus"]
     run_until_stopped(work(app, home, observers=observers, say=say))
@@ -265,7 +267,7 @@ async def work(
     app: App, home: str, *, observers: Sequence[Observer | str] = (), say: Callable[[str], None] | None = None
 ) -> None:
     """Run the steps of an app until a signal comes; return when the home is released."""
-    say = say or sayer(LogFormat.TEXT)
+    say = say or printer_for(LogFormat.TEXT)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     engine = await Engine.open(
@@ -283,7 +285,7 @@ async def work(
 
     async def close() -> None:
         try:
-            while not await _happened(stop, LOOK_S):
+            while not await _is_set_within(stop, LOOK_S):
                 # A dead engine raises only when it is called, and in this process no other caller exists.
                 with contextlib.suppress(MovedElsewhere):  # It goes on trying to follow: a restart would do the same.
                     engine._inside.refuse_if_closed()  # noqa: SLF001 -- as the server asks it.
@@ -305,7 +307,7 @@ async def work(
         closing.result()
 
 
-async def _happened(event: asyncio.Event, within_s: float) -> bool:
+async def _is_set_within(event: asyncio.Event, within_s: float) -> bool:
     try:
         async with asyncio.timeout(within_s):
             return await event.wait()

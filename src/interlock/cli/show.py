@@ -1,8 +1,8 @@
-"""`interlock show`, `history`, `find` and `stalled`: looking at workflows, and changing nothing.
+"""Commands that read workflows: `interlock show`, `history`, `find`, `stalled` and `allowed`. They change nothing.
 
 They read the store itself, or ask a server. On a store, with the machine, contexts are decoded by its types, and the
 output includes what a workflow waits for. `show`, `history` and `find` also work without the code, and then show the
-stored values.
+stored values. `allowed` asks the guards: on a store the machine decides here, a server decides the same.
 """
 
 import asyncio
@@ -70,6 +70,8 @@ from interlock.errors import BadUsage, CorruptionError, InvalidPayload, TargetNo
 from interlock.store.protocol import Store
 from interlock.store.values import Row
 
+# --- `interlock show`, `history`, `find` and `stalled` ---------------------------------------------------------------
+
 LIMIT_MAX = 10_000
 
 Output = Annotated[Listing, typer.Option("--output", "-o", help="A table, JSON, or only the ids.")]
@@ -98,11 +100,11 @@ def show(
     Exits with 4 when there is no such workflow, and with 5 when the service owns the store, or is not there.
     """
     place = place_of(home, server, key_file)
-    target, argument = _words(words)
+    target, argument = _split_words(words)
     failures = Failures()
 
     async def here() -> list[ShownWorkflow]:
-        machines = _machines(target)
+        machines = _bound_machines(target)
         async with store_at(place.home) as store:
             return [_workflow_of(row, machines) async for row in rows_of(store, argument, failures)]
 
@@ -134,11 +136,11 @@ def history(
     or is not there.
     """
     place = place_of(home, server, key_file)
-    target, argument = _words(words)
+    target, argument = _split_words(words)
     failures = Failures()
 
     async def here() -> list[ShownRow]:
-        machines = _machines(target)
+        machines = _bound_machines(target)
         async with store_at(place.home) as store:
             return [
                 each
@@ -248,7 +250,7 @@ def stalled(
         bound = BoundMachine(one_machine(target))
         states = None if state is None else [state_of(bound, each) for each in state]
         async with store_at(place.home) as store:
-            before_us = _before(bound, store.now_us(), dwell_s, states)
+            before_us = _late_before(bound, store.now_us(), dwell_s, states)
             rows = await store.stalled(bound.name, before_us, limit=limit)
             return [_workflow_of(row, {bound.name: bound}) for row in rows]
 
@@ -264,7 +266,7 @@ def stalled(
         stderr().print(f"There may be more: a server tells at most {PAGE:,}.", soft_wrap=True)
 
 
-def _words(words: list[str]) -> tuple[str | None, str]:
+def _split_words(words: list[str]) -> tuple[str | None, str]:
     match words:
         case [argument]:
             return None, argument
@@ -278,7 +280,7 @@ def _words(words: list[str]) -> tuple[str | None, str]:
             )
 
 
-def _machines(target: str | None) -> dict[str, BoundMachine] | None:
+def _bound_machines(target: str | None) -> dict[str, BoundMachine] | None:
     return None if target is None else bound_of(several_machines(target))
 
 
@@ -351,7 +353,7 @@ async def refuse_unknown(store: Store, machine: str) -> None:
         )
 
 
-def _before(bound: BoundMachine, now_us: int, dwell_s: float | None, states: list[Enum] | None) -> dict[str, int]:
+def _late_before(bound: BoundMachine, now_us: int, dwell_s: float | None, states: list[Enum] | None) -> dict[str, int]:
     """Return for each state that can stall the entry time before which a workflow is late, in microseconds."""
     before_us: dict[str, int] = {}
     # Workflows that have not moved since their state was renamed are stored under its old name.
@@ -362,10 +364,7 @@ def _before(bound: BoundMachine, now_us: int, dwell_s: float | None, states: lis
     return before_us
 
 
-# --- allowing --------------------------------------------------------------------------------------------------------
-# `interlock allowed`: what can happen to a workflow where it stands, and what its guards would say. Changes nothing.
-#
-# On a store the machine decides here; a server is asked, and decides the same.
+# --- `interlock allowed` ---------------------------------------------------------------------------------------------
 
 
 class ShownAllowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -462,11 +461,11 @@ def _show_allowed(found: list[_Answers], output: Listing, *, many: bool) -> None
     else:
         first = 0 if many else 1
         rows = [
-            (workflow, each.event, state_text(each.to), ", ".join(each.guards), _blocked(each))
+            (workflow, each.event, state_text(each.to), ", ".join(each.guards), _blocked_text(each))
             for workflow, each in flat
         ]
         show_table(("id", "event", "to", "guard", "blocked by")[first:], [row[first:] for row in rows])
 
 
-def _blocked(each: Allowed[Enum]) -> str:
+def _blocked_text(each: Allowed[Enum]) -> str:
     return ": ".join(part for part in (each.blocked_by, each.reason) if part)

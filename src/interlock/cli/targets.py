@@ -1,8 +1,8 @@
-"""Load machines from `MODULE:ATTR` on the command line.
+"""Load machines and their descriptions from `MODULE:ATTR` or a file on the command line.
 
 The current directory is importable, as with `python -m`. A name is looked up and never evaluated: `ATTR` is an
-attribute, or attributes joined by dots, and nothing else. Whatever a module raises while it is imported is its own
-affair and passes through; only what the *name* gets wrong is explained here.
+attribute, or attributes joined by dots. An error that a module raises while it is imported passes through; only an
+error in the *name* is explained here. A file is one that `interlock describe` wrote.
 """
 
 import difflib
@@ -71,7 +71,7 @@ def load_machines(target: str) -> list[LoadedMachine]:
     machines = _as_machines(value)
     if machines is None:
         raise BadUsage(
-            f"{target} is {_kind_of(value)}, not a machine{_instead(module)}",
+            f"{target} is {_kind_of(value)}, not a machine{_machines_hint(module)}",
             why="MODULE:ATTR has to be a Machine, a list or tuple of machines, or an App.",
             fix="Run the command with --help to see an example.",
         )
@@ -84,7 +84,7 @@ def load_machine(target: str) -> LoadedMachine:
     if not colon:
         module = _import(module_name, attribute)
         raise BadUsage(
-            f"{target} names a module, not a machine{_instead(module)}",
+            f"{target} names a module, not a machine{_machines_hint(module)}",
             why=NAMED,
             fix=f"Write {module_name}:{next(iter(_machines_in(module)), 'ATTR')}.",
         )
@@ -167,7 +167,7 @@ def _look_up(module: ModuleType, attribute: str) -> object:
             hint = f" Did you mean {close[0]}?" if close else ""
             raise TargetNotFound(
                 f"{path} has no attribute {name!r}.{hint}",
-                why=f"The module was found, but the name was not{_instead(module)}",
+                why=f"The module was found, but the name was not{_machines_hint(module)}",
                 fix="Check the spelling, and that the name is defined at the top level of the module.",
             ) from None
         path = f"{path}.{name}"
@@ -195,14 +195,14 @@ def _machines_in(module: ModuleType) -> dict[str, LoadedMachine]:
     return dict(found.values())
 
 
-def _instead(module: ModuleType) -> str:
+def _machines_hint(module: ModuleType) -> str:
     names = list(_machines_in(module))
     if not names:
         return f"; {module.__name__} has no machine."
-    return f"; the machines of {module.__name__}: {_listed(names)}."
+    return f"; the machines of {module.__name__}: {_join_names(names)}."
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
     return ", ".join(names[:NAMES_SHOWN_MAX]) + more
@@ -223,14 +223,11 @@ def _kind_of(value: object) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
-# --- A machine's description, from code (`MODULE:ATTR`) or from a file that `interlock describe` wrote ---------------
-
-
 def load_description(target: str) -> MachineDescription:
     """Load the description of `target`: a file if it exists or ends in .json, else MODULE:ATTR."""
     path = Path(target)
     if _is_file(path):
-        return _read(path)
+        return _read_description(path)
     return load_machine(target).describe()
 
 
@@ -246,7 +243,7 @@ def _is_file(path: Path) -> bool:
     return path.suffix == ".json" or (path.suffix != ".py" and path.exists() and not path.is_dir())
 
 
-def _read(path: Path) -> MachineDescription:
+def _read_description(path: Path) -> MachineDescription:
     try:
         data = path.read_bytes()
     except FileNotFoundError:

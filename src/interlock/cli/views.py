@@ -1,4 +1,4 @@
-"""The output of workflows and their history: a table, JSON, or ids alone.
+"""The form of workflows in the output: a table, JSON, or ids alone, from a store or from a server.
 
 JSON is the same with a machine and without one, and the same as over HTTP. Contexts and payloads are shown as they are
 stored. All text of users is escaped: an id cannot move the cursor or look like another one.
@@ -24,6 +24,8 @@ from interlock.engine.bound_machine import BoundMachine, state_text
 from interlock.engine.views import HistoryRow, Moved, View, moment
 from interlock.errors import BadUsage, InvalidPayload, WorkflowNotFound
 from interlock.store.values import HistoryRecord, Row
+
+# --- Output ----------------------------------------------------------------------------------------------------------
 
 CELL_CHARACTERS_MAX = 80
 
@@ -232,7 +234,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(filled).rstrip()
 
 
-# --- Workflows of a server, in the same form as those of a store -----------------------------------------------------
+# --- Workflows of a server -------------------------------------------------------------------------------------------
 # A machine is given by its name, which the server knows, or as MODULE:ATTR. Then the local code decodes events,
 # contexts and states before anything is sent. Answers are shown as the server sends them.
 

@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.client.connection import Attempt, Garbage, Lost, NotSent
 from interlock.client.requests import Remote
-from interlock.client.retries import Call, Failure, Refusing, error_of
+from interlock.client.retries import Call, Failure, StreamRefused, error_of
 from interlock.client.wire import WireEvent, WireMoved, encode, event_of
 from interlock.core.events import Event
 from interlock.engine.path.commands import check_id
@@ -61,13 +61,13 @@ class Batch:
 
     def __init__(self, remote: Remote, items: Iterable[Item]) -> None:
         self._remote = remote
-        self._calling = remote.calling
+        self._transport = remote.transport
         self._slots: list[Line | Refused] = [_line(item) for item in items]
 
     async def send(self) -> list[Result]:
         """Send everything. Raises only when no line could be sent."""
         lines = [slot for slot in self._slots if isinstance(slot, Line)]
-        deadline_s = asyncio.get_running_loop().time() + self._calling.timeout_s
+        deadline_s = asyncio.get_running_loop().time() + self._transport.timeout_s
         answered = len(lines) < len(self._slots)
         for piece in _pieces(lines):
             error = await self._piece(piece, deadline_s)
@@ -78,7 +78,7 @@ class Batch:
                 self._give_up(lines, error)
                 break
             # Each piece has the timeout of a call of its own: a long list takes longer without being stuck.
-            deadline_s = asyncio.get_running_loop().time() + self._calling.timeout_s
+            deadline_s = asyncio.get_running_loop().time() + self._transport.timeout_s
         return [slot if isinstance(slot, Refused) else cast("Result", slot.answer) for slot in self._slots]
 
     async def _piece(self, lines: list[Line], deadline_s: float) -> InterlockError | None:
@@ -95,35 +95,35 @@ class Batch:
                     line.answer = self._unknown(line, failure.error)
             left = [line for line in waiting if line.answer is None]
             call = _call(left)
-            if left and not await self._calling.paused(call, failure, attempt, deadline_s):
+            if left and not await self._transport.paused(call, failure, attempt, deadline_s):
                 return failure.error
         return None
 
     async def _attempt(self, call: Call, lines: list[Line], deadline_s: float) -> Failure | None:
         """Send the lines once; return the failure that came before the last answer."""
-        calling = self._calling
+        transport = self._transport
         now_s = asyncio.get_running_loop().time
-        attempt_s = max(0.0, min(calling.attempt_s, deadline_s - now_s()))
-        calling.spend(retry=any(line.doubt for line in lines))
+        attempt_s = max(0.0, min(transport.attempt_s, deadline_s - now_s()))
+        transport.spend(retry=any(line.doubt for line in lines))
         attempt = Attempt()
         sent = True
         try:
-            async with asyncio.timeout(attempt_s), calling.streamed(call, attempt) as incoming:
+            async with asyncio.timeout(attempt_s), transport.streamed(call, attempt) as incoming:
                 await self._answers(incoming.pieces(), lines)
         except TimeoutError:
-            failure = calling.verdicts.lost(call, f"there was no whole answer within {attempt_s:.3g} s")
+            failure = transport.verdicts.lost(call, f"there was no whole answer within {attempt_s:.3g} s")
         except NotSent as error:
-            failure = calling.verdicts.not_sent(call, str(error))
+            failure = transport.verdicts.not_sent(call, str(error))
         except Lost as error:
-            failure = calling.verdicts.lost(call, str(error))
+            failure = transport.verdicts.lost(call, str(error))
         except (Garbage, msgspec.DecodeError, UnicodeDecodeError) as error:
-            failure = calling.verdicts.garbage(call, str(error))
-        except Refusing as refused:
+            failure = transport.verdicts.garbage(call, str(error))
+        except StreamRefused as refused:
             sent, failure = refused.failure.doubt, refused.failure
         else:
             if lines[-1].answer is not None:
                 return None
-            failure = calling.verdicts.lost(call, "the answer ended before its last line")
+            failure = transport.verdicts.lost(call, "the answer ended before its last line")
         for line in lines:
             line.doubt = line.doubt or (sent and attempt.sent)
         return failure
@@ -153,7 +153,7 @@ class Batch:
             problem = cast("dict[str, object]", document)
             status = problem.get("status")
             error = error_of(problem, status=status if isinstance(status, int) else 400)
-            return Refused(self._calling.verdicts.clean(error))
+            return Refused(self._transport.verdicts.clean(error))
         return self._remote.moved(line.workflow, line.event, msgspec.convert(document, WireMoved))
 
     def _unknown(self, line: Line, error: InterlockError) -> Refused:

@@ -7,7 +7,8 @@ async with Client("http://127.0.0.1:8080", key="ilk_…") as client:
 
 Calls return and raise what an engine's calls do. Machines passed here or to a call determine the types of answers;
 without its machine a workflow has plain values. A client has one pool of connections, and repeats a call only where
-that is safe (see `calling`). Nothing is read from the environment.
+that is safe (see `retries`). Nothing is read from the environment.
+Sections: `Subscription`, `ClientWorkflows`, `Client`.
 """
 
 import asyncio
@@ -22,13 +23,13 @@ import msgspec
 from interlock.client.batch import Batch, Item
 from interlock.client.connection import Connect, connect
 from interlock.client.requests import CONTENT, Remote
-from interlock.client.retries import Call, Calling
+from interlock.client.retries import Call, Transport
 from interlock.client.streaming import Stream
 from interlock.client.wire import Listing, Reader, Readers, WireHot, encode, plain_json
 from interlock.clock import Chance, SystemChance
 from interlock.core.events import Event
 from interlock.core.machine import Machine
-from interlock.core.policies import Dependency, Retry, TokenRate, demand, number, whole
+from interlock.core.policies import Dependency, Retry, TokenRate, demand, is_number, is_positive_int
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.engine.bound_machine import AnyMachine
 from interlock.engine.dependencies.breakers import Breakers, BreakerView
@@ -43,44 +44,18 @@ from interlock.redaction import logger_of
 from interlock.signals import Observer, Subscribers
 from interlock.urls import escaped, parse_server_url, query_of
 
-# --- elsewhere -------------------------------------------------------------------------------------------------------
-# The calls of an engine that cannot be made over HTTP: each raises an error with the reason and the alternative.
-#
-# A program that changes from an engine to a client thus gets a helpful error instead of an AttributeError.
-
-
-class Elsewhere:
-    """Calls that only a process with the open store can make."""
-
-    def transaction(self, connection: object) -> NoReturn:
-        """Raise BadUsage: a transaction of your own PostgreSQL connection never passes through a server (B11)."""
-        del connection
-        raise BadUsage(
-            "a client cannot send events inside a transaction of your own.",
-            why="The transaction is on your own connection to PostgreSQL, which the server does not use.",
-            fix="Open an engine on the same database beside the server, Engine.open(url, machines=[…], worker=False), "
-            "and use engine.transaction(connection); or send the event with a key after your commit.",
-        )
-
-    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> NoReturn:
-        """Raise BadUsage: a lease protects only a holder that notices its loss in time (C10)."""
-        del wait_s, lease_s
-        raise BadUsage(
-            f"a client cannot hold the lease {name!r:.200}.",
-            why="Its holder renews it while the block runs and is stopped when it is lost. Over HTTP neither would "
-            "happen in time, and two processes could believe that they hold it.",
-            fix="Open an engine on the same store, Engine.open(url, machines=[…], worker=False), and use engine.lease.",
-        )
-
-
-# --- The operator's calls of a client: undos, dead letters, breakers, limits, admission, pruning and contention ------
-# The server logs the identity of the caller. Rulings on dead letters and pruning have no key and are not repeated:
-# when an answer is lost, the outcome is unknown, and the listing shows it. Limits and admission are those of the
-# process that answers, as with an engine.
-
 ItemT = TypeVar("ItemT")
+EventT = TypeVar("EventT", bound=Event)
+
+TIMEOUT_S = 30.0
+ATTEMPT_S = 10.0
+CONNECTIONS_MAX = 64
+RETRY = Retry(attempts=30, first_s=0.1, max_s=2.0)
+"""More attempts than fit into `timeout_s`, which bounds a call while a server restarts."""
 
 LETTERS_MAX = 10_000
+
+log = logger_of("interlock.client")
 
 
 class WirePruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,152 +66,16 @@ class WirePruned(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
-class Operating:
-    """The calls of a client for operators."""
+class Subscription:
+    """The observers of one client, and the stream that they share while there are any.
 
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    The stream has all kinds of signals of the answering process that the key may see. A broken stream resumes after
+    the last signal. If the server no longer has the signals in between, that is only logged, because an observer
+    cannot receive it. Use `client.stream` to notice it in code.
+    """
 
-    async def compensations(self) -> list[Compensation]:
-        """Return the undos that are pending or being tried, of all workflows that unwind."""
-        return await self._list("/v1/compensations", Listing[Compensation])
-
-    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
-        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
-        check_kind(kind)
-        query = query_of(kind=kind, limit=max(1, min(limit, LETTERS_MAX)))
-        return await self._list(f"/v1/dead-letters{query}", Listing[DeadLetter])
-
-    async def retry_dead_letter(self, letter_id: str) -> None:
-        """Retry a dead letter, with the same idempotency key and all its attempts."""
-        await self._rule(letter_id, "retry", None)
-
-    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
-        """Mark a dead letter as resolved by a person. An unwinding continues; a step's workflow waits for an event."""
-        await self._rule(letter_id, "resolve", encode({"note": note}))
-
-    async def breakers(self) -> Breakers:
-        """Return the breakers of all dependencies, as the process that answers has them."""
-        return Breakers(await self._list("/v1/breakers", Listing[BreakerView]))
-
-    async def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
-        """Hold a breaker open or closed; "auto" returns it to automatic."""
-        if state not in {"open", "closed", "auto"}:
-            raise BadUsage(
-                f"a breaker cannot be forced to be {state!r}.",
-                why="It is forced open, forced closed, or decides by itself.",
-                fix='Use "open", "closed" or "auto".',
-            )
-        try:
-            await self._put(f"/v1/breakers/{escaped(dependency)}", {"state": state})
-        except TargetNotFound as error:
-            raise BadUsage(error.what, why=error.why, fix=error.fix) from error
-
-    async def set_limit(
-        self,
-        dependency: str,
-        *,
-        concurrency_max: int | None = None,
-        rate_per_s: float | EllipsisType | None = ...,
-    ) -> None:
-        """Change the limits of a dependency of a running server; a limit that is not passed keeps its value (C8).
-
-        `rate_per_s=None` removes the limit. Only the process that answers is changed, and only until it ends.
-        """
-        body: dict[str, object] = {} if concurrency_max is None else {"concurrency_max": concurrency_max}
-        if not isinstance(rate_per_s, EllipsisType):
-            body["rate_per_s"] = rate_per_s
-        # Invalid values are refused here, with the engine's own errors.
-        rate = None if isinstance(rate_per_s, EllipsisType) else rate_per_s
-        Dependency(dependency, 1 if concurrency_max is None else concurrency_max, rate_per_s=rate)
-        await self._put(f"/v1/limits/{escaped(dependency)}", body)
-
-    async def set_admission(self, admission: Admission) -> None:
-        """Change the admission limits of the process that answers, until it ends (C7)."""
-        value: object = admission  # Callers without a type checker may pass anything.
-        if not isinstance(value, Admission):
-            raise DefinitionError(
-                f"{value!r} is not an Admission.",
-                why="An engine admits calls by a rate, a burst and a bound on work in flight.",
-                fix="Pass Admission(rate_per_s=100, in_flight_max=10_000).",
-                rule="policy-out-of-range",
-            )
-        if admission.rate_per_s is not None:
-            burst = max(1.0, admission.rate_per_s) if admission.burst is None else admission.burst
-            TokenRate(rate_per_s=admission.rate_per_s, burst=burst)
-        await self._put("/v1/admission", msgspec.to_builtins(admission))
-
-    async def prune(
-        self,
-        *,
-        older_than_s: float,
-        history_only: bool = False,
-        with_owed: bool = False,
-        dry_run: bool = False,
-        batch: int = BATCH,
-        pause_s: float = 0.0,
-    ) -> Pruned:
-        """Remove workflows of the server's machines that ended `older_than_s` ago, as `Engine.prune` does.
-
-        It makes several requests, each with a bounded piece of work. When an answer is lost, OutcomeUnknown is raised;
-        a
-        repeated call continues with the rest.
-        """
-        body: dict[str, object] = {
-            "older_than_s": older_than_s,
-            "history_only": history_only,
-            "with_owed": with_owed,
-            "dry_run": dry_run,
-            "batch": batch,
-        }
-        if pause_s > 0:
-            body["limit"] = batch  # One request per batch, with the pause in between.
-        done = Pruned()
-        while True:
-            call = Call("POST", "/v1/prune", encode(body), (CONTENT,), repeatable=False, moves=not dry_run)
-            pruned = self._remote.read(call, await self._remote.calling.ask(call), WirePruned)
-            done = Pruned(workflows=done.workflows + pruned.workflows, events=done.events + pruned.events)
-            if not pruned.more:
-                return done
-            if dry_run:
-                raise UnavailableError(
-                    f"the server counted {done.workflows:,} workflows, and had no time for the rest.",
-                    why="A request works for a bounded time, and a dry run cannot be continued by another request.",
-                    fix="Pass a larger older_than_s, or count at the store itself: `interlock prune --dry-run`.",
-                )
-            await asyncio.sleep(pause_s)
-
-    async def contention(self) -> list[HotRow]:
-        """Return the rows and workflows that writers contend for, worst first, as the server has measured them."""
-        return [*await self._list("/v1/contention", Listing[WireHot])]
-
-    async def _list(self, target: str, kind: type[Listing[ItemT]]) -> list[ItemT]:
-        call = Call("GET", target)
-        return [*self._remote.read(call, await self._remote.calling.ask(call), kind).items]
-
-    async def _put(self, target: str, body: dict[str, object]) -> None:
-        await self._remote.calling.ask(Call("PUT", target, encode(body), (CONTENT,), moves=True))
-
-    async def _rule(self, letter_id: str, ruling: str, body: bytes | None) -> None:
-        target = f"/v1/dead-letters/{escaped(letter_id)}/{ruling}"
-        call = Call("POST", target, body or b"", (CONTENT,), repeatable=False, moves=True)
-        await self._remote.calling.ask(call)
-
-
-# --- `client.subscribe(observer)`: call observers with the signals of a server, as an engine does with its own -------
-# All observers of a client share one stream. It carries all kinds of signals (TransitionApplied, TransitionRejected,
-# StepAttempted, ResultLate, BreakerChanged, RedisChanged, AlertRaised) of the answering process that the key may
-# see. A broken stream resumes after the last signal. If the server no longer has the signals in between, that is
-# only logged, because an observer cannot receive it. Use `client.stream` to notice it in code.
-
-log = logger_of("interlock.client")
-
-
-class Following:
-    """The observers of one client, and the stream that they share while there are any."""
-
-    def __init__(self, calling: Calling, target: str) -> None:
-        self._calling = calling
+    def __init__(self, transport: Transport, target: str) -> None:
+        self._transport = transport
         self._target = target
         self._subscribers = Subscribers()
         self._task: asyncio.Task[None] | None = None
@@ -283,18 +122,18 @@ class Following:
 
         try:
             while True:
-                stream = Stream(self._calling, self._target, last, opened)
+                stream = Stream(self._transport, self._target, last, opened)
                 try:
                     await self._emit_all(stream)
                 except UnavailableError as error:
-                    if not begun.done() or self._calling.verdicts.closed:
+                    if not begun.done() or self._transport.verdicts.closed:
                         raise
-                    log.warning("the stream of %s reconnects: %s", self._calling.address, error.what)
+                    log.warning("the stream of %s reconnects: %s", self._transport.address, error.what)
                 last = stream.last_event_id
-                await asyncio.sleep(self._calling.retry.max_s)
+                await asyncio.sleep(self._transport.retry.max_s)
         except InterlockError as error:
             if begun.done():
-                log.error("the stream of %s has ended: %s", self._calling.address, error.what)  # noqa: TRY400 -- a known error.
+                log.error("the stream of %s has ended: %s", self._transport.address, error.what)  # noqa: TRY400 -- a known error.
             else:
                 begun.set_exception(error)
         finally:
@@ -304,20 +143,17 @@ class Following:
         async with stream:
             async for event in stream:
                 if event.signal is None:
-                    log.warning("signals of %s were missed: the server no longer has them.", self._calling.address)
+                    log.warning("signals of %s were missed: the server no longer has them.", self._transport.address)
                 else:
                     self._subscribers.emit(event.signal)
 
 
-# --- `client.of(machine)`: the calls of a client, typed by one machine, or by its name alone with plain values -------
-# The machine is checked: a workflow of another machine is not found. The client requests a workflow's machine at
-# most once.
-
-EventT = TypeVar("EventT", bound=Event)
-
-
 class ClientWorkflows(Generic[StateT, ContextT, EventT]):
-    """The workflows of one machine at a server. Made by `client.of(machine)`."""
+    """The workflows of one machine at a server: the calls of a client, typed by it. Made by `client.of(machine)`.
+
+    The machine is checked: a workflow of another machine is not found. The client requests a workflow's machine at
+    most once.
+    """
 
     def __init__(self, remote: Remote, machine: Machine[StateT, ContextT, EventT] | str, reader: Reader) -> None:
         self._remote = remote
@@ -404,16 +240,7 @@ class ClientWorkflows(Generic[StateT, ContextT, EventT]):
         return cast("View[StateT, ContextT]", view)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-TIMEOUT_S = 30.0
-ATTEMPT_S = 10.0
-CONNECTIONS_MAX = 64
-RETRY = Retry(attempts=30, first_s=0.1, max_s=2.0)
-"""More attempts than fit into `timeout_s`, which bounds a call while a server restarts."""
-
-
-class Client(Operating, Elsewhere):
+class Client:
     """A client of one server. Use it as `async with Client(url) as client`, or close it."""
 
     def __init__(
@@ -436,10 +263,10 @@ class Client(Operating, Elsewhere):
         certificate.
         """
         address = parse_server_url(url)
-        demand(number(timeout_s) and timeout_s > 0, "timeout_s", timeout_s, "more than 0")
-        demand(number(attempt_s) and attempt_s > 0, "attempt_s", attempt_s, "more than 0")
-        demand(whole(connections_max), "connections_max", connections_max, "a whole number from 1 up")
-        calling = Calling(
+        demand(is_number(timeout_s) and timeout_s > 0, "timeout_s", timeout_s, "more than 0")
+        demand(is_number(attempt_s) and attempt_s > 0, "attempt_s", attempt_s, "more than 0")
+        demand(is_positive_int(connections_max), "connections_max", connections_max, "a whole number from 1 up")
+        transport = Transport(
             address,
             secret=_checked_secret(key),
             timeout_s=timeout_s,
@@ -450,11 +277,11 @@ class Client(Operating, Elsewhere):
             chance=chance or SystemChance(),
             connect=self._connect(),
         )
-        super().__init__(Remote(calling, Readers(machines)))
-        self._following = Following(calling, "/v1/stream")
+        self._remote = Remote(transport, Readers(machines))
+        self._subscription = Subscription(transport, "/v1/stream")
 
     def __repr__(self) -> str:
-        return f"<Client of {self._remote.calling.address}>"
+        return f"<Client of {self._remote.transport.address}>"
 
     # --- transitions -------------------------------------------------------------------------------------------------
 
@@ -561,15 +388,15 @@ class Client(Operating, Elsewhere):
         return await self._remote.stats(workflow)
 
     async def subscribe(self, observer: Observer) -> None:
-        """Call `observer` with every signal of the server's stream from now on (see `following`).
+        """Call `observer` with every signal of the server's stream from now on.
 
         Returns when the stream is open. It is called in the client's event loop, and must not block.
         """
-        await self._following.subscribe(observer)
+        await self._subscription.subscribe(observer)
 
     def unsubscribe(self, observer: Observer) -> None:
         """Stop calling `observer`."""
-        self._following.unsubscribe(observer)
+        self._subscription.unsubscribe(observer)
 
     def stream(
         self,
@@ -586,14 +413,153 @@ class Client(Operating, Elsewhere):
         """
         kind = None if kinds is None else ",".join(kinds)
         target = f"/v1/stream{query_of(machine=machine, workflow=workflow, kind=kind)}"
-        return Stream(self._remote.calling, target, last_event_id)
+        return Stream(self._remote.transport, target, last_event_id)
+
+    # --- operating ---------------------------------------------------------------------------------------------------
+    # Rulings on dead letters and pruning have no key and are not repeated: when an answer is lost, the outcome is
+    # unknown, and the listing shows it. Limits and admission are those of the process that answers.
+
+    async def compensations(self) -> list[Compensation]:
+        """Return the undos that are pending or being tried, of all workflows that unwind."""
+        return await self._list("/v1/compensations", Listing[Compensation])
+
+    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
+        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        check_kind(kind)
+        query = query_of(kind=kind, limit=max(1, min(limit, LETTERS_MAX)))
+        return await self._list(f"/v1/dead-letters{query}", Listing[DeadLetter])
+
+    async def retry_dead_letter(self, letter_id: str) -> None:
+        """Retry a dead letter, with the same idempotency key and all its attempts."""
+        await self._rule(letter_id, "retry", None)
+
+    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
+        """Mark a dead letter as resolved by a person. An unwinding continues; a step's workflow waits for an event."""
+        await self._rule(letter_id, "resolve", encode({"note": note}))
+
+    async def breakers(self) -> Breakers:
+        """Return the breakers of all dependencies, as the process that answers has them."""
+        return Breakers(await self._list("/v1/breakers", Listing[BreakerView]))
+
+    async def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
+        """Hold a breaker open or closed; "auto" returns it to automatic."""
+        if state not in {"open", "closed", "auto"}:
+            raise BadUsage(
+                f"a breaker cannot be forced to be {state!r}.",
+                why="It is forced open, forced closed, or decides by itself.",
+                fix='Use "open", "closed" or "auto".',
+            )
+        try:
+            await self._put(f"/v1/breakers/{escaped(dependency)}", {"state": state})
+        except TargetNotFound as error:
+            raise BadUsage(error.what, why=error.why, fix=error.fix) from error
+
+    async def set_limit(
+        self,
+        dependency: str,
+        *,
+        concurrency_max: int | None = None,
+        rate_per_s: float | EllipsisType | None = ...,
+    ) -> None:
+        """Change the limits of a dependency of a running server; a limit that is not passed keeps its value (C8).
+
+        `rate_per_s=None` removes the limit. Only the process that answers is changed, and only until it ends.
+        """
+        body: dict[str, object] = {} if concurrency_max is None else {"concurrency_max": concurrency_max}
+        if not isinstance(rate_per_s, EllipsisType):
+            body["rate_per_s"] = rate_per_s
+        # Invalid values are refused here, with the engine's own errors.
+        rate = None if isinstance(rate_per_s, EllipsisType) else rate_per_s
+        Dependency(dependency, 1 if concurrency_max is None else concurrency_max, rate_per_s=rate)
+        await self._put(f"/v1/limits/{escaped(dependency)}", body)
+
+    async def set_admission(self, admission: Admission) -> None:
+        """Change the admission limits of the process that answers, until it ends (C7)."""
+        value: object = admission  # Callers without a type checker may pass anything.
+        if not isinstance(value, Admission):
+            raise DefinitionError(
+                f"{value!r} is not an Admission.",
+                why="An engine admits calls by a rate, a burst and a bound on work in flight.",
+                fix="Pass Admission(rate_per_s=100, in_flight_max=10_000).",
+                rule="policy-out-of-range",
+            )
+        if admission.rate_per_s is not None:
+            burst = max(1.0, admission.rate_per_s) if admission.burst is None else admission.burst
+            TokenRate(rate_per_s=admission.rate_per_s, burst=burst)
+        await self._put("/v1/admission", msgspec.to_builtins(admission))
+
+    async def prune(
+        self,
+        *,
+        older_than_s: float,
+        history_only: bool = False,
+        with_owed: bool = False,
+        dry_run: bool = False,
+        batch: int = BATCH,
+        pause_s: float = 0.0,
+    ) -> Pruned:
+        """Remove workflows of the server's machines that ended `older_than_s` ago, as `Engine.prune` does.
+
+        It makes several requests, each with a bounded piece of work. When an answer is lost, OutcomeUnknown is raised;
+        a repeated call continues with the rest.
+        """
+        body: dict[str, object] = {
+            "older_than_s": older_than_s,
+            "history_only": history_only,
+            "with_owed": with_owed,
+            "dry_run": dry_run,
+            "batch": batch,
+        }
+        if pause_s > 0:
+            body["limit"] = batch  # One request per batch, with the pause in between.
+        done = Pruned()
+        while True:
+            call = Call("POST", "/v1/prune", encode(body), (CONTENT,), repeatable=False, moves=not dry_run)
+            pruned = self._remote.read(call, await self._remote.transport.ask(call), WirePruned)
+            done = Pruned(workflows=done.workflows + pruned.workflows, events=done.events + pruned.events)
+            if not pruned.more:
+                return done
+            if dry_run:
+                raise UnavailableError(
+                    f"the server counted {done.workflows:,} workflows, and had no time for the rest.",
+                    why="A request works for a bounded time, and a dry run cannot be continued by another request.",
+                    fix="Pass a larger older_than_s, or count at the store itself: `interlock prune --dry-run`.",
+                )
+            await asyncio.sleep(pause_s)
+
+    async def contention(self) -> list[HotRow]:
+        """Return the rows and workflows that writers contend for, worst first, as the server has measured them."""
+        return [*await self._list("/v1/contention", Listing[WireHot])]
+
+    # --- calls that only an engine has -------------------------------------------------------------------------------
+    # A program that changes from an engine to a client gets a helpful error instead of an AttributeError.
+
+    def transaction(self, connection: object) -> NoReturn:
+        """Raise BadUsage: a transaction of your own PostgreSQL connection never passes through a server (B11)."""
+        del connection
+        raise BadUsage(
+            "a client cannot send events inside a transaction of your own.",
+            why="The transaction is on your own connection to PostgreSQL, which the server does not use.",
+            fix="Open an engine on the same database beside the server, Engine.open(url, machines=[…], worker=False), "
+            "and use engine.transaction(connection); or send the event with a key after your commit.",
+        )
+
+    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> NoReturn:
+        """Raise BadUsage: a lease protects only a holder that notices its loss in time (C10)."""
+        del wait_s, lease_s
+        raise BadUsage(
+            f"a client cannot hold the lease {name!r:.200}.",
+            why="Its holder renews it while the block runs and is stopped when it is lost. Over HTTP neither would "
+            "happen in time, and two processes could believe that they hold it.",
+            fix="Open an engine on the same store, Engine.open(url, machines=[…], worker=False), and use engine.lease.",
+        )
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Close all connections. Calls under way end without an answer."""
-        await self._following.close()
-        await self._remote.calling.close()
+        await self._subscription.close()
+        await self._remote.transport.close()
 
     async def __aenter__(self) -> Self:
         """Return the client; it connects when it is first used."""
@@ -605,6 +571,18 @@ class Client(Operating, Elsewhere):
         """Close the client."""
         del kind, error, trace
         await self.close()
+
+    async def _list(self, target: str, kind: type[Listing[ItemT]]) -> list[ItemT]:
+        call = Call("GET", target)
+        return [*self._remote.read(call, await self._remote.transport.ask(call), kind).items]
+
+    async def _put(self, target: str, body: dict[str, object]) -> None:
+        await self._remote.transport.ask(Call("PUT", target, encode(body), (CONTENT,), moves=True))
+
+    async def _rule(self, letter_id: str, ruling: str, body: bytes | None) -> None:
+        target = f"/v1/dead-letters/{escaped(letter_id)}/{ruling}"
+        call = Call("POST", target, body or b"", (CONTENT,), repeatable=False, moves=True)
+        await self._remote.transport.ask(call)
 
     def _connect(self) -> Connect:
         """Return the function that opens connections: the seam for tests."""

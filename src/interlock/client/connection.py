@@ -1,7 +1,7 @@
-"""One connection to a server, with one exchange at a time.
+"""HTTP/1.1 connections of a client: messages as bytes, one connection, and the pool of them.
 
 Why not a library: see decision 0015. Invariant: a connection that was left in the middle of an exchange (an error, a
-timeout, a cancellation) is aborted immediately and never used again.
+timeout, a cancellation) is aborted immediately and never used again. Everything that a server sends has a bound.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from interlock.urls import ServerAddress
 
-# --- Requests and answers of HTTP/1.1 as bytes: written and parsed strictly, with a bound on everything --------------
+# --- Messages --------------------------------------------------------------------------------------------------------
 # An ambiguous answer (two lengths, a length and chunks, an invalid header line) is garbage. Its connection is not
 # used again, because the bytes that follow cannot be assigned to a request.
 
@@ -125,7 +125,7 @@ def _check_framing(head: Head) -> None:
         raise Garbage("it is compressed, which was not requested")
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- One connection --------------------------------------------------------------------------------------------------
 
 PIECE_BYTES = 64 * 1024
 
@@ -155,8 +155,7 @@ class Connection:
         """Send a request and read the head of its answer. Raises Lost or Garbage."""
         self.busy = True
         # Not drained: a server may refuse a large request before it has read the whole of it. Its answer must be read
-        # then,
-        # or it is lost with the connection.
+        # then, or it is lost with the connection.
         self._writer.write(request)
         return Incoming(self._reader, await self._head(), self)
 
@@ -288,7 +287,7 @@ def _error_text(error: Exception) -> str:
     return text or type(error).__name__
 
 
-# --- The connections of one client: a bounded number, kept open and reused, the latest first -------------------------
+# --- Pool ------------------------------------------------------------------------------------------------------------
 # A server closes idle connections, and its FIN may be under way while a request is sent. A request that may not be
 # repeated therefore uses a connection that has just been used, or a new one; any other uses any idle connection.
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.client.retries import Answer, Call, Calling
+from interlock.client.retries import Answer, Call, Transport
 from interlock.client.wire import (
     Listing,
     Reader,
@@ -36,7 +36,7 @@ from interlock.engine.views import Counts, HistoryRow, Moved, Page, View
 from interlock.errors import UnavailableError, WaitTimeout, WorkflowNotFound
 from interlock.urls import escaped, query_of
 
-# --- Waits for a workflow at a server: a long poll, repeated until the caller's timeout ------------------------------
+# --- Waits -----------------------------------------------------------------------------------------------------------
 # The server answers when the workflow reaches the state, within a bounded time. A server that stops ends its waits,
 # and the client repeats them at another one. A wait occupies a connection, so waits may use half of them. Further
 # waits poll instead, less and less often: the events that end the waits then still find a connection.
@@ -57,9 +57,9 @@ LOOK_FIRST_S, LOOK_FACTOR, LOOK_MAX_S = 0.02, 1.5, 1.0
 class Waits:
     """The waits of one client."""
 
-    def __init__(self, calling: Calling) -> None:
-        self._calling = calling
-        self._places = calling.connections_max // 2
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._places = transport.connections_max // 2
 
     async def until(self, workflow: str, states: Sequence[str], *, timeout_s: float | None) -> tuple[Call, Answer]:
         """Return the answer that has the workflow. Raises WaitFailed, WaitTimeout, and the errors of a call."""
@@ -72,12 +72,12 @@ class Waits:
             poll_s = self._poll_s(deadline_s - now_s()) if waits else 0.0
             call = _call(workflow, states, poll_s)
             # The first request has the timeout of any call; later ones have the rest of the caller's.
-            budget_s = self._calling.timeout_s if not answered else deadline_s - now_s() + GRACE_S
+            budget_s = self._transport.timeout_s if not answered else deadline_s - now_s() + GRACE_S
             try:
-                return call, await self._ask(call, min(budget_s, self._calling.timeout_s), waits=waits)
+                return call, await self._ask(call, min(budget_s, self._transport.timeout_s), waits=waits)
             except WaitTimeout as error:
                 answered = True
-                wait_s = 0.0 if waits else pause_s * (1 + self._calling.chance.fraction()) / 2
+                wait_s = 0.0 if waits else pause_s * (1 + self._transport.chance.fraction()) / 2
                 if now_s() + wait_s >= deadline_s:
                     raise _with_whole_timeout(error, workflow, timeout_s or 0.0) from None
             except UnavailableError as error:
@@ -91,12 +91,12 @@ class Waits:
                 pause_s = min(LOOK_MAX_S, pause_s * LOOK_FACTOR)
 
     def _poll_s(self, left_s: float) -> float:
-        return round(max(0.0, min(left_s, POLL_S_MAX, self._calling.attempt_s * POLL_SHARE)), 3)
+        return round(max(0.0, min(left_s, POLL_S_MAX, self._transport.attempt_s * POLL_SHARE)), 3)
 
     async def _ask(self, call: Call, timeout_s: float, *, waits: bool) -> Answer:
         self._places -= waits
         try:
-            return await self._calling.ask(call, timeout_s=timeout_s)
+            return await self._transport.ask(call, timeout_s=timeout_s)
         finally:
             self._places += waits
 
@@ -114,7 +114,7 @@ def _with_whole_timeout(error: WaitTimeout, workflow: str, timeout_s: float) -> 
     return error
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Requests --------------------------------------------------------------------------------------------------------
 
 ValueT = TypeVar("ValueT")
 
@@ -130,10 +130,10 @@ CONTENT = ("Content-Type", "application/json")
 class Remote:
     """Calls about the workflows of a server."""
 
-    def __init__(self, calling: Calling, readers: Readers) -> None:
-        self.calling = calling
+    def __init__(self, transport: Transport, readers: Readers) -> None:
+        self.transport = transport
         self.readers = readers
-        self._waits = Waits(calling)
+        self._waits = Waits(transport)
         self._machines: dict[str, str] = {}
 
     # --- transitions -------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Remote:
         body = encode({"id": checked_id(workflow), "context": msgspec.Raw(context)})
         target = f"/v1/machines/{escaped(machine)}/workflows"
         call = Call("POST", target, body, (CONTENT,), repeatable=True, moves=True)
-        return self._view(reader, call, await self.calling.ask(call), machine)
+        return self._view(reader, call, await self.transport.ask(call), machine)
 
     async def send(
         self,
@@ -160,9 +160,8 @@ class Remote:
         name, payload = event_of(event, data)
         headers: list[tuple[str, str]] = [CONTENT]
         checked = checked_key(key)
-        in_body = (
-            checked is not None and not checked.isascii()
-        )  # In a header its bytes could be decoded as another key.
+        # In a header the bytes of such a key could be decoded as another key.
+        in_body = checked is not None and not checked.isascii()
         if checked is not None and not in_body:
             headers.append(("Idempotency-Key", checked))
         if expect_version is not None:
@@ -170,7 +169,7 @@ class Remote:
         target = f"/v1/workflows/{escaped(checked_id(workflow))}/events{'?if_allowed=true' if if_allowed else ''}"
         body = encode(WireEvent(name, payload, key=checked if in_body else None))
         call = Call("POST", target, body, tuple(headers), repeatable=key is not None, moves=True)
-        answer = self.read(call, await self.calling.ask(call), WireMoved)
+        answer = self.read(call, await self.transport.ask(call), WireMoved)
         return self.moved(workflow, event, answer) if reader is None else reader.moved(answer)
 
     def moved(self, workflow: str, event: Event | str, answer: WireMoved) -> Moved[Enum]:
@@ -185,7 +184,7 @@ class Remote:
     async def get(self, reader: Reader | None, workflow: str, *, machine: str | None = None) -> View[Enum, object]:
         """Return the workflow's durable state. Raises WorkflowNotFound if it belongs to another machine."""
         call = Call("GET", f"/v1/workflows/{escaped(checked_id(workflow))}")
-        return self._view(reader, call, await self.calling.ask(call), machine)
+        return self._view(reader, call, await self.transport.ask(call), machine)
 
     async def check_machine(self, workflow: str, machine: str) -> None:
         """Raise WorkflowNotFound when the workflow belongs to another machine."""
@@ -195,7 +194,7 @@ class Remote:
     async def stats(self, workflow: str) -> Counts:
         """Return the outcomes of the events sent to it."""
         call = Call("GET", f"/v1/workflows/{escaped(checked_id(workflow))}/stats")
-        return self.read(call, await self.calling.ask(call), Counts)
+        return self.read(call, await self.transport.ask(call), Counts)
 
     async def history(
         self, reader: Reader | None, workflow: str, *, after: int, limit: int | None
@@ -209,7 +208,7 @@ class Remote:
             # A cursor of history is the last version of the previous page.
             last = rows[-1].version if rows else after
             call = Call("GET", target + query_of(cursor=last or None, limit=most))
-            page = self.read(call, await self.calling.ask(call), Listing[WireRow])
+            page = self.read(call, await self.transport.ask(call), Listing[WireRow])
             rows += [reader.row(each) for each in page.items]
             if page.cursor is None or not page.items:
                 break
@@ -221,7 +220,7 @@ class Remote:
         """Return one page of a machine's workflows."""
         wanted = None if state is None else text_of(state)
         call = Call("GET", "/v1/workflows" + query_of(machine=machine, state=wanted, limit=_page(limit), cursor=cursor))
-        page = self.read(call, await self.calling.ask(call), Listing[WireView])
+        page = self.read(call, await self.transport.ask(call), Listing[WireView])
         return Page(tuple(self._remember(reader, each) for each in page.items), page.cursor)
 
     async def stalled(
@@ -238,7 +237,7 @@ class Remote:
         for state in [None] if states is None else dict.fromkeys(map(text_of, states)):
             query = query_of(machine=machine, older_than_s=older_than_s, state=state, limit=_page(limit))
             call = Call("GET", f"/v1/stalled{query}")
-            found += self.read(call, await self.calling.ask(call), Listing[WireView]).items
+            found += self.read(call, await self.transport.ask(call), Listing[WireView]).items
         if states is not None:
             found.sort(key=lambda each: each.updated_at)
         return [self._remember(reader, each) for each in found[:limit]]
@@ -253,7 +252,7 @@ class Remote:
             name, payload = event_of(event, data)
             query = query_of(event=name, data=bytes(payload).decode())
         call = Call("GET", f"/v1/workflows/{escaped(checked_id(workflow))}/allowed{query}")
-        page = self.read(call, await self.calling.ask(call), Listing[WireAllowed])
+        page = self.read(call, await self.transport.ask(call), Listing[WireAllowed])
         return [reader.allowed(each) for each in page.items]
 
     async def wait(
@@ -278,8 +277,8 @@ class Remote:
         try:
             return msgspec.json.decode(answer.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            failure = self.calling.verdicts.garbage(call, f"{error}")
-            raise self.calling.verdicts.final(call, failure, doubt=True, attempts=1) from error
+            failure = self.transport.verdicts.garbage(call, f"{error}")
+            raise self.transport.verdicts.final(call, failure, doubt=True, attempts=1) from error
 
     async def _reader_of(self, workflow: str) -> Reader:
         """Return the reader of a workflow; requests its machine only if the client knows any."""

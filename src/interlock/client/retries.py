@@ -1,4 +1,4 @@
-"""One call of a client: a request, retried where that is safe and may help, within one time budget.
+"""Calls of a client: a request, retried where that is safe and may help, within one time budget.
 
 A request is retried only if three conditions hold. The call is repeatable: it only reads, is idempotent by nature (a
 start), or has a key. The failure is temporary: no answer, an answer cut short, or a problem that is not about the
@@ -21,7 +21,7 @@ import msgspec
 from interlock.client.connection import Attempt, Connect, Garbage, Head, Incoming, Lost, NotSent, Pool, Request
 from interlock.clock import Chance
 from interlock.core.policies import Budget, Retry
-from interlock.engine.dependencies.dependency import Spending
+from interlock.engine.dependencies.dependency import RetryBudget
 from interlock.errors import (
     BadUsage,
     DefinitionError,
@@ -46,7 +46,7 @@ from interlock.errors import (
 )
 from interlock.urls import ServerAddress
 
-# --- Problem documents (RFC 9457) as Interlock's errors: the classes that the engine itself raises, by their code ----
+# --- Problem documents (RFC 9457) as errors --------------------------------------------------------------------------
 # A problem's `code` is that of the error, its `what` says what happened, its `detail` adds why, and its `fix` is the
 # remedy. An older server has no `what`: its `title` says what happened, and its `detail` only why. Further facts of
 # an error (the state, the allowed events, a time to wait) are members with the names of its attributes. An error
@@ -98,7 +98,7 @@ _BY_STATUS: dict[int, type[InterlockError]] = {
     504: UnavailableError,
 }
 
-SERVER_ERRORS = 500
+SERVER_ERROR = 500
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ def class_for(status: int) -> type[InterlockError]:
     found = _BY_STATUS.get(status)
     if found is not None:
         return found
-    return InternalError if status >= SERVER_ERRORS else RequestError
+    return InternalError if status >= SERVER_ERROR else RequestError
 
 
 def _members(cls: type[InterlockError]) -> dict[str, tuple[object, object]]:
@@ -166,7 +166,7 @@ def _convert(value: object, kind: object, default: object) -> object:
         return default
 
 
-# --- Outcomes of attempts: the error, whether a retry may help, and whether the request may have been applied --------
+# --- Outcomes of attempts --------------------------------------------------------------------------------------------
 # Only this module decides which error a caller gets. No error text holds the client's key or the query of an
 # address: both may be secrets.
 
@@ -175,7 +175,6 @@ RETRY_AFTER_S_MAX = 3_600.0
 
 JSON: Final = "application/json"
 
-SERVER_ERROR = 500
 NOT_MODIFIED = 304
 
 
@@ -361,7 +360,7 @@ def _clean(text: str) -> str:
     return text.rpartition("@")[2][:200]
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Transport -------------------------------------------------------------------------------------------------------
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 """G6: size of an answer. A page of workflows is far below."""
@@ -374,7 +373,7 @@ RETRIES_FREE = 100
 OK, REDIRECT, FAILED = 200, 300, 400
 
 
-class Calling:
+class Transport:
     """The calls of one client, through one pool of connections."""
 
     def __init__(
@@ -399,7 +398,7 @@ class Calling:
         self._tls = tls
         self._connect = connect
         self.connections_max = connections_max
-        self._spending = Spending(Budget(free=RETRIES_FREE))
+        self._spending = RetryBudget(Budget(free=RETRIES_FREE))
         self._pool: Pool | None = None
         self._shared = _shared_headers(address, secret)
 
@@ -430,8 +429,7 @@ class Calling:
             await asyncio.sleep(wait_s)
             if self._spending.allows(now_s()):
                 return True
-            # An exhausted budget delays and never fails a call by itself: an unavailable server is not asked more
-            # often.
+            # An exhausted budget delays a call and never fails it: an unavailable server is not asked more often.
             wait_s = self._spending.left_s(now_s())
         return False
 
@@ -456,7 +454,7 @@ class Calling:
 
     @asynccontextmanager
     async def streamed(self, call: Call, attempt: Attempt, *, apart: bool = False) -> AsyncGenerator[Incoming, None]:
-        """Make one attempt whose answer is read in pieces. Raises NotSent, Lost, Garbage or Refusing."""
+        """Make one attempt whose answer is read in pieces. Raises NotSent, Lost, Garbage or StreamRefused."""
         request = self._encode(call)
         opened = (
             self.pool().apart(request, attempt)
@@ -468,7 +466,7 @@ class Calling:
                 failure = await self._read_answer(call, incoming)
                 if isinstance(failure, Answer):
                     failure = self.verdicts.garbage(call, "it is not a stream")
-                raise Refusing(failure)
+                raise StreamRefused(failure)
             yield incoming
 
     async def _read_answer(self, call: Call, incoming: Incoming) -> Answer | Failure:
@@ -520,7 +518,7 @@ class Calling:
         return Request(call.method, call.target, headers, call.body).written(self.address.root, self._shared)
 
 
-class Refusing(Exception):
+class StreamRefused(Exception):
     """The failure of a stream that was not started."""
 
     def __init__(self, failure: Failure) -> None:

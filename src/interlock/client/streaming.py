@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from interlock.client.connection import Attempt, Garbage, Lost, NotSent
-from interlock.client.retries import Call, Calling, Failure, Refusing
+from interlock.client.retries import Call, Failure, StreamRefused, Transport
 from interlock.signals import (
     AlertRaised,
     BreakerChanged,
@@ -74,7 +74,7 @@ class Stream(AsyncIterator[Streamed]):
 
     def __init__(
         self,
-        calling: Calling,
+        transport: Transport,
         target: str,
         last_event_id: str | None = None,
         opened: Callable[[], None] | None = None,
@@ -83,7 +83,7 @@ class Stream(AsyncIterator[Streamed]):
         """The position at which the stream would resume."""
         self._opened = opened
         """Called whenever the server has begun to answer: no later signal is missed."""
-        self._events = self._all(calling, target)
+        self._events = self._all(transport, target)
 
     async def __anext__(self) -> Streamed:
         """Wait for the next event and return it."""
@@ -104,19 +104,19 @@ class Stream(AsyncIterator[Streamed]):
         del kind, error, trace
         await self.aclose()
 
-    async def _all(self, calling: Calling, target: str) -> AsyncGenerator[Streamed, None]:
+    async def _all(self, transport: Transport, target: str) -> AsyncGenerator[Streamed, None]:
         attempt = 0
         while True:
             headers = () if self.last_event_id is None else (("Last-Event-ID", self.last_event_id),)
             call = Call("GET", target, headers=headers, kind=SSE)
             attempt += 1
-            calling.spend(retry=attempt > 1)
+            transport.spend(retry=attempt > 1)
             parser = Parser(self.last_event_id or "")
             reached = Attempt()
             try:
                 async with (
-                    asyncio.timeout(calling.attempt_s) as silence,
-                    calling.streamed(call, reached, apart=True) as sse,
+                    asyncio.timeout(transport.attempt_s) as silence,
+                    transport.streamed(call, reached, apart=True) as sse,
                 ):
                     if self._opened is not None:
                         self._opened()
@@ -133,23 +133,23 @@ class Stream(AsyncIterator[Streamed]):
                         if parser.blocks > 1:
                             attempt = 0  # It was open, but quiet: a mounted server ends each stream after a while.
                         self.last_event_id = parser.last or self.last_event_id
-                failure = calling.verdicts.lost(call, "the stream has ended")
+                failure = transport.verdicts.lost(call, "the stream has ended")
             except TimeoutError:
-                failure = calling.verdicts.lost(call, "it was silent for too long")
+                failure = transport.verdicts.lost(call, "it was silent for too long")
             except NotSent as error:
-                failure = calling.verdicts.not_sent(call, str(error))
+                failure = transport.verdicts.not_sent(call, str(error))
             except Lost as error:
-                failure = calling.verdicts.lost(call, str(error))
+                failure = transport.verdicts.lost(call, str(error))
             except Garbage as error:
-                failure = calling.verdicts.garbage(call, str(error))
-            except Refusing as refused:
+                failure = transport.verdicts.garbage(call, str(error))
+            except StreamRefused as refused:
                 failure = refused.failure
-            await _pause_or_raise(calling, call, failure, max(attempt, 1))
+            await _pause_or_raise(transport, call, failure, max(attempt, 1))
 
 
-async def _pause_or_raise(calling: Calling, call: Call, failure: Failure, attempt: int) -> None:
-    deadline_s = asyncio.get_running_loop().time() + calling.timeout_s
-    if not await calling.paused(call, failure, attempt, deadline_s):
+async def _pause_or_raise(transport: Transport, call: Call, failure: Failure, attempt: int) -> None:
+    deadline_s = asyncio.get_running_loop().time() + transport.timeout_s
+    if not await transport.paused(call, failure, attempt, deadline_s):
         raise failure.error
 
 

@@ -1,4 +1,4 @@
-"""Conversion of a server's JSON to the values that an engine returns.
+"""The wire format of a client: a server's JSON as the values that an engine returns, and requests as JSON.
 
 With the machine, states are its Enum members, and contexts and events have its types. Without it, a state is a
 `PlainState` and everything else is plain JSON. Unknown members are ignored, so that an older client understands a
@@ -21,6 +21,8 @@ from interlock.engine.path.commands import check_id
 from interlock.engine.views import HistoryRow, Moved, View, plain_state
 from interlock.errors import CorruptionError, InvalidPayload
 from interlock.lanes.contention import HotRow
+
+# --- Answers ---------------------------------------------------------------------------------------------------------
 
 ValueT = TypeVar("ValueT")
 
@@ -185,16 +187,12 @@ class Reader:
         return self._bound.read_payload(wire.event, data)
 
 
-# --- `Readers`: choose the types of answers: the machine's if the client knows it, plain values otherwise ------------
-# A client knows the machines that were passed to it: to its constructor, or to any call that takes one (`start`,
-# `of`, `find`, `stalled`). `client.get(id)` then returns the same types as `engine.get(id)`.
-
 READERS_MAX = 1_000
 """Machines whose readers are kept."""
 
 
 class Readers:
-    """The machines that one client knows."""
+    """The machines that one client knows: those passed to its constructor, or to any call that takes one."""
 
     def __init__(self, machines: Iterable[AnyMachine] = ()) -> None:
         self.plain = Reader()
@@ -227,8 +225,8 @@ class Readers:
         return found[0] if len(found) == 1 else self.plain
 
 
-# --- Encoding of a client's requests; invalid arguments are refused here, before anything is sent --------------------
-# A payload is encoded by the event's own types, with the bounds of the machine.
+# --- Requests --------------------------------------------------------------------------------------------------------
+# Invalid arguments are refused here, before anything is sent.
 
 encode = msgspec.json.Encoder().encode
 

@@ -1,15 +1,18 @@
-"""Checks of the whole graph (A2): errors, which make a machine unusable, and warnings.
+"""Checks of the whole graph of a machine (A2): errors, which make it unusable, and warnings.
 
 `soundness` finds errors, `compensation` effects that a failure may leave without an undo, `advice` the rest. All take a
-compiled table, sound or not, and return findings; only `demand_sound` raises, when a machine is first used.
+compiled table, sound or not, and return findings; only `demand_sound` raises, when a machine is first used. Guards are
+never evaluated: every arrow counts as possible.
+
+Sections: advice, compensation, soundness, all checks together.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
-from interlock.core.codec import changeable_parts
+from interlock.core.codec import Codec, changeable_parts
 from interlock.core.events import STEP_FAILED, UNWOUND, Event, events_below, mistake_in, wire_name
 from interlock.core.table import Node, Table, Transition, is_unwinding, may_owe, name_of, reached_from
 from interlock.core.values import Finding
@@ -18,8 +21,8 @@ from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 __all__ = ["demand_sound", "findings"]
 
 
-# --- Warnings and remarks about a machine: probable oversights that may be intended ----------------------------------
-# These findings never prevent the use of a machine. Each says which declaration silences it.
+# --- Advice ----------------------------------------------------------------------------------------------------------
+# Warnings and remarks never prevent the use of a machine. Each says which declaration silences it.
 
 
 def advice(table: Table) -> list[Finding]:
@@ -199,16 +202,16 @@ def _member(node: Node) -> str:
     return f"{type(node.state).__name__}.{node.state.name}"
 
 
-# --- Check that every failing path is compensated, or declares that it is not (G5, C9) -------------------------------
+# --- Compensation ----------------------------------------------------------------------------------------------------
 # A run of a step *holds* until it is undone: by an unwinding state when the step has an undo, by the step of a state
 # in `undone_in` otherwise; or until a transition with `settle=True` makes it final (C21). A path *breaks* where a
 # step gives up, where an event that is not one of its outcomes cuts a running step off, where a catch-all ends the
 # workflow, where an unwinding begins, and where it ends in a state in which failures end. A run that holds at a
-# break and reaches an end without its undo is a finding. A run that holds in a cycle is undone with every earlier
-# round (`_round`).
+# break and reaches an end without its undo is a finding (G5, C9). A run that holds in a cycle is undone with every
+# earlier round (`_round`).
 #
-# The walk evaluates no guard: every arrow counts as possible. It assumes that an event which a step may return is
-# sent by that step alone. `tests/unit/core/checks/test_compensation.py` compares it with `decide` itself.
+# The walk assumes that an event which a step may return is sent by that step alone.
+# `tests/unit/core/checks/test_compensation.py` compares it with `decide` itself.
 
 
 class Move(NamedTuple):
@@ -488,9 +491,8 @@ def _move_text(move: Move) -> str:
     return f"{move.name} leads from {move.source.name!r} to {move.target.name!r}"
 
 
-# --- Errors of the graph, with which a workflow could get stuck or lose undos: the machine cannot be used ------------
-# One function per rule, each from the compiled table to its findings; the first finding is what the first use
-# raises.
+# --- Soundness -------------------------------------------------------------------------------------------------------
+# With one of these errors a workflow could get stuck or lose undos. The first use raises the first finding.
 
 
 def soundness(table: Table) -> list[Finding]:
@@ -651,21 +653,13 @@ def _lost_undos(table: Table) -> list[Finding]:
     ]
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-
-class Encodes(Protocol):
-    """The method of a codec that is used here."""
-
-    def encode_event(self, event: Any) -> bytes:  # noqa: ANN401 -- an event of the machine's own alphabet.
-        """Return the event's payload as bytes."""
-        ...
+# --- All checks together ---------------------------------------------------------------------------------------------
 
 
 _ORDER = ("error", "warning", "info")
 
 
-def findings(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
+def findings(table: Table, codec: Callable[[], Codec[Any, Any]]) -> list[Finding]:
     """Return all findings about the machine, errors first; `codec` creates the codec of its values."""
     found = [
         *soundness(table),
@@ -677,7 +671,7 @@ def findings(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
 
 
-def _unwritable(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
+def _unwritable(table: Table, codec: Callable[[], Codec[Any, Any]]) -> list[Finding]:
     """Return what the first use would raise: fields that cannot be decoded, timers whose event cannot be encoded."""
     location = table.declared.location
     try:

@@ -5,6 +5,8 @@ pydantic. NaN and NUL are refused on every store: JSON has no NaN (encoders writ
 
 The odd choice: the encoded bytes are searched for `null` and the escaped NUL first, because a substring search costs a
 hundredth of walking the value. The value is walked only after a match.
+
+Sections: defaults, storable types, codec, copies.
 """
 
 import collections.abc
@@ -16,7 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, Union, cast
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union, cast
 
 import msgspec
 import msgspec.inspect
@@ -28,7 +30,7 @@ from interlock.core.table import Table, Transition, class_of, is_exact, name_of
 from interlock.core.values import ContextT, StoredJson
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
-# --- Fill in the defaults of fields that a decoded value from outside left out, in nested values too -----------------
+# --- Defaults that data from outside left out ------------------------------------------------------------------------
 # The decoder does not set such a field on the instance: reading it finds the default of the class, and encoding the
 # value again leaves it out. Without this, two equal requests, one with the default and one without, would differ in
 # their bytes. The second would be refused as another input (B4) or another payload (B5).
@@ -37,13 +39,13 @@ ValueT = TypeVar("ValueT")
 
 TYPES_MAX = 4_096
 
-_FIELDS: dict[type, tuple[str, ...]] = {}
+_FIELD_NAMES: dict[type, tuple[str, ...]] = {}
 """The field names of each dataclass; empty for other classes."""
 
 
-def completed(value: ValueT, *, flat: bool = False) -> ValueT:
+def fill_defaults(value: ValueT, *, flat: bool = False) -> ValueT:
     """Set every field on the value and return it. `flat` says that it contains no decoded values to complete."""
-    if flat and _is_whole(value, _FIELDS.get(type(value))):
+    if flat and _is_whole(value, _FIELD_NAMES.get(type(value))):
         return value
     waiting: list[object] = [value]
     while waiting:
@@ -53,11 +55,11 @@ def completed(value: ValueT, *, flat: bool = False) -> ValueT:
         elif isinstance(each, list | tuple | set | frozenset):
             waiting += cast("list[object]", each)
         else:
-            names = _FIELDS.get(type(each))
+            names = _FIELD_NAMES.get(type(each))
             if names is None:
-                names = _names(each)
+                names = _field_names(each)
             if names:
-                waiting += _complete(each, names)
+                waiting += _fill_fields(each, names)
     return value
 
 
@@ -66,17 +68,17 @@ def _is_whole(value: object, names: tuple[str, ...] | None) -> bool:
     return names is not None and (not names or all(map(value.__dict__.__contains__, names)))
 
 
-def _names(value: object) -> tuple[str, ...]:
-    if len(_FIELDS) >= TYPES_MAX:
-        _FIELDS.clear()
+def _field_names(value: object) -> tuple[str, ...]:
+    if len(_FIELD_NAMES) >= TYPES_MAX:
+        _FIELD_NAMES.clear()
     names: tuple[str, ...] = ()
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "__dict__"):
         names = tuple(field.name for field in dataclasses.fields(value))
-    _FIELDS[type(value)] = names
+    _FIELD_NAMES[type(value)] = names
     return names
 
 
-def _complete(value: object, names: tuple[str, ...]) -> list[object]:
+def _fill_fields(value: object, names: tuple[str, ...]) -> list[object]:
     attributes = cast("dict[str, object]", value.__dict__)
     if not _is_whole(value, names):
         # Field order first, because that is the order of encoding; then attributes that __post_init__ has set.
@@ -88,7 +90,7 @@ def _complete(value: object, names: tuple[str, ...]) -> list[object]:
     return [each for each in attributes.values() if not isinstance(each, str | int | float | None)]
 
 
-# --- Check whether a type can be stored, when a machine is built and before any value is written ---------------------
+# --- Storable types --------------------------------------------------------------------------------------------------
 # All types of msgspec can be stored, and pydantic models. One combination is refused although msgspec accepts it: a
 # union of a fixed-length tuple and a constrained type crashes the interpreter in msgspec 0.22 instead of raising.
 # Inspecting such a type with msgspec crashes too, so it is searched for first, with `typing` only.
@@ -151,7 +153,7 @@ def _is_constrained(kind: object) -> bool:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Codec -----------------------------------------------------------------------------------------------------------
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -161,8 +163,8 @@ CONTEXT_BYTES_MAX = 1_048_576
 DEPTH_MAX = 100
 """G6: the most levels of nesting in a context or payload that comes from outside."""
 
-_NAMES: dict[type[object], frozenset[str]] = {}
-"""The results of `_names_of`, by class."""
+_ENCODED_NAMES: dict[type[object], frozenset[str]] = {}
+"""The results of `_encoded_names`, by class."""
 
 
 class Codec(Generic[ContextT, EventT]):
@@ -355,12 +357,12 @@ class Codec(Generic[ContextT, EventT]):
         # Most values are flat: then only the names at the top need a check, and the type lists them.
         flat = data.count(b"{") + data.count(b"[") == 1
         cls = cast("type[object]", type(value))
-        names = _NAMES.get(cls) if flat else None
+        names = _ENCODED_NAMES.get(cls) if flat else None
         if names is not None and _has_exactly(raw, names):
             return value  # All of its fields and nothing else, so no default has to be filled in.
         if not flat or not _all_known(raw, cls):
             _refuse_surplus(raw, value, what)
-        return completed(value, flat=flat)
+        return fill_defaults(value, flat=flat)
 
 
 def _to_plain(value: object) -> object:
@@ -450,15 +452,15 @@ def _has_exactly(raw: object, names: frozenset[str]) -> bool:
 
 def _all_known(raw: object, cls: type[object]) -> bool:
     """Return whether every name of the object is one of the fields."""
-    names = _NAMES.get(cls)
+    names = _ENCODED_NAMES.get(cls)
     if names is None:
-        if len(_NAMES) >= TYPES_MAX:
-            _NAMES.clear()
-        names = _NAMES[cls] = _names_of(cls)
+        if len(_ENCODED_NAMES) >= TYPES_MAX:
+            _ENCODED_NAMES.clear()
+        names = _ENCODED_NAMES[cls] = _encoded_names(cls)
     return isinstance(raw, dict) and cast("dict[str, object]", raw).keys() <= names
 
 
-def _names_of(cls: type[object]) -> frozenset[str]:
+def _encoded_names(cls: type[object]) -> frozenset[str]:
     """Return the encoded field names of a dataclass or struct; empty for other types, which are walked instead."""
     if issubclass(cls, msgspec.Struct):
         tag_field = cls.__struct_config__.tag_field
@@ -487,7 +489,7 @@ def _members(value: object) -> dict[str, object] | None:
 def _model_members(value: object) -> dict[str, object] | None:
     """Return the members of a pydantic model; None when it takes any field or has aliases that only pydantic reads."""
     fields: dict[str, object] | None = getattr(type(value), "model_fields", None)
-    config: dict[str, object] = getattr(type(value), "model_config", {})
+    config = _config(type(value))
     if fields is None or config.get("extra") == "allow":
         return None
     members: dict[str, object] = {}
@@ -510,7 +512,7 @@ def _too_deep(what: str) -> InvalidPayload:
     )
 
 
-# --- Find contexts and events that can be changed in place, and pass copies of them to user code (A10) ---------------
+# --- Copies of mutable contexts and events for user code (A10) -------------------------------------------------------
 # A change in place is visible wherever the value is referenced: in the snapshot that a refusal must leave unchanged,
 # in an engine's cache, in a caller's history. So user code receives a copy of every value whose class is mutable.
 # Classes are examined once, when the machine is compiled: immutable values are passed as they are, without a check
@@ -541,24 +543,12 @@ class Part(NamedTuple):
     certain: bool = True
 
 
-class Copies(Protocol):
-    """The methods of a codec that are used here."""
-
-    def copy_context(self, context: Any) -> Any:  # noqa: ANN401 -- a context of the machine.
-        """Return a deep copy of the context."""
-        ...
-
-    def copy_event(self, event: Any) -> Any:  # noqa: ANN401 -- an event of the machine's own alphabet.
-        """Return a deep copy of the event."""
-        ...
-
-
 def changeable_parts(kind: object) -> list[Part]:
     """Return every place in the type that can be changed in place, the outermost first."""
     return list(_parts(kind, name_of(kind) if isinstance(kind, type) else str(kind), set()))
 
 
-def lend_copies(table: Table, codec: Callable[[], Copies]) -> None:
+def lend_copies(table: Table, codec: Callable[[], Codec[Any, Any]]) -> None:
     """Make guards and actions receive copies, where the context or the event can be changed in place.
 
     Raises DefinitionError when a value cannot be copied; such a value cannot be stored either.
@@ -574,7 +564,9 @@ def lend_copies(table: Table, codec: Callable[[], Copies]) -> None:
             if context or event in events:
                 for move in moves:
                     _lend(
-                        move, copies.copy_context if context else _same, copies.copy_event if event in events else _same
+                        move,
+                        copies.copy_context if context else _uncopied,
+                        copies.copy_event if event in events else _uncopied,
                     )
 
 
@@ -597,7 +589,7 @@ def _with_copies(
     return call
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401 -- whatever it is.
+def _uncopied(value: Any) -> Any:  # noqa: ANN401 -- whatever it is.
     return value
 
 
@@ -612,7 +604,7 @@ def _parts(kind: object, path: str, visited: set[object]) -> Iterator[Part]:
                 yield from _parts(member, path, visited)
     elif origin not in (Literal, typing.ClassVar):
         cls = kind if origin is None else origin
-        yield from _parts_of_class(cls, path, visited) if isinstance(cls, type) else [_unknown(path, kind)]
+        yield from _parts_of_class(cls, path, visited) if isinstance(cls, type) else [_vague_part(path, kind)]
         for member in members:
             yield from _parts(member, path, visited)
 
@@ -622,10 +614,10 @@ def _parts_of_class(cls: type[object], path: str, visited: set[object]) -> Itera
         return
     if _is_typed_dict(cls) or _is_a(cls, _CONTAINERS):
         yield Part(f"{path} is a {class_of(cls).__name__}")
-    fields = _fields(cls)
+    fields = _field_types(cls)
     if fields is None:
         if not _is_a(cls, _CONTAINERS):
-            yield _unknown(path, cls)
+            yield _vague_part(path, cls)
         return
     visited.add(cls)
     if not _is_typed_dict(cls) and not _is_frozen(cls):
@@ -648,11 +640,11 @@ def _is_value(cls: type[object]) -> bool:
     return _is_a(cls, _VALUES) or (cls.__module__, cls.__qualname__) == ("uuid", "UUID")
 
 
-def _unknown(path: str, kind: object) -> Part:
+def _vague_part(path: str, kind: object) -> Part:
     return Part(f"{path} may be anything that {kind} allows", certain=False)
 
 
-def _fields(cls: type[object]) -> dict[str, object] | None:
+def _field_types(cls: type[object]) -> dict[str, object] | None:
     """Return the types of the fields by name, or None for a class without declared fields."""
     model: dict[str, object] | None = getattr(cls, "model_fields", None)
     if model is not None:

@@ -4,7 +4,8 @@ Pure and synchronous: no clock, no randomness, no I/O (A5). The same inputs give
 lane's writer and in a simulation.
 
 - `decide` applies an event from outside, or a step's result (`result=True`);
-- `fail` applies a step that gave up, `unwound` a finished unwinding, `start` the start of a workflow.
+- `fail` applies a step that gave up, `unwound` a finished unwinding, `start` the start of a workflow;
+- `can` and `allowed` list the transitions from a state and change nothing (A6).
 
 Every function raises before it builds anything: a refusal changes nothing (A3). `_move` is looked up in the module on
 each call, so that a test can replace it to measure the coverage of transitions.
@@ -32,7 +33,7 @@ from interlock.core.values import (
 )
 from interlock.errors import GuardRejected, InvalidPayload, InvalidTransition, LimitReached, UserCodeError
 
-# --- The undo log of a workflow, and the ordered list of undos of an unwinding. Pure functions -----------------------
+# --- Undo log --------------------------------------------------------------------------------------------------------
 # G5: the log has every run that was started and is not known to have failed without effect. Runs are undone newest
 # first. A run with a known outcome is undone by the handler of that outcome, if there is one. A run with an unknown
 # outcome is undone by every handler of its step, with `done=None`, because any of the outcomes may be real.
@@ -85,7 +86,7 @@ def undos_of(table: Table, log: tuple[Run, ...]) -> tuple[Undo, ...]:
     return tuple(owed)
 
 
-# --- Constructors of the errors that `decide` raises, outside the hot path -------------------------------------------
+# --- Errors, built outside the hot path ------------------------------------------------------------------------------
 # Each error names the event, the state of the workflow and the allowed alternatives, so that one log line is enough.
 
 SHOWN_VALUE_CHARACTERS_MAX = 80
@@ -114,7 +115,7 @@ def guard_raised(table: Table, node: Node, transition: Transition, error: Except
     """Return the error for a guard that raised."""
     return UserCodeError(
         f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} raised "
-        f"{type(error).__name__}: {_text_of(error)}",
+        f"{type(error).__name__}: {_error_text(error)}",
         machine=table.name,
         event=transition.event,
     )
@@ -135,7 +136,7 @@ def action_raised(table: Table, node: Node, event: str, action: object, error: E
     """Return the error for an action that raised."""
     return UserCodeError(
         f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} raised "
-        f"{type(error).__name__}: {_text_of(error)}",
+        f"{type(error).__name__}: {_error_text(error)}",
         machine=table.name,
         event=event,
     )
@@ -162,7 +163,7 @@ def context_not_storable(table: Table, event: str, error: InvalidPayload) -> Use
     )
 
 
-def _text_of(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 -- user code; the message must still be made.
@@ -235,7 +236,7 @@ def bounded_repr(value: object) -> str:
     return text if len(text) <= SHOWN_VALUE_CHARACTERS_MAX else text[:SHOWN_VALUE_CHARACTERS_MAX] + "…"
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Decisions -------------------------------------------------------------------------------------------------------
 
 
 def decide(
@@ -356,10 +357,12 @@ def _enter(
         commands = (*leaving, *target.entering, RunUndos(undos))
         return Decision(Snapshot(state, context, version, version, log), records, commands)
     # Nothing to undo: the unwinding ends in the same commit, and history still shows the unwinding state.
-    return _over(Snapshot(state, context, version, version, log), target, records, (*leaving, *target.entering))
+    return _end_unwinding(
+        Snapshot(state, context, version, version, log), target, records, (*leaving, *target.entering)
+    )
 
 
-def _over(
+def _end_unwinding(
     snapshot: Snapshot[StateT, ContextT],
     node: Node,
     records: tuple[Record[StateT, ContextT], ...],
@@ -378,10 +381,10 @@ def _over(
 
 def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailure) -> Decision[StateT, ContextT] | None:
     """Decide a step that gave up. Return None when it has no `failed=`: then it becomes a dead letter."""
-    node = known(table, snapshot.state)
+    node = node_of(table, snapshot.state)
     step = node.step
     if step is None:
-        raise _not_here(table, node, f"step {failure.step!r} cannot fail", "has no step")
+        raise _wrong_state(table, node, f"step {failure.step!r} cannot fail", "has no step")
     if node.failed is None:
         return None
     log = snapshot.undo_log
@@ -403,27 +406,27 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
 
 def unwound(table: Table, snapshot: Snapshot[StateT, ContextT]) -> Decision[StateT, ContextT]:
     """Decide an unwinding whose undos are all settled: move to the state that `unwind=` names."""
-    node = known(table, snapshot.state)
+    node = node_of(table, snapshot.state)
     if node.unwinds_to is None:
-        raise _not_here(table, node, "nothing is unwound", "is not unwinding")
-    return _over(snapshot, node, (), ())
+        raise _wrong_state(table, node, "nothing is unwound", "is not unwinding")
+    return _end_unwinding(snapshot, node, (), ())
 
 
 def start(table: Table, state: StateT, context: ContextT) -> Decision[StateT, ContextT]:
     """Start a workflow: version 1, a STARTED record from the initial state to itself, and its entry commands."""
     record: Record[StateT, ContextT] = Record(1, state, state, STARTED, None, context)
-    return Decision(Snapshot(state, context), (record,), known(table, state).entering)
+    return Decision(Snapshot(state, context), (record,), node_of(table, state).entering)
 
 
 def can(table: Table, state: Enum, event: type[Event]) -> bool:
     """Return whether the event has a transition from the state; guards are not evaluated (A6)."""
-    node = known(table, state)
+    node = node_of(table, state)
     if table.events.get(wire_name(event)) is not event:
         raise foreign_event(table, event)
     return event in node.moves
 
 
-def _not_here(table: Table, node: Node, what: str, reason: str) -> InvalidPayload:
+def _wrong_state(table: Table, node: Node, what: str, reason: str) -> InvalidPayload:
     return InvalidPayload(
         f"{table.name}: {what} in state {node.name!r}, which {reason}.",
         why="A report belongs to one visit of one state; this workflow has left that state, or is another one.",
@@ -431,7 +434,7 @@ def _not_here(table: Table, node: Node, what: str, reason: str) -> InvalidPayloa
     )
 
 
-def known(table: Table, state: Enum) -> Node:
+def node_of(table: Table, state: Enum) -> Node:
     """Return the node of the state. Raises InvalidPayload for a state of another machine."""
     node = table.node(state) if isinstance(state, Enum) else None
     if node is None:
@@ -439,7 +442,7 @@ def known(table: Table, state: Enum) -> Node:
     return node
 
 
-# --- List the transitions that are allowed from a state, without executing anything (A6) -----------------------------
+# --- Allowed transitions ---------------------------------------------------------------------------------------------
 
 
 def allowed(table: Table, snapshot: Snapshot[StateT, ContextT], event: Event | None = None) -> list[Allowed[StateT]]:
@@ -447,21 +450,21 @@ def allowed(table: Table, snapshot: Snapshot[StateT, ContextT], event: Event | N
 
     With an event, return only its own transitions and evaluate their guards. Raises what `decide` raises for a guard.
     """
-    node = known(table, snapshot.state)
+    node = node_of(table, snapshot.state)
     if event is None:
-        return [_open(node, move) for moves in node.moves.values() for move in moves]
+        return [_entry(node, move) for moves in node.moves.values() for move in moves]
     if type(event) not in table.events.values():
         raise foreign_event(table, event)
-    return [_evaluated(table, node, move, snapshot.context, event) for move in node.moves.get(type(event), ())]
+    return [_evaluated_entry(table, node, move, snapshot.context, event) for move in node.moves.get(type(event), ())]
 
 
-def _open(node: Node, move: Transition) -> Allowed[StateT]:
+def _entry(node: Node, move: Transition) -> Allowed[StateT]:
     to = cast("StateT", (move.target or node).state)
     return Allowed(move.event, to, () if move.guard_name is None else (move.guard_name,))
 
 
-def _evaluated(table: Table, node: Node, move: Transition, context: object, event: Event) -> Allowed[StateT]:
-    entry: Allowed[StateT] = _open(node, move)
+def _evaluated_entry(table: Table, node: Node, move: Transition, context: object, event: Event) -> Allowed[StateT]:
+    entry: Allowed[StateT] = _entry(node, move)
     if move.guard is None:
         return entry
     try:

@@ -175,7 +175,7 @@ class Declarations:
     dwells: dict[Enum, DwellDeclaration] = field(default_factory=dict)
 
 
-# --- Source locations of declarations: the file and line that every definition error starts with ---------------------
+# --- Source lines, with which every definition error starts ----------------------------------------------------------
 
 _OURS = __name__.rpartition(".")[0]
 

@@ -1,7 +1,7 @@
-"""Mistakes in one declaration, raised at its own line (A2).
+"""Checks of single declarations: each raises a `DefinitionError` at the line of its own declaration (A2).
 
-Each function takes a declaration and raises a `DefinitionError` that says what is wrong (with the offending value and
-the allowed ones), why it matters and how to fix it. Mistakes that need the whole graph are in `checks`.
+An error says what is wrong (with the offending value and the allowed ones), why it matters and how to fix it. Rules
+that need the whole graph are in `checks`.
 """
 
 import math

@@ -1,7 +1,11 @@
-"""Describe a compiled machine as plain data: names, numbers and schemas, no user objects.
+"""Description of a machine as plain data, for diagrams, `plan`, HTTP and the dashboard.
 
-One arrow differs from its declaration: where a pipeline skips its unwinding state because nothing can have to be undone
-yet, the arrow leads to the failed state, where the workflow really goes.
+A `Machine` holds user functions and classes; a description holds only names, numbers and JSON schemas. So code that
+only reads a machine depends on these few frozen values, and can read a description saved by an earlier release. States
+are named by their stored value (`State.DRAFT.value`), events by their wire name.
+
+The odd choice: one arrow differs from its declaration. Where a pipeline skips its unwinding state because nothing can
+have to be undone yet, the arrow leads to the failed state, where the workflow really goes.
 """
 
 from typing import Literal, TypeVar
@@ -13,13 +17,6 @@ from interlock.core.codec import Codec
 from interlock.core.events import STEP_FAILED, UNWOUND, Event, wire_name
 from interlock.core.table import Ends, Node, Table, Transition, name_of
 from interlock.core.values import ContextT
-
-# --- Description of a machine as plain data, for diagrams, `plan`, HTTP and the dashboard ----------------------------
-# A `Machine` holds user functions and classes; a description holds only names, numbers and JSON schemas. So code
-# that only reads a machine depends on these few frozen values, and can read a description saved by an earlier
-# release.
-#
-# States are named by their stored value (`State.DRAFT.value`), events by their wire name.
 
 TransitionKind = Literal["event", "failed", "unwound"]
 
@@ -114,8 +111,6 @@ def description_from_json(data: bytes) -> MachineDescription:
     """Return the description that `to_json` wrote. Raises `msgspec.ValidationError` on anything else."""
     return msgspec.json.decode(data, type=MachineDescription)
 
-
-# --- The module itself -----------------------------------------------------------------------------------------------
 
 EventT = TypeVar("EventT", bound=Event)
 

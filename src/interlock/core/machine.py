@@ -2,7 +2,7 @@
 
 The class records declarations, checks each at its own line (A2), and compiles them when the machine is first used;
 from then on it is frozen. Deciding, checking, drawing and encoding are other modules: this one is the façade that
-gives them their exact types.
+gives them their exact types. `Step` is the handle of one declared step.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -51,7 +51,7 @@ from interlock.core.values import (
 )
 from interlock.errors import DefinitionError
 
-# --- `Step`: the handle of a declared step, on which its undo and its failure action are declared --------------------
+# --- Step ------------------------------------------------------------------------------------------------------------
 # `@machine.step(...)` turns the function into a `Step`. It stays callable, so a test can await it directly. It is
 # the key under which an Engine takes another function: `Engine.open(..., steps={charge: fake})` (C1).
 
@@ -148,8 +148,7 @@ class Step(Generic[ContextT, ResultT]):
         return action
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------
-# Convert the arguments of `Machine`: sets of states and mappings of states. Anything else raises DefinitionError.
+# --- Arguments of Machine --------------------------------------------------------------------------------------------
 
 KeyT = TypeVar("KeyT")
 
@@ -183,7 +182,7 @@ def as_mapping(name: str, argument: object) -> dict[KeyT, Enum]:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Machine ---------------------------------------------------------------------------------------------------------
 
 EventT = TypeVar("EventT", bound=Event)
 ExactT = TypeVar("ExactT")
@@ -479,7 +478,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
         """Return a snapshot in any state, for tests. `attempted` says that the state's step may have been started."""
         self.codec.checked_context(context)
         definition_errors.in_snapshot(version)
-        decide.known(self.compiled, state)
+        decide.node_of(self.compiled, state)
         return Snapshot(state, context, version, version, attempted=attempted)
 
     def decide(self, snapshot: Snapshot[StateT, ContextT], event: EventT) -> Decision[StateT, ContextT]:

@@ -36,8 +36,8 @@ from interlock.core.table import name_of
 from interlock.core.values import StepContext, StepFailure
 from interlock.errors import DefinitionError
 
-# --- gerunds ---------------------------------------------------------------------------------------------------------
-# English gerunds for pipeline states: the step `charge` gets the state CHARGING. `state=` overrides a wrong one.
+# --- Gerunds, which name the states ----------------------------------------------------------------------------------
+# `state=` overrides a wrong one.
 
 _VOWELS = "aeiou"
 
@@ -74,7 +74,7 @@ def _is_short(verb: str) -> bool:
     return one_syllable and closed
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Steps and pipelines ---------------------------------------------------------------------------------------------
 
 ContextT = TypeVar("ContextT")
 
@@ -361,10 +361,10 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
                     to=there,
                     guard=None,
                     location=each.location,
-                    action=_carrying(each.name),
+                    action=_context_action(each.name),
                 )
             )
-            _judge(each, self._declared.context)
+            _check_annotations(each, self._declared.context)
             each.frozen = True
             declaration = _declaration(each, here, states.UNDOING, done)
             definition_errors.in_step(self._declared, declaration)
@@ -388,7 +388,7 @@ def pipeline(
     return Pipeline(name, context=context, steps=steps, version=version, renamed=renamed)
 
 
-def _carrying(name: str) -> Action:
+def _context_action(name: str) -> Action:
     """Return the action of a step's Done event, named like the step: it returns the event's context."""
 
     def carried(_: object, event: Event) -> object:
@@ -477,7 +477,7 @@ def _check_steps(name: str, argument: object, location: str) -> tuple[PipelineSt
     return cast("tuple[PipelineStep[ContextT], ...]", steps)
 
 
-def _judge(each: PipelineStep[ContextT], context: type[object]) -> None:
+def _check_annotations(each: PipelineStep[ContextT], context: type[object]) -> None:
     """Check the annotations of a free-standing step, now that the pipeline's context is known."""
     check_async(
         each.function,

@@ -1,6 +1,6 @@
-"""Policies of a dependency: retries, token rate, retry budget, limits. Frozen values with their arithmetic.
+"""Policies of a dependency: retries, token rate, retry budget, breaker, limits. Frozen values with their arithmetic.
 
-The arithmetic is pure; the runtime keeps the current value and reads the clock. Times are seconds of the caller's own
+The arithmetic is pure; the engine keeps the current value and reads the clock. Times are seconds of the caller's own
 monotonic clock (G8), and randomness is a fraction that the caller passes, so a policy gives the same answer in a test,
 a simulation and production.
 """
@@ -10,10 +10,11 @@ from enum import Enum
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from interlock.errors import DefinitionError
 
-# --- Range checks for the fields of policies, which raise DefinitionError when the policy is created -----------------
+# --- Range checks ----------------------------------------------------------------------------------------------------
 
 
 def demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 -- it is an assertion.
@@ -27,20 +28,18 @@ def demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa
         )
 
 
-def number(value: object) -> bool:
+def is_number(value: object) -> bool:
     """Return whether the value is an int or a float; a bool is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def whole(value: object) -> bool:
+def is_positive_int(value: object) -> bool:
     """Return whether the value is a whole number from 1 up."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-# --- Circuit breakers: when to stop calling a dependency, when to try again, and how fast to come back (C4) ----------
-# A `Breaker` is the policy, a `Circuit` is where one breaker stands; both are values, and each outcome of a call
-# gives the next circuit. Times are seconds of the caller's own monotonic clock (G8), so that a breaker does the same
-# in a test, a simulation and production.
+# --- Circuit breaker (C4) --------------------------------------------------------------------------------------------
+# A `Breaker` is the policy, a `Circuit` is where one breaker stands; each outcome of a call gives the next circuit.
 #
 # Only failures of the infrastructure count. A decline counts as a success: a dependency that declines is alive. An
 # open circuit admits a few probes after `reset_s`. A probe that succeeds closes it. Then calls return in waves: two
@@ -104,8 +103,6 @@ class Circuit(msgspec.Struct, frozen=True):
 
 CLOSED = Circuit()
 
-replace = msgspec.structs.replace
-
 
 class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     """When to stop calling a dependency and when to try again (C4)."""
@@ -127,24 +124,24 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     """Business errors in a row that open it; None: they never do."""
 
     def __post_init__(self) -> None:
-        demand(whole(self.failures), "Breaker.failures", self.failures, "a whole number from 1 up")
+        demand(is_positive_int(self.failures), "Breaker.failures", self.failures, "a whole number from 1 up")
         demand(
-            number(self.reset_s) and 0 < self.reset_s < math.inf,
+            is_number(self.reset_s) and 0 < self.reset_s < math.inf,
             "Breaker.reset_s",
             self.reset_s,
             "more than 0 and finite",
         )
-        demand(whole(self.probes), "Breaker.probes", self.probes, "a whole number from 1 up")
+        demand(is_positive_int(self.probes), "Breaker.probes", self.probes, "a whole number from 1 up")
         rate, slow_s, business = self.failure_rate, self.slow_s, self.business_failures
-        share = rate is None or (number(rate) and 0 < rate <= 1)
+        share = rate is None or (is_number(rate) and 0 < rate <= 1)
         demand(share, "Breaker.failure_rate", rate, "more than 0 and at most 1, or None")
-        demand(whole(self.calls_min), "Breaker.calls_min", self.calls_min, "a whole number from 1 up")
-        holds = whole(self.window_calls) and self.window_calls >= self.calls_min
+        demand(is_positive_int(self.calls_min), "Breaker.calls_min", self.calls_min, "a whole number from 1 up")
+        holds = is_positive_int(self.window_calls) and self.window_calls >= self.calls_min
         demand(holds, "Breaker.window_calls", self.window_calls, "a whole number, and at least calls_min")
-        slow = slow_s is None or (number(slow_s) and 0 < slow_s < math.inf)
+        slow = slow_s is None or (is_number(slow_s) and 0 < slow_s < math.inf)
         demand(slow, "Breaker.slow_s", slow_s, "more than 0 and finite, or None")
         allowed = "a whole number from 1 up, or None"
-        demand(business is None or whole(business), "Breaker.business_failures", business, allowed)
+        demand(business is None or is_positive_int(business), "Breaker.business_failures", business, allowed)
 
     def admit(
         self, circuit: Circuit, now_s: float, *, under_way: int = 0, undo: bool = False
@@ -242,7 +239,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         return replace(circuit, outcomes=outcomes, calls=min(circuit.calls + 1, self.window_calls))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Retries, rates, budgets and limits ------------------------------------------------------------------------------
 
 NAME_CHARACTERS_MAX = 200
 """The longest name of a dependency."""
@@ -271,7 +268,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     max_s: float = 30.0
 
     def __post_init__(self) -> None:
-        demand(whole(self.attempts), "Retry.attempts", self.attempts, "a whole number from 1 up (1 = no retry)")
+        demand(
+            is_positive_int(self.attempts), "Retry.attempts", self.attempts, "a whole number from 1 up (1 = no retry)"
+        )
         demand(0 < self.first_s <= self.max_s, "Retry.first_s", self.first_s, "more than 0 and at most max_s")
         demand(1 <= self.factor < math.inf, "Retry.factor", self.factor, "at least 1")
         demand(self.max_s < math.inf, "Retry.max_s", self.max_s, "finite")
@@ -368,13 +367,13 @@ class Dependency(msgspec.Struct, frozen=True):
         valid = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
         # Stores keep the name, and people read it in alerts and terminals.
         demand(valid, "Dependency.name", name, f"1 to {NAME_CHARACTERS_MAX} printable characters")
-        demand(whole(self.concurrency_max), "Dependency.concurrency_max", self.concurrency_max, "from 1 up")
+        demand(is_positive_int(self.concurrency_max), "Dependency.concurrency_max", self.concurrency_max, "from 1 up")
         demand(isinstance(self.breaker, Breaker), "Dependency.breaker", self.breaker, "a Breaker")
         rate = self.rate_per_s
         demand(
-            rate is None or (number(rate) and 0 < rate < math.inf),
+            rate is None or (is_number(rate) and 0 < rate < math.inf),
             "Dependency.rate_per_s",
             rate,
             "more than 0, or None",
         )
-        demand(number(self.budget) and 0 <= self.budget <= 1, "Dependency.budget", self.budget, "between 0 and 1")
+        demand(is_number(self.budget) and 0 <= self.budget <= 1, "Dependency.budget", self.budget, "between 0 and 1")

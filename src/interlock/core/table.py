@@ -32,7 +32,7 @@ from interlock.core.values import Command, RunEffect, RunStep, StartTimer, StopS
 class Transition:
     """One arrow out of one node. `target` is None for an internal transition.
 
-    `guard` and `action` are what `decide` calls: the declared functions, or wrappers that pass copies (`mutability`).
+    `guard` and `action` are what `decide` calls: the declared functions, or wrappers that pass copies (`codec`).
     """
 
     event: str
@@ -242,7 +242,7 @@ def first_line(function: object) -> str:
     return text.partition("\n")[0].strip()
 
 
-# --- Graph of a compiled machine: reachable nodes, and nodes in which a workflow may owe undos -----------------------
+# --- Graph -----------------------------------------------------------------------------------------------------------
 # Guards are not evaluated, so every move counts as possible. A workflow owes undos after an undoable step until it
 # unwinds, or a transition settles the run (C21).
 

@@ -1,7 +1,7 @@
 """Values of a decision: snapshot, record, commands, undo log and findings.
 
 A `Snapshot` is the only input of `decide` besides the event. A `Decision` is its only output: the next snapshot, the
-history records, and the commands that the runtime then owes. Stores write these values, the runtime acts on them.
+history records, and the commands that the engine then owes. Stores write these values, the engine acts on them.
 
 All are frozen structs, because four are made per transition and a struct costs a tenth of a frozen dataclass. Commands
 do not carry their visit, which is the visit of the decision's snapshot, so that the commands of a transition are
@@ -64,7 +64,7 @@ class Snapshot(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False)
     undo_log: tuple[Run, ...] = ()
     """The undo log: the runs that an unwinding would undo, oldest first."""
     attempted: bool = False
-    """True once an attempt of this visit's step may have been started. Set by the runtime, reset by a move."""
+    """True once an attempt of this visit's step may have been started. Set by the engine, reset by a move."""
 
 
 class Record(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False):
@@ -127,7 +127,7 @@ Command = RunStep | StopStep | RunEffect | StartTimer | StopTimers | RunUndos
 
 
 class Decision(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False):
-    """The result of deciding an event: the next snapshot, its history records, and the commands for the runtime."""
+    """The result of deciding an event: the next snapshot, its history records, and the commands for the engine."""
 
     snapshot: Snapshot[StateT, ContextT]
     records: tuple[Record[StateT, ContextT], ...]

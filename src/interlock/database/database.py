@@ -5,7 +5,10 @@
 
 Users write PostgreSQL's dialect. A read-modify-write is one statement or one `transact`; both are serialized, by a
 lane's single writer or by PostgreSQL, so no configuration lets two of them miss each other. A transaction never spans
-databases (D17).
+databases (D17). The odd choice: an open database follows a move by itself, so a call may run at another engine than
+the one that it began at.
+
+Sections: following a move, the database, its opening.
 """
 
 import asyncio
@@ -26,7 +29,7 @@ from interlock.catalog.open_lane import Place, closing_thread, is_free_again, op
 from interlock.clock import Clock, SystemClock
 from interlock.database.lane_engine import OnLane, opened_here
 from interlock.database.protocol import DatabaseEngine, Follow, FollowedEngine
-from interlock.database.streams import SHARD, STREAM, Below, Beside, DatabasesBelow, Within, url_below
+from interlock.database.streams import SHARD, STREAM, LaneStreams, NestedStreams, PostgresStreams, Streams, url_below
 from interlock.database.transactions import refuse_inside
 from interlock.errors import (
     BadUsage,
@@ -57,25 +60,12 @@ from interlock.settings import configured, lane_settings
 from interlock.sql.values import EngineName, Row
 from interlock.urls import check_address, is_postgres_url, redact_secrets, redact_url, stream_name, with_secrets
 
-# --- Checks of the arguments of `Database.open`, before anything is opened -------------------------------------------
+if TYPE_CHECKING:
+    from interlock.database.postgres_engine import OnPostgres
 
+log = logging.getLogger("interlock.operators")
 
-def refuse_no_tool(tool: object) -> None:
-    """Raise BadUsage unless the argument is a Tool or None."""
-    if tool is not None and not isinstance(tool, Tool):
-        raise BadUsage(
-            f"{tool!r} is not a Tool: it is {type(tool).__name__}.",
-            why="A tool says how fast its writes must be, and how many there are.",
-            fix='Pass Tool("stock", write_latency_budget=0.05, aggregate_write_rate=200), or leave it out.',
-        )
-
-
-def name_of(url: str) -> str:
-    """Return the name for the settings of a database without a home: the last part of its address."""
-    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
-
-
-# --- Switch of an open database to its current place after a move ----------------------------------------------------
+# --- Following a move ------------------------------------------------------------------------------------------------
 # The chain of tombstones decides: each place that was left names the next one, with the epoch of the move. Each hop
 # must have a higher epoch, so that following ends; any other chain is refused.
 #
@@ -88,7 +78,7 @@ HOPS_MAX: Final = 32
 LOOK_S: Final = 0.02
 """Interval of the check whether a mover has released the new place."""
 
-_LOOKS: dict[EngineName, str] = {"lane": "SELECT 1", "postgres": "SELECT 1 FROM interlock_gate LIMIT 1"}
+_MOVE_PROBES: dict[EngineName, str] = {"lane": "SELECT 1", "postgres": "SELECT 1 FROM interlock_gate LIMIT 1"}
 """A statement per engine that detects a move. A move takes the gate away; a lane checks its tombstone at every read."""
 
 ResultT = TypeVar("ResultT")
@@ -106,22 +96,22 @@ class Hop(NamedTuple):
     """Whether a tombstone names this place: then the move has happened, and a draft here counts as arrived."""
 
 
-async def followed(
+async def _open_current(
     start: Hop, opens: Callable[[Hop], Awaitable[ResultT]], moved: MovedElsewhere | None = None, *, wait_s: float = 0.0
 ) -> ResultT:
     """Open a place, or the place to which its tombstones lead. Raises CorruptionError for a chain that does not end.
 
     The mover may still own a lane at the new place for its last steps: this waits for the mover's release.
     """
-    chain = [start] if moved is None else [start, _next([start], moved)]
+    chain = [start] if moved is None else [start, _next_hop([start], moved)]
     while True:
         try:
-            return await _opened(chain[-1], opens, wait_s)
+            return await _open_hop(chain[-1], opens, wait_s)
         except MovedElsewhere as error:
-            chain.append(_next(chain, error))
+            chain.append(_next_hop(chain, error))
 
 
-async def _opened(hop: Hop, opens: Callable[[Hop], Awaitable[ResultT]], wait_s: float) -> ResultT:
+async def _open_hop(hop: Hop, opens: Callable[[Hop], Awaitable[ResultT]], wait_s: float) -> ResultT:
     looks = int(wait_s / LOOK_S) if hop.sent else 0
     for _ in range(looks):
         with contextlib.suppress(LaneOwned):
@@ -130,7 +120,7 @@ async def _opened(hop: Hop, opens: Callable[[Hop], Awaitable[ResultT]], wait_s: 
     return await opens(hop)
 
 
-def _next(chain: list[Hop], moved: MovedElsewhere) -> Hop:
+def _next_hop(chain: list[Hop], moved: MovedElsewhere) -> Hop:
     if not moved.url:
         raise moved
     hop = Hop(with_secrets(moved.url, *(each.url for each in reversed(chain))), moved.epoch, sent=True)
@@ -151,11 +141,11 @@ def _next(chain: list[Hop], moved: MovedElsewhere) -> Hop:
     return hop
 
 
-async def look_whether_left(engine: DatabaseEngine) -> None:
+async def _probe_move(engine: DatabaseEngine) -> None:
     """Make the smallest call that detects a move; the engine then follows the database."""
     # A user without the right to make tables has no gate, and a lane at the new place has no such table.
     with contextlib.suppress(TransactionError, DialectError):
-        _ = await engine.query(_LOOKS[engine.name], (), None)
+        _ = await engine.query(_MOVE_PROBES[engine.name], (), None)
 
 
 class Reopening:
@@ -204,10 +194,10 @@ class Reopening:
             flight.set_result(failed)
 
 
-class Followed:
-    """An engine that repeats calls at the current place of its database.
+class FollowedPostgres:
+    """An engine on PostgreSQL that repeats calls at the current place of its database.
 
-    For PostgreSQL, where a round trip costs a thousand times more than this wrapper. A lane does it by itself.
+    A round trip costs a thousand times more than this wrapper. `OnLane` repeats calls by itself.
     """
 
     def __init__(self, engine: DatabaseEngine) -> None:
@@ -270,13 +260,7 @@ class Followed:
         return await self.follow(self, error)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-if TYPE_CHECKING:
-    from interlock.database.postgres_engine import OnPostgres
-
-log = logging.getLogger("interlock.operators")
-
+# --- The database ----------------------------------------------------------------------------------------------------
 
 _LEFT = (MovedElsewhere, Fenced)
 """Errors of an engine that is unusable for good. The call has not happened."""
@@ -285,9 +269,9 @@ _LEFT = (MovedElsewhere, Fenced)
 class Database:
     """An open database. Make one with `Database.open`."""
 
-    def __init__(self, found: "Found") -> None:
+    def __init__(self, found: "FoundDatabase") -> None:
         self._engine: FollowedEngine
-        self._found: Found
+        self._found: FoundDatabase
         self._adopt(found)
         self._reopening = Reopening()
         self._found_below = False
@@ -314,12 +298,12 @@ class Database:
         `cache` is the folder for the local file of a database in a bucket.
         """
         check_address(url, home)
-        refuse_no_tool(tool)
+        _check_tool(tool)
         name = None if home is None else url
         with opening(home or url):
             catalog = None if home is None else Catalog(home)
             address = url if catalog is None else catalog.at_once(url)
-            found = configured(name or name_of(url), KINDS, tool=None if tool is None else tool.name)
+            found = configured(name or _last_part(url), KINDS, tool=None if tool is None else tool.name)
             chosen = {**found, **({} if tool is None else tool_settings(tool)), **settings}
         return Opening(
             address,
@@ -447,7 +431,7 @@ class Database:
             if found._found_below:  # noqa: SLF001 -- of the same class.
                 return found
             # It exists now, so that a later mover of the parent finds it and refuses to move.
-            await look_whether_left(self._engine)
+            await _probe_move(self._engine)
             if below is self._found.below:
                 found._found_below = True  # noqa: SLF001 -- as above.
                 return found
@@ -468,12 +452,12 @@ class Database:
         left = self._found
         if left.engine is not engine or left.places is None:
             return
-        self._adopt(await left.places.found_again(left, error))
+        self._adopt(await left.places.reopen(left, error))
         if self._found.below is not left.below:
             with contextlib.suppress(InterlockError):  # It is unusable, and has released its file.
                 await left.below.close()
 
-    def _adopt(self, found: "Found") -> None:
+    def _adopt(self, found: "FoundDatabase") -> None:
         found.engine.follow = self._follow
         self._engine, self._found = found.engine, found
 
@@ -495,11 +479,14 @@ class Database:
         return stats if self.engine == "lane" else msgspec.structs.replace(stats, groups=0)
 
 
-class Found(NamedTuple):
+# --- Opening ---------------------------------------------------------------------------------------------------------
+
+
+class FoundDatabase(NamedTuple):
     """An open database with the place where it was found."""
 
     engine: FollowedEngine
-    below: DatabasesBelow[Database]
+    below: Streams[Database]
     hop: Hop = Hop("")
     places: "Opening | None" = None
     """Finds it again after a move; None for a stream or a shard, which lives below its parent."""
@@ -550,12 +537,12 @@ class Opening:
         if self._catalog is not None:
             entry = await self._catalog.noted(self._name)
             start = Hop(self._catalog.address(self._name, entry), entry.epoch)
-        return Database(await self._followed(start))
+        return Database(await self._open_at(start))
 
-    async def found_again(self, left: Found, error: UnavailableError) -> Found:
+    async def reopen(self, left: FoundDatabase, error: UnavailableError) -> FoundDatabase:
         """Open the database at its current place after a call failed at the old one. Raises the opening's error."""
         if isinstance(error, MovedElsewhere):
-            return await self._followed(left.hop, error)
+            return await self._open_at(left.hop, error)
         wait_s = self._settings.seal_wait_s
         if not isinstance(left.engine, OnLane) or not await is_free_again(left.hop.url, self.clock, wait_s=wait_s):
             raise error
@@ -564,25 +551,25 @@ class Opening:
         )
         await asyncio.wrap_future(closing_thread(left.engine.lane.close))  # The next one needs its local file.
         try:
-            found = await self._followed(left.hop)
+            found = await self._open_at(left.hop)
         except LaneOwned as owned:
             raise error from owned
-        if found.hop.url == left.hop.url and isinstance(left.below, Below) and isinstance(found.engine, OnLane):
-            left.below.opened_again(found.engine)
+        if found.hop.url == left.hop.url and isinstance(left.below, LaneStreams) and isinstance(found.engine, OnLane):
+            left.below.replace_engine(found.engine)
             return found._replace(below=left.below)
         return found
 
-    async def _followed(self, start: Hop, moved: MovedElsewhere | None = None) -> Found:
-        found = await followed(start, self._open, moved, wait_s=self._settings.seal_wait_s)
+    async def _open_at(self, start: Hop, moved: MovedElsewhere | None = None) -> FoundDatabase:
+        found = await _open_current(start, self._open, moved, wait_s=self._settings.seal_wait_s)
         if self._catalog is not None and found.hop.sent:
             with contextlib.suppress(InterlockError):  # Only a shortcut: other clients follow the tombstones as we did.
                 _ = await self._catalog.enter(self._name, found.hop.url, found.hop.epoch)
         return found
 
-    async def _open(self, hop: Hop) -> Found:
+    async def _open(self, hop: Hop) -> FoundDatabase:
         if is_postgres_url(hop.url):
             remote = await self._on_postgres(hop)()
-            return Found(Followed(remote), Beside(remote, _beside), hop, self)
+            return FoundDatabase(FollowedPostgres(remote), PostgresStreams(remote, _postgres_stream), hop, self)
         place = self._place_of(hop.url)
         made: list[OnLane] = []
 
@@ -592,8 +579,8 @@ class Opening:
             return made[-1].lane
 
         _ = await opened_lane(make)
-        below: Below[Database] = Below(made[-1], lambda path: self._opened_below(hop.url, path, below))
-        return Found(made[-1], below, hop, self)
+        below: LaneStreams[Database] = LaneStreams(made[-1], lambda path: self._opened_below(hop.url, path, below))
+        return FoundDatabase(made[-1], below, hop, self)
 
     def _on_postgres(self, hop: Hop) -> "Callable[[], Awaitable[OnPostgres]]":
         from interlock.database.postgres_engine import opener  # noqa: PLC0415 -- an extra, which may not be installed.
@@ -611,12 +598,26 @@ class Opening:
     def _lane(self, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
         return opened_here(place, url=redact_url(url), settings=self._settings, clock=self.clock, permission=permission)
 
-    def _opened_below(self, url: str, path: str, below: Below[Database]) -> tuple[Lane, Database]:
+    def _opened_below(self, url: str, path: str, below: LaneStreams[Database]) -> tuple[Lane, Database]:
         """Open one stream or shard, at any depth, in this thread, which blocks on the disk."""
         address = url_below(url, path)
         engine = self._lane(self._place_of(address), address)
-        return engine.lane, Database(Found(engine, Within(below, path, engine)))
+        return engine.lane, Database(FoundDatabase(engine, NestedStreams(below, path, engine)))
 
 
-def _beside(engine: "OnPostgres", below: DatabasesBelow[Database]) -> Database:
-    return Database(Found(Followed(engine), below))
+def _postgres_stream(engine: "OnPostgres", below: Streams[Database]) -> Database:
+    return Database(FoundDatabase(FollowedPostgres(engine), below))
+
+
+def _check_tool(tool: object) -> None:
+    if tool is not None and not isinstance(tool, Tool):
+        raise BadUsage(
+            f"{tool!r} is not a Tool: it is {type(tool).__name__}.",
+            why="A tool says how fast its writes must be, and how many there are.",
+            fix='Pass Tool("stock", write_latency_budget=0.05, aggregate_write_rate=200), or leave it out.',
+        )
+
+
+def _last_part(url: str) -> str:
+    """Return the name for the settings of a database without a home: the last part of its address."""
+    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])

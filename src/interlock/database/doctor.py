@@ -1,6 +1,7 @@
-"""Doctor for a database's address: finds the file or the bucket, and registers the functions of the dialect.
+"""Doctor of databases and homes: read-only examinations of a lane, a database in a bucket, or a home's catalog.
 
-The packages for buckets are an extra, and are imported only for an address in a bucket.
+The database doctor finds the file or the bucket and registers the functions of the dialect. The home doctor compares
+the catalog with the places that it names. The packages for buckets are an extra, and are imported only when needed.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from interlock.lanes.doctor import LaneReport, examine
 from interlock.lanes.objectlog.bucket import answering
 from interlock.lanes.objectlog.report import BucketReport
 from interlock.urls import is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, redact_secrets
+
+# --- Databases -------------------------------------------------------------------------------------------------------
 
 
 def examine_database(url: str) -> LaneReport:
@@ -70,7 +73,7 @@ def _prepare(connection: apsw.Connection, now_us: Callable[[], int]) -> None:
     register(connection, now_us, chance=SystemChance(), ids=RandomIds())
 
 
-# --- Doctor for a home: compares its catalog with the places that it names -------------------------------------------
+# --- Homes -----------------------------------------------------------------------------------------------------------
 # Each place itself decides. An outdated catalog does no harm: a client that opens a name follows the tombstone and
 # updates the catalog. It is reported all the same, because a mover that was killed in its last step leaves no other
 # trace.

@@ -150,7 +150,8 @@ def _marks_in_file(path: Path) -> Marks:
 
 
 async def _marks_in_postgres(url: str) -> Marks:
-    from interlock.postgres.handover import TOUCHED, Found, handover_marks  # noqa: PLC0415 -- an extra.
+    from interlock.postgres.connection import Record  # noqa: PLC0415 -- an extra.
+    from interlock.postgres.handover import TOUCHED, handover_marks  # noqa: PLC0415 -- an extra.
     from interlock.postgres.pool import Pool  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.urls import parse_postgres_url  # noqa: PLC0415 -- beside the extra.
 
@@ -158,7 +159,7 @@ async def _marks_in_postgres(url: str) -> Marks:
     schema = address.schema if "schema=" in url.partition("?")[2] else "public"
     pool = Pool(address._replace(connections_max=1))
 
-    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Found]:
+    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Record]:
         return await pool.read(sql, *values)
 
     try:

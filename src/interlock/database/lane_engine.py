@@ -24,25 +24,12 @@ from interlock.database.translation import Translator, register
 from interlock.errors import UnavailableError
 from interlock.hotrow.hot_rows import as_written
 from interlock.lanes.connection import overdue_read
-from interlock.lanes.contention import Contention, HotRow
+from interlock.lanes.contention import HotRow
 from interlock.lanes.handover import Permission
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.transaction import LaneStats, Session, Work
 from interlock.sql.values import EngineName, Row, row_class
-
-# --- Hot rows of an open lane, with their keys as they were written --------------------------------------------------
-
-
-def hot_rows(contention: Contention, now_s: float) -> list[HotRow]:
-    """Return the rows with the most contention, worst first, with their keys as they were written."""
-    return [
-        msgspec.structs.replace(row, key=as_written(row.key, contention.key_types(row.table)))
-        for row in contention.worst(now_s)
-    ]
-
-
-# --- The module itself -----------------------------------------------------------------------------------------------
 
 _READS = ("select", "with", "values", "(")
 
@@ -105,8 +92,12 @@ class OnLane:
             return await (await self._after(error)).transact(function, args, key)
 
     async def contention(self) -> list[HotRow]:
-        """Return the rows with the most contention between writers, worst first (D9)."""
-        return hot_rows(self.lane.contention, self.clock.monotonic_s())
+        """Return the rows with the most contention between writers, worst first, their keys as written (D9)."""
+        contention = self.lane.contention
+        return [
+            msgspec.structs.replace(row, key=as_written(row.key, contention.key_types(row.table)))
+            for row in contention.worst(self.clock.monotonic_s())
+        ]
 
     def stats(self) -> LaneStats:
         """Return the statistics of the lane since it was opened."""
@@ -154,14 +145,13 @@ def opened_here(
         clock=clock,
         prepare=translators.prepare,
         open_log=place.open_log,
-        make_row=made_row,
+        make_row=_make_row,
         permission=permission,
     )
     return OnLane(lane, translators, url=url, clock=clock)
 
 
-def made_row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
-    """Return a row with these names and values."""
+def _make_row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
     return row_class(names)(values)
 
 

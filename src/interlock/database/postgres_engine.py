@@ -1,7 +1,7 @@
 """Database engine on PostgreSQL: the calls and guarantees of a lane, with row locks instead of a single writer.
 
-One statement on one table runs as it is, in one round trip (`sql.postgres.plans` has the rule). Everything else is a
-SERIALIZABLE transaction. It is retried after a conflict, from the second attempt on in turn (`sql.postgres.turns`). A
+One statement on one table runs as it is, in one round trip (`postgres.isolation` has the rule). Everything else is a
+SERIALIZABLE transaction. It is retried after a conflict, from the second attempt on in turn (`Turns` there). A
 transaction with a key writes the key first and the result last, so that a repetition waits for the first and then
 reads its result. With a key, an unknown outcome is resolved by a retry.
 """
@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 from interlock.clock import Chance, Clock, SystemChance
 from interlock.database.call_digest import check_key, digest_of
 from interlock.database.postgres_keys import SCHEMA as KEYS
-from interlock.database.postgres_keys import Remembered
-from interlock.database.postgres_transactions import Attempt, Contended, NoGate, driven
+from interlock.database.postgres_keys import StoredKeys
+from interlock.database.postgres_transactions import Contended, NoGate, PostgresAttempt, run_function
 from interlock.database.transactions import inside_of, refuse_inside, refuse_no_function
 from interlock.errors import (
     BadUsage,
@@ -42,54 +42,9 @@ from interlock.postgres.statements import DENIED, Answer, Client, Conflict, Tabl
 from interlock.sql.values import EngineName, Row
 from interlock.urls import PostgresAddress, parse_postgres_url, stream_name
 
-# --- Helpers for calls on PostgreSQL: the rows that a statement names, and the retry of updates that found no row ----
-
-Body = Callable[[Client], Awaitable[object]]
-
-
-class FoundNothing(Exception):
-    """A statement under READ COMMITTED has found no row to change; it must be repeated under SERIALIZABLE.
-
-    A statement that waited for a row does not find it if another transaction deleted it and inserted it again, although
-    such a row existed at any time.
-    """
-
-
-def found_or_nothing(body: Body) -> Body:
-    """Wrap the body so that it raises FoundNothing when it has changed no row."""
-
-    async def found(client: Client) -> object:
-        result = await body(client)
-        if not (result.changed if isinstance(result, Answer) else result):
-            raise FoundNothing
-        return result
-
-    return found
-
-
-def rows_of(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
-    """Return the rows that a statement names by their keys; an empty list if the plan does not show them."""
-    if plan.kind != "write" or plan.table is None or not plan.key:
-        return []
-    if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
-        return []
-    chosen = tuple([args[each.place] if isinstance(each, Parameter) else each for each in plan.key])
-    key: object = chosen[0] if len(chosen) == 1 else chosen
-    try:
-        _ = hash(key)
-    except TypeError:
-        return []  # A list for ANY, or a document, names several rows.
-    return [(plan.table, key)]
-
-
-def name_of(function: Callable[..., object]) -> str:
-    """Return the name of a function for the contention report."""
-    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-
-
-# --- Connections of a database on PostgreSQL: one pool per event loop, because a connection belongs to its loop ------
-# Opening creates what is missing on the server: the schema, the table of keys and the gate. A user without the right
-# to create tables can still run statements; only calls with a key raise an error.
+# --- Connections -----------------------------------------------------------------------------------------------------
+# One pool per event loop, because a connection belongs to its loop. A user without the right to create tables can
+# still run statements; only calls with a key raise an error.
 
 MAKE_ATTEMPTS: Final = 5
 MISSING: Final = "SELECT to_regnamespace($1) IS NULL, to_regclass($2) IS NULL OR to_regclass($3) IS NULL"
@@ -217,15 +172,16 @@ async def _closed_with_loop(pool: Pool) -> AsyncGenerator[None]:
         await pool.close()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Engine ----------------------------------------------------------------------------------------------------------
 
 LOST_MAX: Final = 3
 """Number of retries after a lost connection, for a transaction that cannot have happened."""
 
 ResultT = TypeVar("ResultT")
+Body = Callable[[Client], Awaitable[object]]
 
 
-class Once(Protocol):
+class RunAttempt(Protocol):
     """One attempt; with `gated` it waits for its turn."""
 
     def __call__(self, *, gated: bool) -> Awaitable[object]:
@@ -245,7 +201,7 @@ class OnPostgres:
         self.clock = clock
         self.schema = schema
         self._connections = connections
-        self._below = local
+        self._is_stream = local
         """Whether this is a stream, which uses its parent's connections."""
         self._closed = False
         self._local = schema if local or connections.address.pgbouncer else ""
@@ -253,7 +209,7 @@ class OnPostgres:
         self._tables = Tables(clock)
         self._turns = turns_of(connections.address.url, schema, clock)
         self._has_gate = True
-        self._remembered = Remembered(settings)
+        self._keys = StoredKeys(settings)
         self._chance: Chance = SystemChance()
         self._contention = Contention(
             rows_max=settings.contention_rows_max,
@@ -292,7 +248,7 @@ class OnPostgres:
             folds_failed=0,
         )
 
-    def beside(self, key: str) -> "OnPostgres":
+    def stream(self, key: str) -> "OnPostgres":
         """Return the database of one stream: a schema of its own, on the same connections."""
         name = stream_name(key)
         schema = f"{self.schema}__{name}"
@@ -301,7 +257,7 @@ class OnPostgres:
             schema = f"{self.schema[:20]}__{digest_of('stream', self.schema, (key,)).hex()}"
         return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
 
-    async def made(self, *, tombstone_epoch: int = 0) -> "OnPostgres":
+    async def create_missing(self, *, tombstone_epoch: int = 0) -> "OnPostgres":
         """Create what is missing on the server: the schema, and the tables of keys and turns.
 
         Raises MovedElsewhere for a tombstone. `tombstone_epoch` is that of one elsewhere that names this place: a mover
@@ -314,7 +270,7 @@ class OnPostgres:
         """Close the connections; a stream leaves those of its parent open."""
         refuse_inside(self.url, self)
         self._closed = True
-        if not self._below:
+        if not self._is_stream:
             await self._connections.close()
 
     @property
@@ -352,7 +308,7 @@ class OnPostgres:
             return (await client.run(sql, args, schema=self._local, writing=False)).changed
 
         digest = digest_of("execute", sql, args)
-        return cast("int", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=(key, digest)))
+        return cast("int", await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=(key, digest)))
 
     async def _query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
         plan = self._plan_call(sql, key)
@@ -364,7 +320,8 @@ class OnPostgres:
 
         digest = digest_of("query", sql, args)
         return cast(
-            "list[Row]", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=(key, digest))
+            "list[Row]",
+            await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=(key, digest)),
         )
 
     async def _transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
@@ -378,12 +335,12 @@ class OnPostgres:
         def touched(plan: Plan, values: tuple[object, ...]) -> None:
             nonlocal changes
             changes = changes or plan.kind == "schema"
-            rows.extend(rows_of(plan, values))
+            rows.extend(_rows_of(plan, values))
 
         async def body(client: Client) -> object:
             rows.clear()
             inside = inside_of(context, (self.url, self))
-            return await driven(
+            return await run_function(
                 function, args, client, inside, schema=self._local, settings=self.settings, touched=touched
             )
 
@@ -393,7 +350,7 @@ class OnPostgres:
             found = (key, digest_of("transact", function, args))
         plan = Plan("write", serializable=True)
         try:
-            return await self._transaction(name_of(function), body, plan=plan, rows=rows, key=found)
+            return await self._transaction(_function_name(function), body, plan=plan, rows=rows, key=found)
         finally:
             if changes:
                 self._tables.forget()
@@ -425,7 +382,9 @@ class OnPostgres:
 
         if self._local or plan.kind == "schema" or await self._is_serializable(plan):
             try:
-                return cast("Answer", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=None))
+                return cast(
+                    "Answer", await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=None)
+                )
             finally:
                 if plan.kind == "schema":
                     self._tables.forget()
@@ -435,10 +394,10 @@ class OnPostgres:
             async with self._connections.client() as client:
                 return await client.run(sql, args, schema="", writing=plan.kind != "read")
 
-        answer = cast("Answer", await self._retry(sql, rows_of(plan, args), once))
+        answer = cast("Answer", await self._retry(sql, _rows_of(plan, args), once))
         if plan.seeks and answer.changed == 0:
-            plan = plan._replace(serializable=True)  # See FoundNothing; the first transaction has changed nothing.
-            return cast("Answer", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=None))
+            plan = plan._replace(serializable=True)  # See _NothingChanged; the first transaction has changed nothing.
+            return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=None))
         return answer
 
     async def _is_serializable(self, plan: Plan) -> bool:
@@ -457,7 +416,7 @@ class OnPostgres:
             async with self._connections.client() as client:
                 if not self._local:
                     return await client.run(sql, args, schema="", writing=False)
-                attempt = Attempt(client, self._local, read_only=True)
+                attempt = PostgresAttempt(client, self._local, read_only=True)
                 return await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
 
         return cast("Answer", await self._retry(sql, [], once))
@@ -469,11 +428,11 @@ class OnPostgres:
         serializable = plan.kind != "schema" and await self._is_serializable(plan)
         only_reads = plan.kind == "read" and key is None
         changes = plan.kind == "schema" or (plan.kind == "write" and plan.table is None)
-        found = found_or_nothing(body) if plan.seeks and not serializable else body
+        checked = _require_change(body) if plan.seeks and not serializable else body
 
         async def once(*, gated: bool) -> object:
             async with self._connections.client() as client:
-                attempt = Attempt(
+                attempt = PostgresAttempt(
                     client,
                     self._local,
                     serializable=serializable,
@@ -482,31 +441,31 @@ class OnPostgres:
                     shares=changes and self._has_gate,
                 )
                 if key is None:
-                    return await attempt.run(found)
-                return await attempt.run_once(found, self._remembered, *key, schema=self._local)
+                    return await attempt.run(checked)
+                return await attempt.run_once(checked, self._keys, *key, schema=self._local)
 
         gate = serializable and not only_reads
         try:
             result = await self._retry(call, rows, once, gate=gate, keyed=key is not None)
-        except FoundNothing:
+        except _NothingChanged:
             plan = plan._replace(serializable=True)
             return await self._transaction(call, body, plan=plan, rows=rows, key=key)
         if key is not None:
-            await self._remembered.tidy(self._remove_old_keys)
+            await self._keys.tidy(self._remove_old_keys)
         return result
 
     async def _remove_old_keys(self, sql: str, *args: object) -> None:
         # The call itself has happened; a later call removes the old keys.
         with contextlib.suppress(InterlockError, Conflict):
             async with self._connections.client() as client:
-                attempt = Attempt(client, self._local)
+                attempt = PostgresAttempt(client, self._local)
                 _ = await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
 
     async def _retry(
         self,
         call: Hashable,
         rows: list[tuple[str, object]],
-        once: Once,
+        once: RunAttempt,
         *,
         gate: bool = False,
         keyed: bool = False,
@@ -559,12 +518,52 @@ def opener(
             fix="Leave it out.",
         )
 
-    async def opened() -> OnPostgres:
+    async def open_engine() -> OnPostgres:
         engine = OnPostgres(Connections(address), address.schema, settings=settings, clock=clock)
         try:
-            return await engine.made(tombstone_epoch=tombstone_epoch)
+            return await engine.create_missing(tombstone_epoch=tombstone_epoch)
         except BaseException:
             await engine.close()  # A place that was left keeps no connection after its tombstone was read.
             raise
 
-    return opened
+    return open_engine
+
+
+class _NothingChanged(Exception):
+    """A statement under READ COMMITTED has found no row to change; it must be repeated under SERIALIZABLE.
+
+    A statement that waited for a row does not find it if another transaction deleted it and inserted it again, although
+    such a row existed at any time.
+    """
+
+
+def _require_change(body: Body) -> Body:
+    """Wrap the body so that it raises _NothingChanged when it has changed no row."""
+
+    async def run(client: Client) -> object:
+        result = await body(client)
+        if not (result.changed if isinstance(result, Answer) else result):
+            raise _NothingChanged
+        return result
+
+    return run
+
+
+def _rows_of(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
+    """Return the rows that a statement names by their keys; an empty list if the plan does not show them."""
+    if plan.kind != "write" or plan.table is None or not plan.key:
+        return []
+    if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
+        return []
+    chosen = tuple([args[each.place] if isinstance(each, Parameter) else each for each in plan.key])
+    key: object = chosen[0] if len(chosen) == 1 else chosen
+    try:
+        _ = hash(key)
+    except TypeError:
+        return []  # A list for ANY, or a document, names several rows.
+    return [(plan.table, key)]
+
+
+def _function_name(function: Callable[..., object]) -> str:
+    """Return the name of a function for the contention report."""
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"

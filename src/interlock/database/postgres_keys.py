@@ -41,7 +41,7 @@ DELETE FROM {TABLE} WHERE key IN (
     ORDER BY number LIMIT $3 FOR UPDATE SKIP LOCKED)"""
 
 
-class Remembered:
+class StoredKeys:
     """The keys of one database."""
 
     def __init__(self, settings: LaneSettings) -> None:
@@ -63,7 +63,7 @@ class Remembered:
                 "first result is not this one's, and giving it back would hide that this one never ran.",
                 fix="Repeat a key only with the very same call, and use a new key for a new one.",
             )
-        return True, decode_result(cast("bytes", result), _made)
+        return True, decode_result(cast("bytes", result), _make_row)
 
     async def remember(self, tx: Statements, key: str, result: object) -> None:
         """Store the result with its key."""
@@ -100,5 +100,5 @@ async def _claim_key(tx: Statements, key: str, digest: bytes) -> int:
         ) from error
 
 
-def _made(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
+def _make_row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
     return row_class(names)(values)

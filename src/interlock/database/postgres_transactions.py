@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from interlock.database.postgres_keys import Remembered
+from interlock.database.postgres_keys import StoredKeys
 from interlock.database.transactions import Transaction
 from interlock.errors import DialectError, TransactionError
 from interlock.lanes.settings import LaneSettings
@@ -45,7 +45,7 @@ class NoGate(Exception):
     """The gate table is missing, or this user may not lock it: turns are taken within this process only."""
 
 
-class Attempt:
+class PostgresAttempt:
     """One atomic transaction on one connection."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Attempt:
     async def run_once(
         self,
         body: Callable[[Client], Awaitable[object]],
-        remembered: Remembered,
+        keys: StoredKeys,
         key: str,
         digest: bytes,
         *,
@@ -102,17 +102,17 @@ class Attempt:
         """Run the body with a key: a repetition returns the first result."""
 
         async def keyed(client: Client) -> object:
-            tx = Remote(client, schema)
-            known, result = await remembered.first_result(tx, key, digest)
+            tx = PostgresStatements(client, schema)
+            known, result = await keys.first_result(tx, key, digest)
             if not known:
                 result = await body(client)
-                await remembered.remember(tx, key, result)
+                await keys.remember(tx, key, result)
             return result
 
         return await self.run(keyed)
 
 
-class Remote:
+class PostgresStatements:
     """Statements inside a transaction."""
 
     def __init__(self, client: Client, schema: str) -> None:
@@ -128,7 +128,7 @@ class Remote:
         return (await self._client.run(sql, args, schema=self._schema, writing=False)).rows
 
 
-async def driven(
+async def run_function(
     function: Callable[..., object],
     args: tuple[object, ...],
     client: Client,
@@ -139,17 +139,17 @@ async def driven(
     touched: Callable[[Plan, tuple[object, ...]], None],
 ) -> object:
     """Run the user's function to its end on this connection; return its result."""
-    remote = Remote(client, schema)
+    statements = PostgresStatements(client, schema)
 
     async def query(sql: str, values: tuple[object, ...]) -> list[Row]:
         text, plan = _check_statement(sql)
         touched(plan, values)
-        return await remote.query(text, *values)
+        return await statements.query(text, *values)
 
     async def execute(sql: str, values: tuple[object, ...]) -> int:
         text, plan = _check_statement(sql)
         touched(plan, values)
-        return await remote.execute(text, *values)
+        return await statements.execute(text, *values)
 
     def begin(requests: Requests) -> Awaitable[object]:
         tx = Transaction(

@@ -1,8 +1,8 @@
 """Streams and shards of a database, each with a write stream of its own (D4, D5).
 
 Those of a lane are lanes, at any depth, and one bound limits their total number. Those of a schema of PostgreSQL are
-schemas beside it, on the same connections. They are closed with their parent, and are made where it lives. A database
-that has some is not moved (see `moving`).
+schemas beside it, on the same connections. They are closed with their parent, and are created where it lives. A
+database that has some is not moved (see `relocate.database.mover`).
 """
 
 import asyncio
@@ -15,31 +15,54 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from interlock.catalog.open_lane import closing_thread, opening_thread
-from interlock.clock import Clock
 from interlock.database.lane_engine import OnLane
 from interlock.errors import Overloaded, UnavailableError
 from interlock.lanes import ownership
 from interlock.lanes.connection import closed
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
 from interlock.urls import shard_url, stream_url
 
-# --- Open streams of one database: one per key for all event loops, closed together ----------------------------------
-# The first call for a key opens its stream. A stream that failed to open, was closed or has died is opened again by
-# the next call. G6: at most `streams_max` are open. One more closes the stream whose last call is longest ago, if it
-# is idle and had no call within `idle_s`; otherwise the caller gets Overloaded. A stream in memory is never closed
-# for another, because its rows would be lost.
+if TYPE_CHECKING:
+    from interlock.database.postgres_engine import OnPostgres
 
 RETRY_AFTER_S_MIN = 0.1
 CLOSING_THREADS = 16
 """Streams of one database that are closed concurrently: each may wait for a bucket that does not answer."""
 
+STREAM: Final = "stream:"
+SHARD: Final = "shard:"
+"""Prefixes that keep the keys of streams and shards apart."""
+
+_THEN = "\x00"
+"""Separator between a stream and its own streams; no key contains it."""
+
 DatabaseT = TypeVar("DatabaseT")
+DatabaseT_co = TypeVar("DatabaseT_co", covariant=True)
 Opens = Callable[[str], tuple[Lane, DatabaseT]]
 """Opens the stream of a key, and returns its lane and its database. Blocks."""
 
 
-class _Stream(Generic[DatabaseT]):
+class Streams(Protocol[DatabaseT_co]):
+    """The streams and shards of one database."""
+
+    async def get(self, key: str) -> DatabaseT_co:
+        """Return the database of this key; open it if necessary."""
+        ...
+
+    async def close(self) -> None:
+        """Close all of them, then the database itself."""
+        ...
+
+
+def url_below(url: str, path: str) -> str:
+    """Return the address of a stream or shard, at any depth, from the keys that lead to it."""
+    for step in path.split(_THEN):
+        kind, mark, rest = step.partition(":")
+        url = stream_url(url, rest) if kind + mark == STREAM else shard_url(url, int(rest))
+    return url
+
+
+class _OpenLane(Generic[DatabaseT]):
     __slots__ = ("done", "lane", "used_s")
 
     def __init__(self) -> None:
@@ -49,15 +72,22 @@ class _Stream(Generic[DatabaseT]):
         self.used_s = 0.0
 
 
-class Streams(Generic[DatabaseT]):
-    """The streams of one database."""
+class LaneStreams(Generic[DatabaseT]):
+    """All lanes below a lane, at any depth: one per key for all event loops, closed together with their parent.
 
-    def __init__(self, opens: Opens[DatabaseT], *, settings: LaneSettings, clock: Clock) -> None:
+    The first call for a key opens its lane. One that failed to open, was closed or has died is opened again by the
+    next call. G6: at most `streams_max` are open. One more closes the lane whose last call is longest ago, if it is
+    idle and had no call within `idle_s`; otherwise the caller gets Overloaded. A lane in memory is never closed for
+    another, because its rows would be lost.
+    """
+
+    def __init__(self, engine: OnLane, opens: Opens[DatabaseT]) -> None:
+        self._engine = engine
         self._opens = opens
-        self._settings = settings
-        self._clock = clock
+        self._settings = engine.settings
+        self._clock = engine.clock
         self._lock = threading.Lock()
-        self._known: dict[str, _Stream[DatabaseT]] = {}
+        self._known: dict[str, _OpenLane[DatabaseT]] = {}
         """Open streams, the least recently used first."""
         self._leaving: dict[str, Lane] = {}
         """Streams to be closed before the next one is opened."""
@@ -65,7 +95,7 @@ class Streams(Generic[DatabaseT]):
         ownership.watch(self)
 
     async def get(self, key: str) -> DatabaseT:
-        """Return the stream of this key; open it if necessary."""
+        """Return the database of this key; open it if necessary."""
         with self._lock:
             if self._closed:
                 raise closed()
@@ -75,24 +105,29 @@ class Streams(Generic[DatabaseT]):
                     self._leaving[key] = stream.lane
                 elif len(self._known) >= self._settings.streams_max:
                     self._make_room()
-                stream = _Stream[DatabaseT]()
+                stream = _OpenLane[DatabaseT]()
                 stream.done = opening_thread(partial(self._open, key, stream))
             stream.used_s = self._clock.monotonic_s()
             self._known.pop(key, None)
             self._known[key] = stream
         return await asyncio.wrap_future(stream.done)
 
-    async def close(self, last: Callable[[], None]) -> None:
-        """Close all streams, then call `last`. This completes even if the call is cancelled."""
+    async def close(self) -> None:
+        """Close all of them, then the database itself. This completes even if the call is cancelled."""
         with self._lock:
             self._closed = True
             streams, self._known = list(self._known.values()), {}
             lanes = [stream.lane for stream in streams if stream.lane is not None] + list(self._leaving.values())
-        closing = asyncio.wrap_future(closing_thread(lambda: _close([lane.close for lane in lanes], last)))
+            parent = self._engine.lane
+        closing = asyncio.wrap_future(closing_thread(lambda: _close(lanes, parent)))
         # A stream that is still being opened closes itself as soon as it is open.
         opening = (asyncio.wrap_future(stream.done) for stream in streams if stream.lane is None)
         await asyncio.gather(closing, *opening, return_exceptions=True)
         closing.result()
+
+    def replace_engine(self, engine: OnLane) -> None:
+        """Replace the engine of the parent, which was opened again at the same place."""
+        self._engine = engine
 
     def forked(self) -> None:
         """Replace the lock and drop the streams in the child of a fork: a thread of the parent may hold the lock."""
@@ -113,7 +148,7 @@ class Streams(Generic[DatabaseT]):
             f"{len(self._known):,} streams of this database are in use already (streams_max).",
         )
 
-    def _open(self, key: str, stream: _Stream[DatabaseT]) -> DatabaseT:
+    def _open(self, key: str, stream: _OpenLane[DatabaseT]) -> DatabaseT:
         try:
             self._close_leaving()
             lane, database = self._opens(key)
@@ -147,9 +182,9 @@ def _is_dead(lane: Lane | None) -> bool:
     return lane is not None and (lane.state == "closed" or (lane.state == "dead" and lane.path is not None))
 
 
-def _close(streams: Sequence[Callable[[], None]], last: Callable[[], None]) -> None:
-    failed = _close_concurrently(streams)
-    failed += _close_concurrently([last])
+def _close(lanes: Sequence[Lane], parent: Lane) -> None:
+    failed = _close_concurrently(lanes)
+    _close_one(parent, failed)
     if failed:
         raise UnavailableError(
             f"a database was closed, but something failed on the way: {failed[-1]}.",
@@ -158,8 +193,8 @@ def _close(streams: Sequence[Callable[[], None]], last: Callable[[], None]) -> N
         ) from failed[-1]
 
 
-def _close_concurrently(all_of_them: Sequence[Callable[[], None]]) -> list[Exception]:
-    waiting = deque(all_of_them)
+def _close_concurrently(lanes: Sequence[Lane]) -> list[Exception]:
+    waiting = deque(lanes)
     failed: list[Exception] = []
 
     def work() -> None:
@@ -169,7 +204,7 @@ def _close_concurrently(all_of_them: Sequence[Callable[[], None]]) -> list[Excep
 
     helpers = [
         threading.Thread(target=work, name="interlock-close", daemon=True)
-        for _ in range(min(CLOSING_THREADS, len(all_of_them)) - 1)
+        for _ in range(min(CLOSING_THREADS, len(lanes)) - 1)
     ]
     started: list[threading.Thread] = []
     with contextlib.suppress(RuntimeError):  # The system allows no more threads: the existing ones do all the work.
@@ -182,72 +217,17 @@ def _close_concurrently(all_of_them: Sequence[Callable[[], None]]) -> list[Excep
     return failed
 
 
-def _close_one(close: Callable[[], None], failed: list[Exception]) -> None:
+def _close_one(lane: Lane, failed: list[Exception]) -> None:
     try:
-        close()
+        lane.close()
     except Exception as error:  # noqa: BLE001 -- a failed close must not keep the others open.
         failed.append(error)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-if TYPE_CHECKING:
-    from interlock.database.postgres_engine import OnPostgres
-
-DatabaseT_co = TypeVar("DatabaseT_co", covariant=True)
-
-STREAM: Final = "stream:"
-SHARD: Final = "shard:"
-"""Prefixes that keep the keys of streams and shards apart."""
-
-_THEN = "\x00"
-"""Separator between a stream and its own streams; no key contains it."""
-
-
-class DatabasesBelow(Protocol[DatabaseT_co]):
-    """The streams and shards of one database."""
-
-    async def get(self, key: str) -> DatabaseT_co:
-        """Return the database of this key; open it if necessary."""
-        ...
-
-    async def close(self) -> None:
-        """Close all of them, then the database itself."""
-        ...
-
-
-def url_below(url: str, path: str) -> str:
-    """Return the address of a stream or shard, at any depth, from the keys that lead to it."""
-    for step in path.split(_THEN):
-        kind, mark, rest = step.partition(":")
-        url = stream_url(url, rest) if kind + mark == STREAM else shard_url(url, int(rest))
-    return url
-
-
-class Below(Generic[DatabaseT]):
-    """All lanes below a lane, at any depth. One bound limits their number, and they are closed with it."""
-
-    def __init__(self, engine: OnLane, opens: Opens[DatabaseT]) -> None:
-        self._engine = engine
-        self._streams: Streams[DatabaseT] = Streams(opens, settings=engine.settings, clock=engine.clock)
-
-    async def get(self, key: str) -> DatabaseT:
-        """Return the database of this key; open it if necessary."""
-        return await self._streams.get(key)
-
-    async def close(self) -> None:
-        """Close all of them, then the database itself."""
-        await self._streams.close(self._engine.lane.close)
-
-    def opened_again(self, engine: OnLane) -> None:
-        """Replace the engine of the parent, which was opened again at the same place."""
-        self._engine = engine
-
-
-class Within(Generic[DatabaseT]):
+class NestedStreams(Generic[DatabaseT]):
     """The lanes below a stream. The parent database keeps them, because the stream may be closed and reopened."""
 
-    def __init__(self, below: Below[DatabaseT], path: str, engine: OnLane) -> None:
+    def __init__(self, below: LaneStreams[DatabaseT], path: str, engine: OnLane) -> None:
         self._below = below
         self._path = path
         self._engine = engine
@@ -261,15 +241,13 @@ class Within(Generic[DatabaseT]):
         await asyncio.wrap_future(closing_thread(self._engine.lane.close))
 
 
-class Beside(Generic[DatabaseT]):
+class PostgresStreams(Generic[DatabaseT]):
     """The schemas beside a schema of PostgreSQL. They share its connections and need no close.
 
     G6: at most `streams_max` are cached; others are looked up again.
     """
 
-    def __init__(
-        self, engine: "OnPostgres", make: "Callable[[OnPostgres, DatabasesBelow[DatabaseT]], DatabaseT]"
-    ) -> None:
+    def __init__(self, engine: "OnPostgres", make: "Callable[[OnPostgres, Streams[DatabaseT]], DatabaseT]") -> None:
         self._engine = engine
         self._make = make
         self._known: OrderedDict[str, tuple[OnPostgres, DatabaseT]] = OrderedDict()
@@ -278,8 +256,8 @@ class Beside(Generic[DatabaseT]):
         """Return the database of this key; create its schema if necessary."""
         found = self._known.get(key)
         if found is None or found[0].is_closed:
-            engine = await self._engine.beside(key.removeprefix(STREAM)).made()
-            found = self._known[key] = engine, self._make(engine, Beside(engine, self._make))
+            engine = await self._engine.stream(key.removeprefix(STREAM)).create_missing()
+            found = self._known[key] = engine, self._make(engine, PostgresStreams(engine, self._make))
             if len(self._known) > engine.settings.streams_max:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)

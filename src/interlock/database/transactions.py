@@ -1,7 +1,8 @@
 """Transaction object of a user's function: `tx.query` and `tx.execute`, awaited inside the writer.
 
 Nothing else may be used inside. Another database would make a transaction over two (D17), which is not atomic in a
-crash. The database itself would wait for the running transaction.
+crash. The database itself would wait for the running transaction. A statement that changes the schema of a lane is
+stored as it was written, in the same transaction.
 """
 
 import contextvars
@@ -17,11 +18,9 @@ from interlock.lanes.transact import Request, Requests, drive
 from interlock.lanes.transaction import Session
 from interlock.sql.values import Row
 
-# --- The schema statements of a lane as its users wrote them, word for word, in order --------------------------------
-# A lane stores its tables as SQLite understands them; the original statement, in PostgreSQL's dialect, says more. So
-# every statement that has changed the schema is noted in the same transaction. One that changed nothing, such as
-# CREATE TABLE IF NOT EXISTS at every start, is not: the notes grow with the schema's changes, not with time. They
-# are bounded.
+# --- Stored schema statements ----------------------------------------------------------------------------------------
+# SQLite's catalog loses parts of a definition in PostgreSQL's dialect, which a move needs. A statement that changed
+# nothing, such as CREATE TABLE IF NOT EXISTS at every start, is not stored, so the table does not grow with time.
 
 DEFINITIONS_MAX = 100_000
 """Statements that are kept; the oldest go first. The very first has the number 1, so a gap is visible."""
@@ -30,27 +29,27 @@ _VERSION = "PRAGMA schema_version"
 _MAKE = """
 CREATE TABLE IF NOT EXISTS interlock_definitions (number INTEGER PRIMARY KEY AUTOINCREMENT, sql TEXT NOT NULL)
 """
-_NOTE = "INSERT INTO interlock_definitions (sql) VALUES (?1)"
+_STORE = "INSERT INTO interlock_definitions (sql) VALUES (?1)"
 _BOUND = "DELETE FROM interlock_definitions WHERE number <= (SELECT max(number) FROM interlock_definitions) - ?1"
 
 
 def define(session: Session, text: str, *, written: str) -> None:
-    """Run a statement on the schema, and note it as it was written if it has changed anything."""
+    """Run a statement on the schema, and store it as it was written if it has changed anything."""
     before = session.query(_VERSION)
     session.execute(text)
     if session.query(_VERSION) == before:
         return
     session.defined = True  # If a later statement fails, more than that one must be undone.
-    session.own(lambda run: _note(run, written))
+    session.own(lambda run: _store_definition(run, written))
 
 
-def _note(run: Callable[..., apsw.Cursor], written: str) -> None:
+def _store_definition(run: Callable[..., apsw.Cursor], written: str) -> None:
     run(_MAKE)
-    run(_NOTE, (written,))
+    run(_STORE, (written,))
     run(_BOUND, (DEFINITIONS_MAX,))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Transactions ----------------------------------------------------------------------------------------------------
 
 _inside: contextvars.ContextVar[tuple[str, object] | None] = contextvars.ContextVar("transaction", default=None)
 """The database whose transaction is running in this context."""

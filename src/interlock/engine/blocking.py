@@ -30,14 +30,11 @@ from interlock.engine.transactions import BlockingTransaction
 from interlock.engine.views import Workflows
 from interlock.errors import BadUsage, UnavailableError
 
-# --- An event loop in a thread of its own, and calls into it from code that is not async -----------------------------
+# --- Event loop in a thread ------------------------------------------------------------------------------------------
 # Any number of threads may call; each call is a task in the loop, and its caller blocks until the task ends.
 # Interrupting a caller cancels its task. Calls that would block for ever raise instead: from the loop's own thread,
 # and in a forked child, which has no loop. The thread is a daemon: a program that forgets to stop it still ends, and
 # durable changes are kept.
-#
-# `blocking` turns an async method into a blocking one with the same parameters and types, so no method is written
-# twice.
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
@@ -213,7 +210,7 @@ def _copy_result(answer: "Future[ResultT]", task: "asyncio.Task[ResultT]") -> No
             answer.set_result(task.result())
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Blocking engine -------------------------------------------------------------------------------------------------
 
 EventT = TypeVar("EventT", bound=Event)
 

@@ -1,7 +1,10 @@
 """A machine bound to an engine: its table and codec, and the conversion between values and stored bytes.
 
 An engine has machines of any types side by side, so here a context is just a value. Types are checked when the machine
-is declared, and again where values come from outside.
+is declared, and again where values come from outside. `Owed` is the pending work of a workflow. It is written with the
+workflow's row, in the same commit as the transition that owes it (G3), and stores do not decode it.
+
+Idempotency keys are made only here: once, from random ids, and written before the first attempt (C6).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +14,7 @@ from typing import Any, Literal, Protocol, cast
 import msgspec
 
 from interlock.clock import Ids
-from interlock.core.codec import Codec, completed
+from interlock.core.codec import Codec, fill_defaults
 from interlock.core.decide import foreign_state
 from interlock.core.describe import MachineDescription
 from interlock.core.events import Event, wire_name
@@ -24,9 +27,7 @@ from interlock.engine.dependencies.step_threads import StepThreads, threaded
 from interlock.errors import CorruptionError, InvalidPayload, MachineMismatch
 from interlock.store.values import Row
 
-# --- Pending work of a workflow: its running step, its timers, its undo log, the undos of an unwinding ---------------
-# It is written with the workflow's row, in the same commit as the transition that owes it (G3). Stores do not decode
-# it. Idempotency keys are made only here: once, from random ids, and written before the first attempt (C6).
+# --- Pending work ----------------------------------------------------------------------------------------------------
 
 
 class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -162,7 +163,7 @@ def named_in(key: str) -> str:
     return key[: -UUID_CHARACTERS - 1]
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Machine and loaded workflow -------------------------------------------------------------------------------------
 
 
 class AnyMachine(Protocol):
@@ -195,7 +196,6 @@ class AnyMachine(Protocol):
 
 AnySnapshot = Snapshot[Any, Any]
 
-_encode_failure = msgspec.json.Encoder().encode
 _decode_failure = msgspec.json.Decoder(StepFailure).decode
 
 
@@ -388,7 +388,7 @@ class BoundMachine:
         node = self.node_of(row.state)
         context = self.codec.decode_context(row.context)
         if row.machine_version != self.version:
-            context = completed(context)  # Add the fields of this version, so that they are written back.
+            context = fill_defaults(context)  # Add the fields of this version, so that they are written back.
         if node.name != row.state:
             # With the new name it is a row of this version: an older process must not take it for its own.
             stored, context = self.codec.stored_context(context)
@@ -403,7 +403,7 @@ class BoundMachine:
             return b""
         if isinstance(value, StoredJson):
             return value.text.encode()
-        return _encode_failure(value) if isinstance(value, StepFailure) else self.codec.stored_event(value)
+        return _encode(value) if isinstance(value, StepFailure) else self.codec.stored_event(value)
 
     def read_payload(self, event: str, data: bytes) -> Event | StepFailure | StoredJson | None:
         """Decode a stored payload, perhaps of an earlier version of the machine."""

@@ -17,7 +17,7 @@ from interlock.clock import Clock, Ids
 from interlock.core.policies import FIRST_WAVE, Circuit, TokenRate
 from interlock.engine.alerts.alert import redis_alert
 from interlock.engine.config import EngineConfig
-from interlock.engine.dependencies.dependency import Forced, Others, Outlet
+from interlock.engine.dependencies.dependency import ClusterPeers, Forced, Outlet
 from interlock.engine.leases import LeaseBook, Leasing
 from interlock.errors import InterlockError
 from interlock.redaction import logger_of
@@ -30,13 +30,15 @@ from interlock.signals import RedisChanged
 from interlock.store.protocol import Granted, Held, Store
 from interlock.urls import RedisAddress
 
-# --- A dependency that is shared in a cluster: its outlet here, its breaker and rate in Redis ------------------------
-# The outlet still decides (0010). While Redis answers, the cluster opens and closes it, permits its probes, and
-# limits the rate of all processes together.
+# --- Shared dependency -----------------------------------------------------------------------------------------------
 
 
-class Shared:
-    """Connect an outlet with the cluster. The engine that uses it creates and closes it."""
+class SharedDependency:
+    """Connect an outlet with the cluster. The engine that uses it creates and closes it.
+
+    The outlet still decides (0010). While Redis answers, the cluster opens and closes it, permits its probes, and
+    limits the rate of all processes together.
+    """
 
     def __init__(self, outlet: Outlet, link: Link, clock: Clock, ids: Ids) -> None:
         self._outlet = outlet
@@ -47,7 +49,7 @@ class Shared:
         self._breaker = SharedBreaker(
             link, outlet.declared.name, self, ids, probes=breaker.probes, reset_s=breaker.reset_s
         )
-        self.before: Others | None = outlet.others
+        self.before: ClusterPeers | None = outlet.others
         self.closed = False
         outlet.others = self
         self._limit()
@@ -58,9 +60,9 @@ class Shared:
         return self._link.up
 
     async def close(self) -> None:
-        """Return the outlet to this process alone, or to another engine's `Shared`."""
+        """Return the outlet to this process alone, or to another engine's `SharedDependency`."""
         self.closed = True
-        while isinstance(last := self._outlet.others, Shared) and last.closed:
+        while isinstance(last := self._outlet.others, SharedDependency) and last.closed:
             self._outlet.others = last.before
         await self._breaker.close()
         if self._tokens is not None:
@@ -136,7 +138,7 @@ class Shared:
         return circuit.opened, opens_in_s, outlet.forced, outlet.reason
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Cluster of an engine --------------------------------------------------------------------------------------------
 
 log = logger_of("interlock.operators")
 
@@ -174,7 +176,7 @@ class Clustered:
         self._beats = 0
         self._alerted = self._noted_alert = False
         self._noting: asyncio.Task[None] | None = None
-        self._shared: list[Shared] = []
+        self._shared: list[SharedDependency] = []
         self._ingress: SharedTokens | None = None
         self._cluster = Cluster(
             address,
@@ -221,7 +223,7 @@ class Clustered:
     def share(self, outlets: Iterable[Outlet]) -> None:
         """Share these breakers and rates with the other engines."""
         config = self._config
-        self._shared += [Shared(outlet, self._cluster.link, config.clock, config.ids) for outlet in outlets]
+        self._shared += [SharedDependency(outlet, self._cluster.link, config.clock, config.ids) for outlet in outlets]
 
     def ingress(self, rate: TokenRate | None) -> SharedTokens | None:
         """Return the shared tokens of the engine's admission rate; None without a rate."""

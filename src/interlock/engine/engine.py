@@ -1,9 +1,12 @@
-"""`Engine`: the public class that runs machines as durable workflows. `pipeline` decides, `runner` runs steps.
+"""`Engine`: the public class that runs machines as durable workflows.
 
 async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
     await engine.start(order, "o-1", Order())
     await engine.send("o-1", Submit(cents=999), key="click-7")
     view = await engine.wait("o-1")
+
+It checks arguments and admits calls; `path.pipeline` decides them and `steps.runner` runs the steps. A reading call is
+repeated at the new store if the workflows were moved meanwhile; calls that change a workflow wait in the pipeline.
 """
 
 import asyncio
@@ -45,7 +48,7 @@ from interlock.engine.path.pipeline import confirm, is_here
 from interlock.engine.pruning import BATCH, Pruned, Pruner
 from interlock.engine.relocation import Follower
 from interlock.engine.settings import Admission
-from interlock.engine.transactions import Acting, Deciding, TransactionBlock
+from interlock.engine.transactions import TransactionBlock, TransactionCalls
 from interlock.engine.views import (
     Compensation,
     Counts,
@@ -67,30 +70,25 @@ from interlock.lanes.contention import HotRow
 from interlock.signals import Observer
 from interlock.store.values import Letter
 
-# --- Engine calls for operators: compensations, dead letters, breakers, limits and pruning ---------------------------
-# They are methods of the engine, separate because a program that sends events does not need them.
+PAGE = 1_000
 
 PAGE_MAX = 10_000
 
 FORCES: Final[dict[str, Literal["open", "closed"] | None]] = {"open": "open", "closed": "closed", "auto": None}
 
-
-OperatingT = TypeVar("OperatingT", bound="Operating")
+EventT = TypeVar("EventT", bound=Event)
 ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
 
 
-def repeated(
-    call: Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]],
-) -> Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]]:
-    """Repeat a reading call at the new place of the workflows if they were moved meanwhile.
-
-    Calls that change a workflow do not need this: they wait in the pipeline, which hands them over.
-    """
+def _repeat_after_move(
+    call: Callable[Concatenate["Engine", P], Coroutine[Any, Any, ResultT]],
+) -> Callable[Concatenate["Engine", P], Coroutine[Any, Any, ResultT]]:
+    """Repeat a reading call as `Engine._repeated` does, without another coroutine: `wait` is called for every order."""
 
     @functools.wraps(call)
-    async def again(self: OperatingT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        while True:  # As `_repeated`, without another coroutine: `wait` is called for every order.
+    async def again(self: "Engine", /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        while True:
             inside = self._inside
             try:
                 return await call(self, *args, **kwargs)
@@ -101,196 +99,17 @@ def repeated(
     return again
 
 
-class Operating:
-    """The operators' calls of an engine."""
+class Engine:
+    """An open engine. Make one with `Engine.open`."""
 
     def __init__(self, inside: EngineParts, follower: Follower | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         self._follower = follower
         if follower is not None:
             follower.entered.append(self._enter)
         self._enter(inside)
         self._in_command: set[str] = set()
         """Dead letters with a command under way."""
-
-    async def _repeated(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        while True:
-            inside = self._inside
-            try:
-                return await call()
-            except UnavailableError as error:
-                if self._follower is None or not await self._follower.followed(inside, error):
-                    raise
-
-    def _enter(self, inside: EngineParts) -> None:
-        self._inside = inside
-        self._store = inside.store
-        self._pipeline = inside.pipeline
-
-    @repeated
-    async def compensations(self) -> list[Compensation]:
-        """Return the pending and running undos of all workflows that unwind."""
-        self._inside.refuse_if_closed()
-        found: list[Compensation] = []
-        for bound in self._inside.machines.values():
-            for node in bound.table.nodes.values():
-                if node.unwinds_to is not None:
-                    rows = await self._inside.all_in(bound, node)
-                    lives = self._inside.readable(bound, rows)
-                    found += [each for live in lives for each in compensations_of(live)]
-        return found
-
-    @repeated
-    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
-        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
-        self._inside.refuse_if_closed()
-        check_kind(kind)
-        return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
-
-    async def retry_dead_letter(self, letter_id: str) -> None:
-        """Retry a dead letter, with the same idempotency key and all its attempts."""
-        await self._command_letter(letter_id, TryAgain)
-
-    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
-        """Mark a dead letter as dealt with. An unwinding goes on; a step's workflow waits for an event.
-
-        The note goes to the log `interlock.operators` and to observers.
-        """
-        self._inside.settled(await self._command_letter(letter_id, Settle), note)
-
-    def breakers(self) -> Breakers:
-        """Return the breakers of all dependencies of these machines, with their limits, in this process (C4).
-
-        `engine.breakers()["gateway"].state` is "closed", "open" or "half_open".
-        """
-        self._inside.refuse_if_closed()
-        return Breakers(view_of_line(line) for line in self._inside.places.lines.values())
-
-    async def contention(self) -> list[HotRow]:
-        """Return the workflows with the most contention between events, worst first, in this process (D9).
-
-        A row's `table` is the name of the machine and its `key` the id of the workflow.
-        """
-        self._inside.refuse_if_closed()
-        return self._pipeline.contended.worst(self._inside.now_s())
-
-    def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
-        """Force a breaker open or closed; "auto" lets it decide again. It survives a restart.
-
-        All engines of this process share it.
-        """
-        line = self._line(dependency)
-        if state not in FORCES:
-            raise BadUsage(
-                f"a breaker cannot be forced to be {state!r}.",
-                why="It is forced open, forced closed, or decides by itself.",
-                fix='Use "open", "closed" or "auto".',
-            )
-        forced = FORCES[state]
-        line.outlet.force(forced, "a person lets it decide again" if forced is None else f"a person holds it {forced}")
-
-    def set_limit(
-        self,
-        dependency: str,
-        *,
-        concurrency_max: int | None = None,
-        rate_per_s: float | EllipsisType | None = ...,
-    ) -> None:
-        """Change the limits of a dependency while the engine runs; omitted ones stay as they are (C8).
-
-        `rate_per_s=None` removes the limit. Only this process is changed, and only until it ends.
-        """
-        outlet = self._line(dependency).outlet
-        now = outlet.rate.rate_per_s if outlet.rate is not None else None
-        rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
-        wanted = Dependency(
-            dependency, outlet.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate
-        )
-        outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
-
-    def set_admission(self, admission: Admission) -> None:
-        """Change the admission limits of the engine while it runs (C7)."""
-        self._inside.refuse_if_closed()
-        self._inside.gate.set(admission)
-
-    def _line(self, dependency: str) -> Line:
-        self._inside.refuse_if_closed()
-        lines = self._inside.places.lines
-        if dependency not in lines:
-            near = difflib.get_close_matches(str(dependency), lines, n=1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
-            raise BadUsage(
-                f"nothing here calls a dependency {dependency!r}.{meant}",
-                why=f"The machines of this engine call {', '.join(map(repr, lines)) or 'none'}.",
-                fix=f"Use one of those names, or have a step name it: dependency={str(dependency)!r}.",
-            )
-        return lines[dependency]
-
-    @repeated
-    async def prune(
-        self,
-        *,
-        older_than_s: float,
-        history_only: bool = False,
-        with_owed: bool = False,
-        dry_run: bool = False,
-        batch: int = BATCH,
-        pause_s: float = 0.0,
-    ) -> Pruned:
-        """Remove workflows of these machines that ended `older_than_s` ago, with history, effects and letters.
-
-        With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`.
-        Each batch is a transaction of its own, followed by a pause of `pause_s`.
-        """
-        self._inside.refuse_if_closed()
-        pruner = Pruner(
-            self._store,
-            older_than_s=older_than_s,
-            machines=self._inside.machines,
-            history_only=history_only,
-            owing=with_owed,
-            dry_run=dry_run,
-            batch=batch,
-            pause_s=pause_s,
-        )
-        keeps = history_only or dry_run
-        return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
-
-    @repeated
-    async def _command_letter(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
-        """Apply an operator's command to a letter. Of two concurrent ones the second gets WorkflowNotFound."""
-        self._inside.refuse_if_closed()
-        if letter_id in self._in_command:
-            raise no_letter(letter_id)
-        self._in_command.add(letter_id)
-        try:
-            if not self._store.shared:
-                return await self._apply_command(letter_id, ruling)
-            # The lease makes that hold for two engines of a shared store too.
-            name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
-            async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
-                return await self._apply_command(letter_id, ruling)
-        finally:
-            self._in_command.discard(letter_id)
-
-    async def _apply_command(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
-        letter = await find_letter(self._store, letter_id)
-        await self._pipeline.admit(ruling(letter))
-        return letter
-
-
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-EventT = TypeVar("EventT", bound=Event)
-
-PAGE = 1_000
-
-
-class Engine(Operating):
-    """An open engine. Make one with `Engine.open`."""
-
-    def __init__(self, inside: EngineParts, follower: Follower | None = None) -> None:
-        super().__init__(inside, follower)
-        self._loop = asyncio.get_running_loop()
 
     @staticmethod
     def open(
@@ -392,12 +211,12 @@ class Engine(Operating):
         `async with engine.transaction(connection) as tx: await tx.send(…)`, or `with` and without `await` for a
         connection without an event loop, from any thread. It is one of asyncpg, psycopg 3 or SQLAlchemy 2.
         """
-        deciding = Deciding(self._inside, self._pipeline.means.ids)
-        return TransactionBlock(Acting(deciding, self._bound), connection)
+        calls = TransactionCalls(self._inside, self._pipeline.means.ids, self._bound)
+        return TransactionBlock(calls, connection)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    @repeated
+    @_repeat_after_move
     async def get(self, workflow: str) -> View[Enum, object]:
         """Return the durable state of the workflow."""
         return view_of(await self._load(workflow))
@@ -407,7 +226,7 @@ class Engine(Operating):
         self._bound(machine)
         return Workflows(self, machine)
 
-    @repeated
+    @_repeat_after_move
     async def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> View[Enum, object]:
         """Wait until the workflow is in one of the states; without any, until it is final or resting.
 
@@ -434,7 +253,7 @@ class Engine(Operating):
             if timer is not None:
                 timer.cancel()
 
-    @repeated
+    @_repeat_after_move
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[Enum, object]]:
@@ -449,7 +268,7 @@ class Engine(Operating):
                 break
         return rows
 
-    @repeated
+    @_repeat_after_move
     async def find(
         self,
         machine: Machine[StateT, ContextT, EventT],
@@ -466,7 +285,7 @@ class Engine(Operating):
         lives = self._inside.readable(bound, found.rows)
         return Page(tuple(cast("View[StateT, ContextT]", view_of(live)) for live in lives), found.cursor)
 
-    @repeated
+    @_repeat_after_move
     async def stalled(
         self,
         machine: Machine[StateT, ContextT, EventT],
@@ -492,13 +311,13 @@ class Engine(Operating):
         lives = self._inside.readable(bound, rows)
         return [cast("View[StateT, ContextT]", view_of(live)) for live in lives]
 
-    @repeated
+    @_repeat_after_move
     async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Enum]]:
         """Return the events that have a transition from the workflow's state (A6)."""
         live = await self._load(workflow)
         return allowed_here(live.bound.table, live.snapshot, event)
 
-    @repeated
+    @_repeat_after_move
     async def stats(self, workflow: str) -> Counts:
         """Return the counts of applied, duplicate, ignored and refused events (B5)."""
         row, more = await self._inside.counted(workflow, partial(self._load, workflow))
@@ -512,6 +331,124 @@ class Engine(Operating):
     def unsubscribe(self, observer: Observer) -> None:
         """Stop calling `observer`."""
         self._inside.subscribers.unsubscribe(observer)
+
+    # --- dead letters, breakers, limits and pruning ------------------------------------------------------------------
+
+    @_repeat_after_move
+    async def compensations(self) -> list[Compensation]:
+        """Return the pending and running undos of all workflows that unwind."""
+        self._inside.refuse_if_closed()
+        found: list[Compensation] = []
+        for bound in self._inside.machines.values():
+            for node in bound.table.nodes.values():
+                if node.unwinds_to is not None:
+                    rows = await self._inside.all_in(bound, node)
+                    lives = self._inside.readable(bound, rows)
+                    found += [each for live in lives for each in compensations_of(live)]
+        return found
+
+    @_repeat_after_move
+    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
+        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        self._inside.refuse_if_closed()
+        check_kind(kind)
+        return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
+
+    async def retry_dead_letter(self, letter_id: str) -> None:
+        """Retry a dead letter, with the same idempotency key and all its attempts."""
+        await self._command_letter(letter_id, TryAgain)
+
+    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
+        """Mark a dead letter as dealt with. An unwinding goes on; a step's workflow waits for an event.
+
+        The note goes to the log `interlock.operators` and to observers.
+        """
+        self._inside.settled(await self._command_letter(letter_id, Settle), note)
+
+    def breakers(self) -> Breakers:
+        """Return the breakers of all dependencies of these machines, with their limits, in this process (C4).
+
+        `engine.breakers()["gateway"].state` is "closed", "open" or "half_open".
+        """
+        self._inside.refuse_if_closed()
+        return Breakers(view_of_line(line) for line in self._inside.places.lines.values())
+
+    async def contention(self) -> list[HotRow]:
+        """Return the workflows with the most contention between events, worst first, in this process (D9).
+
+        A row's `table` is the name of the machine and its `key` the id of the workflow.
+        """
+        self._inside.refuse_if_closed()
+        return self._pipeline.contended.worst(self._inside.now_s())
+
+    def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
+        """Force a breaker open or closed; "auto" lets it decide again. It survives a restart.
+
+        All engines of this process share it.
+        """
+        line = self._line(dependency)
+        if state not in FORCES:
+            raise BadUsage(
+                f"a breaker cannot be forced to be {state!r}.",
+                why="It is forced open, forced closed, or decides by itself.",
+                fix='Use "open", "closed" or "auto".',
+            )
+        forced = FORCES[state]
+        line.outlet.force(forced, "a person lets it decide again" if forced is None else f"a person holds it {forced}")
+
+    def set_limit(
+        self,
+        dependency: str,
+        *,
+        concurrency_max: int | None = None,
+        rate_per_s: float | EllipsisType | None = ...,
+    ) -> None:
+        """Change the limits of a dependency while the engine runs; omitted ones stay as they are (C8).
+
+        `rate_per_s=None` removes the limit. Only this process is changed, and only until it ends.
+        """
+        outlet = self._line(dependency).outlet
+        now = outlet.rate.rate_per_s if outlet.rate is not None else None
+        rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
+        wanted = Dependency(
+            dependency, outlet.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate
+        )
+        outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
+
+    def set_admission(self, admission: Admission) -> None:
+        """Change the admission limits of the engine while it runs (C7)."""
+        self._inside.refuse_if_closed()
+        self._inside.gate.set(admission)
+
+    @_repeat_after_move
+    async def prune(
+        self,
+        *,
+        older_than_s: float,
+        history_only: bool = False,
+        with_owed: bool = False,
+        dry_run: bool = False,
+        batch: int = BATCH,
+        pause_s: float = 0.0,
+    ) -> Pruned:
+        """Remove workflows of these machines that ended `older_than_s` ago, with history, effects and letters.
+
+        With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`.
+        Each batch is a transaction of its own, followed by a pause of `pause_s`.
+        """
+        self._inside.refuse_if_closed()
+        pruner = Pruner(
+            self._store,
+            older_than_s=older_than_s,
+            machines=self._inside.machines,
+            history_only=history_only,
+            owing=with_owed,
+            dry_run=dry_run,
+            batch=batch,
+            pause_s=pause_s,
+        )
+        keeps = history_only or dry_run
+        return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
 
     # --- leases and closing ------------------------------------------------------------------------------------------
 
@@ -533,6 +470,21 @@ class Engine(Operating):
             await self._follower.close()
 
     # --- internals ---------------------------------------------------------------------------------------------------
+
+    async def _repeated(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Repeat the call at the new place of the workflows if they were moved meanwhile."""
+        while True:
+            inside = self._inside
+            try:
+                return await call()
+            except UnavailableError as error:
+                if self._follower is None or not await self._follower.followed(inside, error):
+                    raise
+
+    def _enter(self, inside: EngineParts) -> None:
+        self._inside = inside
+        self._store = inside.store
+        self._pipeline = inside.pipeline
 
     def _admit(self, envelope: Start | Send) -> "asyncio.Future[object]":
         self._inside.refuse_if_closed()
@@ -585,6 +537,41 @@ class Engine(Operating):
                 raise no_workflow(workflow)
             live = self._inside.read(row)
         return live
+
+    @_repeat_after_move
+    async def _command_letter(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        """Apply an operator's command to a letter. Of two concurrent ones the second gets WorkflowNotFound."""
+        self._inside.refuse_if_closed()
+        if letter_id in self._in_command:
+            raise no_letter(letter_id)
+        self._in_command.add(letter_id)
+        try:
+            if not self._store.shared:
+                return await self._apply_command(letter_id, ruling)
+            # The lease makes that hold for two engines of a shared store too.
+            name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
+            async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
+                return await self._apply_command(letter_id, ruling)
+        finally:
+            self._in_command.discard(letter_id)
+
+    async def _apply_command(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        letter = await find_letter(self._store, letter_id)
+        await self._pipeline.admit(ruling(letter))
+        return letter
+
+    def _line(self, dependency: str) -> Line:
+        self._inside.refuse_if_closed()
+        lines = self._inside.places.lines
+        if dependency not in lines:
+            near = difflib.get_close_matches(str(dependency), lines, n=1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            raise BadUsage(
+                f"nothing here calls a dependency {dependency!r}.{meant}",
+                why=f"The machines of this engine call {', '.join(map(repr, lines)) or 'none'}.",
+                fix=f"Use one of those names, or have a step name it: dependency={str(dependency)!r}.",
+            )
+        return lines[dependency]
 
     def _bound(self, machine: AnyMachine) -> BoundMachine:
         value: object = machine  # Not every caller has a type checker.

@@ -36,78 +36,78 @@ class Depth(msgspec.Struct, frozen=True):
 class Gauges:
     """The gauges of one engine."""
 
-    def __init__(self, inside: EngineParts) -> None:
-        self._inside = inside
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts = parts
 
-    def enter(self, inside: EngineParts) -> None:
-        """Use the new inside of the engine after a move."""
-        self._inside = inside
+    def enter(self, parts: EngineParts) -> None:
+        """Use the new parts of the engine after a move."""
+        self._parts = parts
 
     def breakers(self) -> Breakers:
         """As `Engine.breakers`."""
-        self._inside.refuse_if_closed()
-        return Breakers(view_of_line(line) for line in self._inside.places.lines.values())
+        self._parts.refuse_if_closed()
+        return Breakers(view_of_line(line) for line in self._parts.places.lines.values())
 
     @property
     def in_flight(self) -> int:
         """Calls under way."""
-        return self._inside.gate.in_flight
+        return self._parts.gate.in_flight
 
     @property
     def refused(self) -> int:
         """Calls that were refused."""
-        return self._inside.gate.refused
+        return self._parts.gate.refused
 
     @property
     def waiting(self) -> int:
         """Workflows and effects that wait for a slot."""
-        return self._inside.places.waiting
+        return self._parts.places.waiting
 
     @property
     def under_way(self) -> int:
         """Attempts under way."""
-        return self._inside.runner.under_way
+        return self._parts.runner.under_way
 
     @property
     def redis_up(self) -> bool | None:
         """Whether Redis answers; None without Redis."""
-        cluster = self._inside.cluster
+        cluster = self._parts.cluster
         return None if cluster is None else cluster.up
 
     @property
     def observer_failures(self) -> int:
         """The number of exceptions of observers."""
-        return self._inside.subscribers.failures
+        return self._parts.subscribers.failures
 
     def now_s(self) -> float:
         """Return the event loop's time."""
-        return self._inside.now_s()
+        return self._parts.now_s()
 
     async def depth(self) -> Depth:
         """Count workflows, undos, dead letters and stalls in the store."""
-        inside = self._inside
-        inside.refuse_if_closed()
+        parts = self._parts
+        parts.refuse_if_closed()
         workflows: dict[tuple[str, str], int] = {}
         unwinding: dict[str, int] = {}
-        for bound in inside.machines.values():
+        for bound in parts.machines.values():
             unwinding[bound.name] = 0
             for node in bound.table.nodes.values():
                 workflows[bound.name, node.name] = 0
-        for (machine, _, state), count in (await inside.store.living()).items():
-            known = inside.machines.get(machine)
+        for (machine, _, state), count in (await parts.store.living()).items():
+            known = parts.machines.get(machine)
             found = None if known is None else known.stored.get(state)
             name = state if found is None else found.name
             workflows[machine, name] = workflows.get((machine, name), 0) + count
             if found is not None and found.unwinds_to is not None:
                 unwinding[machine] += count
         letters: dict[str, int] = {"step": 0, "effect": 0, "undo": 0}
-        for letter in await inside.store.letters(limit=LETTERS_MAX):
+        for letter in await parts.store.letters(limit=LETTERS_MAX):
             letters[letter.kind] += 1
         return Depth(workflows, unwinding, letters, await self._stalled())
 
     def depth_at_once(self) -> Depth | None:
         """Return the counts of a store in memory without waiting; None for other stores."""
-        if not isinstance(self._inside.store, MemoryStore):
+        if not isinstance(self._parts.store, MemoryStore):
             return None
         counting = self.depth()
         try:
@@ -119,13 +119,13 @@ class Gauges:
 
     async def _stalled(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        now_us = self._inside.store.now_us()
-        for bound in self._inside.machines.values():
+        now_us = self._parts.store.now_us()
+        for bound in self._parts.machines.values():
             before = {
                 node.name: now_us - int(node.dwell_max_s * 1_000_000)
                 for node in bound.table.nodes.values()
                 if node.active and node.dwell_max_s is not None
             }
-            rows = await self._inside.store.stalled(bound.name, before, limit=STALLED_MAX) if before else ()
+            rows = await self._parts.store.stalled(bound.name, before, limit=STALLED_MAX) if before else ()
             found[bound.name] = len(rows)
         return found

@@ -1,7 +1,11 @@
 """`Engine.open`: check the arguments, open the store and begin the engine.
 
 Arguments are checked before anything is opened: a misspelt setting, two machines of one name, a strategy for a step
-that no machine has. If opening fails, the store is closed again.
+that no machine has, an unknown observer. If opening fails, the store is closed again.
+
+Observers may be named: `Engine.open(observers=["prometheus", "otel"])`. The engine imports no exporter, and loads one
+only when it is named. Other packages add theirs as entry points of the group `interlock.observers`, each a callable
+without arguments that makes an observer.
 """
 
 import difflib
@@ -27,7 +31,7 @@ from interlock.engine.config import EngineConfig
 from interlock.engine.gauges import Gauges
 from interlock.engine.internals import EngineParts
 from interlock.engine.path.contention import Contended
-from interlock.engine.relocation import Follower, Trail
+from interlock.engine.relocation import Follower, StoreRoute
 from interlock.engine.settings import Admission, EngineSettings
 from interlock.errors import BadUsage, DefinitionError, MissingExtra
 from interlock.lanes.settings import KINDS
@@ -36,10 +40,7 @@ from interlock.signals import Observer, Subscribers
 from interlock.store.open import NAME, open_store
 from interlock.urls import configured_redis
 
-# --- Observers by name: the runtime imports no exporter, and loads one only when it is named -------------------------
-# `Engine.open(observers=["prometheus", "otel"])` names those of Interlock. Other packages add theirs as entry points
-# of the group `interlock.observers`, each a callable without arguments that makes an observer.
-#
+# --- Observers -------------------------------------------------------------------------------------------------------
 # OpenTelemetry is the default (C13): where the program has set a provider, or the environment names an exporter, an
 # engine uses it by default. Everywhere else that costs two lookups in dictionaries.
 
@@ -51,15 +52,14 @@ OURS = {
     "logs": ("interlock.observe.logs", "Logs"),
 }
 
-
-THEIR_SDK = ("opentelemetry.sdk.trace", "opentelemetry.sdk.metrics")
+OTEL_SDK = ("opentelemetry.sdk.trace", "opentelemetry.sdk.metrics")
 """Modules of which a program that has set a provider has loaded one."""
 
 
-class Opened(Protocol):
+class GaugesObserver(Protocol):
     """An observer that also samples: it receives the gauges of each engine that it observes."""
 
-    def opened(self, figures: Gauges, /) -> None:
+    def opened(self, gauges: Gauges, /) -> None:
         """Receive the gauges of an engine that was opened."""
         ...
 
@@ -82,7 +82,7 @@ def default_observers(observers: Iterable[Observer]) -> tuple[Observer, ...]:
 
     OTEL_SDK_DISABLED=true disables it.
     """
-    wanted = any(name in sys.modules for name in THEIR_SDK) or any(
+    wanted = any(name in sys.modules for name in OTEL_SDK) or any(
         name.startswith("OTEL_") and name.endswith(("_EXPORTER", "_ENDPOINT")) for name in os.environ
     )
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
@@ -113,12 +113,12 @@ def load_observer(name: str) -> Observer:
     return cast("Callable[[], Observer]", others[name].load())()
 
 
-def looks(observer: object) -> TypeGuard[Opened]:
+def takes_gauges(observer: object) -> TypeGuard[GaugesObserver]:
     """Return whether the observer takes the gauges of its engine."""
     return hasattr(observer, "opened")
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Opening ---------------------------------------------------------------------------------------------------------
 
 SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
 
@@ -209,26 +209,26 @@ class Opening(Generic[EngineT]):
 
     async def _open(self) -> EngineT:
         config = self._config()
-        trail = Trail(self._url, [*self._machines])
+        route = StoreRoute(self._url, [*self._machines])
         try:
-            await trail.begin()
-            inside = await trail.open(lambda trail: self._open_inside(trail, config))
+            await route.begin()
+            parts = await route.open(lambda route: self._open_parts(route, config))
         except BaseException:
             await config.alarms.close()
             raise
         follower = Follower(
-            inside,
-            trail,
-            make=lambda trail: self._make_inside(trail, config),
-            begin=lambda inside: inside.begin(accept_changes=self._accept_changes),
+            parts,
+            route,
+            make=lambda route: self._make_parts(route, config),
+            begin=lambda parts: parts.begin(accept_changes=self._accept_changes),
             chance=self._chance,
             clock=config.clock,
         )
-        engine, figures = self._make(inside, follower), Gauges(inside)
-        follower.entered.append(figures.enter)
+        engine, gauges = self._make(parts, follower), Gauges(parts)
+        follower.entered.append(gauges.enter)
         for observer in self._subscribers.observers:
-            if looks(observer):
-                observer.opened(figures)
+            if takes_gauges(observer):
+                observer.opened(gauges)
         return engine
 
     def _config(self) -> EngineConfig:
@@ -246,20 +246,20 @@ class Opening(Generic[EngineT]):
             contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
         )
 
-    async def _open_inside(self, trail: Trail, config: EngineConfig) -> EngineParts:
-        """Open and begin the inside at the current place of the workflows."""
-        inside = await self._make_inside(trail, config)
+    async def _open_parts(self, route: StoreRoute, config: EngineConfig) -> EngineParts:
+        """Open and begin the parts of the engine at the current place of the workflows."""
+        parts = await self._make_parts(route, config)
         try:
-            await inside.begin(accept_changes=self._accept_changes)
+            await parts.begin(accept_changes=self._accept_changes)
         except BaseException:
-            await inside.leave()
+            await parts.leave()
             raise
-        return inside
+        return parts
 
-    async def _make_inside(self, trail: Trail, config: EngineConfig) -> EngineParts:
-        """Open the inside at the current place of the workflows, without beginning it."""
+    async def _make_parts(self, route: StoreRoute, config: EngineConfig) -> EngineParts:
+        """Open the parts of the engine at the current place of the workflows, without beginning it."""
         store = await open_store(
-            trail.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=trail.seen_epoch
+            route.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=route.seen_epoch
         )
         try:
             return EngineParts(store, self._machines, config)

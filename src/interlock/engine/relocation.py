@@ -6,7 +6,7 @@ wait. Running attempts are cancelled as when an engine stops. Their reports are 
 is claimed or recovered there; their runs are owed with the same keys and tokens (G5). A known result is applied once,
 unless another worker has taken up the run.
 
-A switch closes the old inside and opens the new one, which may be of another kind: a lane has one owner, PostgreSQL
+A switch closes the old `EngineParts` and opens new ones, which may be of another kind: a lane has one owner, PostgreSQL
 many. It hands over callers, waiters, leases, limits and gauges. The switch is retried until it succeeds. Callers wait
 for it at most `WAITED_S`; then they get MovedElsewhere. An idle engine polls its store, so that its waiters learn of a
 move.
@@ -41,7 +41,7 @@ from interlock.store.memory import MemoryStore
 from interlock.store.open import NAME
 from interlock.urls import is_bucket_url, is_postgres_url, redact_secrets, with_secrets
 
-# --- The route from a home to its workflows: the catalog's entry, then the chain of tombstones -----------------------
+# --- Route from a home to its workflows ------------------------------------------------------------------------------
 # The catalog is a shortcut, and may be outdated: opening a place that was left raises MovedElsewhere with the next
 # one. Epochs only grow, also when workflows move back to an earlier place. A chain whose epochs do not grow is
 # corrupt: following it could loop, or end at a place that was left.
@@ -52,13 +52,13 @@ HOPS_MAX = 32
 OpenT = TypeVar("OpenT")
 
 
-class Trail:
-    """The places on the route, up to the last known one."""
+class StoreRoute:
+    """The places on the route, up to the last known one: the catalog's entry, then the chain of tombstones."""
 
     def __init__(self, home: str, machines: Sequence[str] = ()) -> None:
         self._home = home
         self._machines = machines
-        self._route = [home]
+        self._places = [home]
         self._hops = 0
         self.epoch = 0
         """Epoch of the move that ended at this place; 0 if none is known."""
@@ -66,7 +66,7 @@ class Trail:
     @property
     def url(self) -> str:
         """The current place."""
-        return self._route[-1]
+        return self._places[-1]
 
     @property
     def seen_epoch(self) -> int | None:
@@ -81,9 +81,9 @@ class Trail:
     async def begin(self) -> None:
         """Read the catalog of the home. Raises BadUsage for machines that do not live together."""
         if self._is_home():
-            self._route = [self._home, await workflows_at(self._home, self._machines)]
+            self._places = [self._home, await workflows_at(self._home, self._machines)]
 
-    async def open(self, opens: "Callable[[Trail], Awaitable[OpenT]]") -> OpenT:
+    async def open(self, opens: "Callable[[StoreRoute], Awaitable[OpenT]]") -> OpenT:
         """Open the place, or follow its tombstones. Raises CorruptionError for a chain that does not end."""
         while True:
             try:
@@ -105,7 +105,7 @@ class Trail:
                 "a file or a table may have been put back from a copy that was made before a move.",
                 fix="Put the copy that is too old away, and open the workflows at the last of these addresses.",
             ) from moved
-        self._route.append(with_secrets(moved.url, *reversed(self._route)))
+        self._places.append(with_secrets(moved.url, *reversed(self._places)))
         self.epoch = moved.epoch
 
     async def arrive(self) -> None:
@@ -117,13 +117,13 @@ class Trail:
                 for name in {name if name in known else ALL for name in self._machines or (ALL,)}:
                     await catalog.enter(name, self.url, self.epoch, kind="workflows")
         self._hops = 0
-        self._route = self._route[:1] + self._route[-1:]
+        self._places = self._places[:1] + self._places[-1:]
 
     def _is_home(self) -> bool:
         return self._home.startswith("lanes:///") or is_bucket_url(self._home) or is_postgres_url(self._home)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Switch ----------------------------------------------------------------------------------------------------------
 
 log = logger_of("interlock.operators")
 
@@ -150,21 +150,21 @@ class Follower:
 
     def __init__(
         self,
-        inside: EngineParts,
-        trail: Trail,
+        parts: EngineParts,
+        route: StoreRoute,
         *,
-        make: Callable[[Trail], Awaitable[EngineParts]],
+        make: Callable[[StoreRoute], Awaitable[EngineParts]],
         begin: Callable[[EngineParts], Awaitable[None]],
         chance: Chance,
         clock: Clock,
     ) -> None:
-        self._inside = inside
+        self._parts = parts
         self._clock = clock
-        self._trail = trail
+        self._route = route
         self._make = make
         self._begin = begin
         self.entered: list[Callable[[EngineParts], None]] = []
-        """Called with every new inside of the engine."""
+        """Called with the new parts of the engine after every switch."""
         self._chance = chance
         self._loop = asyncio.get_running_loop()
         self._switching: asyncio.Task[None] | None = None
@@ -174,29 +174,29 @@ class Follower:
         """Whether the workflows were not moved, but another process has taken over their lane."""
         self._owned: LaneOwned | None = None
         """The last error of the new place, if it is a lane that another process owns."""
-        inside.follow = functools.partial(self.notice, inside)
-        if not isinstance(inside.store, MemoryStore):
+        parts.follow = functools.partial(self.notice, parts)
+        if not isinstance(parts.store, MemoryStore):
             self._polling = self._loop.create_task(self._poll_store())
 
-    def notice(self, inside: EngineParts, error: UnavailableError) -> bool:
-        """Start a switch if this inside is the current one and none runs; return whether the engine follows."""
+    def notice(self, parts: EngineParts, error: UnavailableError) -> bool:
+        """Start a switch if these parts are the current ones and none runs; return whether the engine follows."""
         if self._closed:
             return False
-        if self._switching is None and inside is self._inside:
-            self._inside.pipeline.leave()
-            self._switching = self._loop.create_task(self._switch(self._inside, error))
+        if self._switching is None and parts is self._parts:
+            self._parts.pipeline.leave()
+            self._switching = self._loop.create_task(self._switch(self._parts, error))
         return True
 
-    async def followed(self, inside: EngineParts, error: UnavailableError) -> bool:
-        """Return whether a call that failed at that inside can be repeated. Wait at most `WAITED_S` for a switch."""
-        if inside is self._inside and isinstance(error, MovedElsewhere | Fenced):
-            self.notice(inside, error)
+    async def followed(self, parts: EngineParts, error: UnavailableError) -> bool:
+        """Return whether a call that failed at those parts can be repeated. Wait at most `WAITED_S` for a switch."""
+        if parts is self._parts and isinstance(error, MovedElsewhere | Fenced):
+            self.notice(parts, error)
         switching = self._switching
         if switching is None or self._closed:
-            return inside is not self._inside and not self._closed
-        if inside.late is not None or not (await asyncio.wait([switching], timeout=WAITED_S))[0]:
-            raise inside.late or self._unreached_error()
-        return inside is not self._inside
+            return parts is not self._parts and not self._closed
+        if parts.late is not None or not (await asyncio.wait([switching], timeout=WAITED_S))[0]:
+            raise parts.late or self._unreached_error()
+        return parts is not self._parts
 
     async def close(self) -> None:
         """Close the engine, also during a switch."""
@@ -205,24 +205,24 @@ class Follower:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        inside = self._inside
-        await inside.close()
-        if inside.parted:
-            inside.pipeline.refuse(closed())
-            inside.waiters.close(closed())
-            await inside.leases.close()
-            await inside.own_leases.close()
-            await inside.alarms.close()
+        parts = self._parts
+        await parts.close()
+        if parts.parted:
+            parts.pipeline.refuse(closed())
+            parts.waiters.close(closed())
+            await parts.leases.close()
+            await parts.own_leases.close()
+            await parts.alarms.close()
 
     # --- the switch --------------------------------------------------------------------------------------------------
 
     async def _switch(self, old: EngineParts, error: UnavailableError) -> None:
         begun_s, self._taken_over = self._loop.time(), isinstance(error, Fenced)
-        log.info("the workflows at %s are elsewhere (%s)", self._trail.shown, error.code)
+        log.info("the workflows at %s are elsewhere (%s)", self._route.shown, error.code)
         late = self._loop.call_later(WAITED_S, self._fail_callers)
         try:
             if isinstance(error, MovedElsewhere):
-                self._trail.follow(error)
+                self._route.follow(error)
             await old.leave()
             new = await self._open_new(old, error)
         except Exception as problem:
@@ -234,11 +234,11 @@ class Follower:
         self._hand_over(old, new)
         took_ms = 1_000 * (self._loop.time() - begun_s)
         log.warning(
-            "workflows moved to %s, epoch %d, followed in %.0f ms", self._trail.shown, self._trail.epoch, took_ms
+            "workflows moved to %s, epoch %d, followed in %.0f ms", self._route.shown, self._route.epoch, took_ms
         )
 
     async def _open_new(self, old: EngineParts, error: UnavailableError) -> EngineParts:
-        """Open and begin the new inside. Retry until it succeeds or fails with a permanent error."""
+        """Open and begin the new parts. Retry until it succeeds or fails with a permanent error."""
         begun_s, pause_s, self._owned = self._loop.time(), PAUSE_S_MIN, None
         while True:
             try:
@@ -246,7 +246,7 @@ class Follower:
                     await self._check_lane_free(RETAKEN_S - (self._loop.time() - begun_s))
                 return await self._open_once(old)
             except MovedElsewhere as further:
-                self._trail.follow(further)
+                self._route.follow(further)
                 continue
             except LaneOwned as owned:
                 if isinstance(error, Fenced) and self._loop.time() - begun_s > RETAKEN_S:
@@ -254,37 +254,37 @@ class Follower:
                 self._owned = owned
                 if old.late is not None:
                     old.late = self._unreached_error()  # Its owner is known now.
-                log.info("the workflows cannot be opened at %s yet: %s", self._trail.shown, owned.what)
+                log.info("the workflows cannot be opened at %s yet: %s", self._route.shown, owned.what)
             except UnavailableError as problem:
-                log.info("the workflows cannot be opened at %s yet: %s", self._trail.shown, problem.what)
+                log.info("the workflows cannot be opened at %s yet: %s", self._route.shown, problem.what)
             await asyncio.sleep(pause_s * (0.5 + self._chance.fraction()))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _check_lane_free(self, wait_s: float) -> None:
         """Raise LaneOwned while the process that has taken the lane over is alive and has not released it."""
-        url = self._trail.url
+        url = self._route.url
         if is_bucket_url(url) and not await is_free_again(
             below(url, NAME), self._clock, wait_s=wait_s, dead_after_s=DEAD_LOOKS * LOOK_AT_BUCKET_S
         ):
             raise LaneOwned(
-                f"another process has taken over the lane of {self._trail.shown}, is alive and has not released it."
+                f"another process has taken over the lane of {self._route.shown}, is alive and has not released it."
             )
 
     async def _open_once(self, old: EngineParts) -> EngineParts:
-        new = await self._make(self._trail)
+        new = await self._make(self._route)
         try:
             reach("following.made")
             await self._report(old, new)
             reach("following.reported")
             await self._begin(new)
-            await self._trail.arrive()
+            await self._route.arrive()
         except BaseException:
             await new.leave()
             raise
         return new
 
     async def _report(self, old: EngineParts, new: EngineParts) -> None:
-        """Apply the reports of the old inside's attempts, before a recovery takes their runs for lost."""
+        """Apply the reports of the old parts' attempts, before a recovery takes their runs for lost."""
         left = old.pipeline.left
         assert left is not None
         reports = [each for each in left if each.future is None and _is_handed_over(each)]
@@ -305,16 +305,16 @@ class Follower:
             ]
 
     def _hand_over(self, old: EngineParts, new: EngineParts) -> None:
-        """Hand everything over to the new inside. Nothing awaits here, so no caller is lost between the two."""
+        """Hand everything over to the new parts. Nothing awaits here, so no caller is lost between the two."""
         left = old.pipeline.left
         assert left is not None
         new.go_along(old)
         new.follow = functools.partial(self.notice, new)
         add = new.pipeline.add
         old.pipeline.heir = lambda envelope: add(envelope) if _is_handed_over(envelope) else None
-        self._inside, self._switching = new, None  # The next move may be noticed immediately.
-        for tell in self.entered:
-            tell(new)
+        self._parts, self._switching = new, None  # The next move may be noticed immediately.
+        for callback in self.entered:
+            callback(new)
         _unlease(left, new)
         for envelope in left:
             old.pipeline.heir(envelope)
@@ -341,15 +341,15 @@ class Follower:
 
     def _fail_callers(self) -> None:
         """Fail the callers of a switch that takes too long. Nothing of what they asked was applied."""
-        late = self._inside.late = self._unreached_error()
-        self._inside.pipeline.refuse(late)
+        late = self._parts.late = self._unreached_error()
+        self._parts.pipeline.refuse(late)
 
     def _unreached_error(self) -> MovedElsewhere:
         error = MovedElsewhere(
-            f"the workflows are at {self._trail.shown} (epoch {self._trail.epoch}), and could not be opened there for "
+            f"the workflows are at {self._route.shown} (epoch {self._route.epoch}), and could not be opened there for "
             f"{WAITED_S:g} s.",
-            url=self._trail.url,
-            epoch=self._trail.epoch,
+            url=self._route.url,
+            epoch=self._route.epoch,
         )
         if self._taken_over:
             error.why = "Another process has taken over the lane, and this engine opens it again."
@@ -366,14 +366,14 @@ class Follower:
 
     async def _poll_store(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_AT_BUCKET_S if is_bucket_url(self._trail.url) else LOOK_S)
+            await asyncio.sleep(LOOK_AT_BUCKET_S if is_bucket_url(self._route.url) else LOOK_S)
             if self._switching is not None:
                 continue
-            inside = self._inside
+            parts = self._parts
             try:
-                await confirm(inside.store)
+                await confirm(parts.store)
             except (MovedElsewhere, Fenced) as error:
-                self.notice(inside, error)
+                self.notice(parts, error)
             except InterlockError as error:
                 log.debug("the store could not be checked for a move: %s", error)
             except Exception:

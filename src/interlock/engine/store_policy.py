@@ -7,7 +7,7 @@ processes: see `shared.policy`. The data path and the runner ask `PathPolicy`; t
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from typing import Protocol
 
@@ -140,6 +140,7 @@ class OwnedStorePolicy:
     fatal: tuple[type[InterlockError], ...] = (OutcomeUnknown, Fenced, InternalError)
     owner = ""
     claims = None
+    write = None
 
     def __init__(self, store: Store, machines: dict[str, BoundMachine], config: EngineConfig) -> None:
         self._store = store
@@ -152,10 +153,6 @@ class OwnedStorePolicy:
     def connect(self, parts: Parts) -> None:
         """Connect the policy with the pipeline and the runner."""
         self._parts = parts
-
-    async def write(self, changed: Sequence[Staged]) -> Sequence[str]:
-        """Commit a group. Its unknown outcome ends the engine, which recovers what is durable when it opens again."""
-        return await self._store.commit([staged.change() for staged in changed])
 
     def kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
         """Return the error for an event that was lost too often."""

@@ -211,7 +211,7 @@ def _traces(tracing: object) -> TypeGuard[Tracing]:
     return all(hasattr(tracing, name) for name in METHODS)
 
 
-# --- The workflow and step that run in the current context, for log lines written inside a step ----------------------
+# --- Running attempt -------------------------------------------------------------------------------------------------
 
 
 class Current(msgspec.Struct, frozen=True, gc=False):

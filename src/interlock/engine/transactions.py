@@ -5,7 +5,8 @@ async with engine.transaction(connection) as tx:    # `with`, and no await, for 
     await tx.start(order, "o-2", Order())
 
 The block commits nothing that is not its own: a transaction that is open, or that the connection begins by itself, is
-the caller's. Only a connection that would commit each statement by itself gets a transaction for the block.
+the caller's. Only a connection that would commit each statement by itself gets a transaction for the block. Nothing
+begins in it: what is owed is due immediately, and workers take it up after the commit. Observers get no signals.
 """
 
 from collections.abc import Callable
@@ -27,49 +28,67 @@ from interlock.engine.path.pipeline import Group, unknown_machine
 from interlock.engine.path.staging import DecisionContext, Staged
 from interlock.engine.views import Moved, View
 from interlock.errors import BadUsage, UserCodeError, VersionConflict
-from interlock.postgres.adapters import Awaited, Direct, awaited, direct, refuse_unknown
+from interlock.postgres.adapters import AsyncAdapter, SyncAdapter, async_adapter, refuse_unknown, sync_adapter
 from interlock.store.protocol import StatementGenerator, Store, Transactional, Transactions
 from interlock.store.values import Delivered, Row
 
-# --- Decisions inside a transaction of the caller, without any input or output of their own --------------------------
-# It is the data path for a group of one: the workflow is loaded, and locked if it is to be moved; the same envelopes
-# decide; the same change is written. Requests to the database are yielded, and the rows come back. So the connection
-# may be used in any thread, with or without an event loop.
-#
-# Nothing begins here, because it is unknown whether the transaction will commit. What is owed is due immediately,
-# and workers take it up after the commit. For the same reason observers get no signals.
+EventT = TypeVar("EventT", bound=Event)
+ResultT = TypeVar("ResultT")
 
 ATTEMPTS_MAX = 5
 """How often a start is decided again because another process has just started or removed the workflow."""
 
 
-class Deciding:
-    """The operations of a caller's transaction on the workflows of one engine."""
+class TransactionCalls:
+    """The calls of a caller's transaction on the workflows of one engine, without any input or output of their own.
 
-    def __init__(self, inside: EngineParts, ids: Ids) -> None:
-        self._inside = inside
+    This is the data path for a group of one: the workflow is loaded, and locked if it is to be moved; the same commands
+    decide; the same change is written. Statements are yielded, and the rows come back. So the connection may be used in
+    any thread, with or without an event loop.
+    """
+
+    def __init__(self, parts: EngineParts, ids: Ids, bound: Callable[[AnyMachine], BoundMachine]) -> None:
+        self._parts = parts
         self._ids = ids
-        self._requests = _transactions(inside.store)
+        self._bound = bound
+        self._requests = _transactions(parts.store)
+        self.over = False
+        """Whether the block has ended."""
 
-    def send(self, envelope: Send) -> StatementGenerator[Moved[Enum]]:
+    def send(
+        self, workflow: str, event: Event, *, key: str | None, if_allowed: bool, expect_version: int | None
+    ) -> StatementGenerator[Moved[Enum]]:
         """Apply the event, or raise the refusal; before that nothing is written."""
-        return cast("StatementGenerator[Moved[Enum]]", self._passed(envelope))
+        self._refuse_ended()
+        check_id(workflow, "the id of a workflow")
+        command = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        return cast("StatementGenerator[Moved[Enum]]", self._decide(command))
 
-    def start(self, envelope: Start) -> StatementGenerator[View[Enum, object]]:
+    def start(self, machine: AnyMachine, workflow: str, context: object) -> StatementGenerator[View[Enum, object]]:
         """Start the workflow, or find that it has begun."""
-        return cast("StatementGenerator[View[Enum, object]]", self._passed(envelope))
+        self._refuse_ended()
+        command = Start(self._bound(machine), workflow, context)
+        return cast("StatementGenerator[View[Enum, object]]", self._decide(command))
 
-    def _passed(self, envelope: Send | Start) -> StatementGenerator[object]:
-        self._inside.refuse_if_closed()
-        envelope.look = True
+    def _refuse_ended(self) -> None:
+        if self.over:
+            raise BadUsage(
+                "a transaction was used after the end of its block.",
+                why="Its connection is its owner's again, and may be in another transaction.",
+                fix="Send inside the block: async with engine.transaction(connection) as tx: await tx.send(…).",
+            )
+
+    def _decide(self, command: Send | Start) -> StatementGenerator[object]:
+        self._parts.refuse_if_closed()
+        command.look = True
         for _ in range(ATTEMPTS_MAX):
-            group = yield from self._group(envelope)
+            group = yield from self._group(command)
             try:
-                answer = envelope.decide(group)
+                answer = command.decide(group)
             except UserCodeError as error:
-                self._inside.log_bug(envelope.workflow, error)
+                self._parts.log_bug(command.workflow, error)
                 raise
-            staged = group.staged.get(envelope.workflow)
+            staged = group.staged.get(command.workflow)
             if staged is not None and isinstance(answer, Moved) and (answer.duplicate or answer.ignored):
                 staged.touch()  # The row is locked already, so the count is written immediately.
             if staged is None or not staged.touched:
@@ -78,13 +97,13 @@ class Deciding:
             if written:
                 return answer
         raise VersionConflict(
-            f"workflow {envelope.workflow!r} kept coming and going while this was decided, {ATTEMPTS_MAX} times."
+            f"workflow {command.workflow!r} kept coming and going while this was decided, {ATTEMPTS_MAX} times."
         )
 
-    def _group(self, envelope: Send | Start) -> StatementGenerator[Group]:
-        workflow, key = envelope.workflow, envelope.key
+    def _group(self, command: Send | Start) -> StatementGenerator[Group]:
+        workflow, key = command.workflow, command.key
         # A start that finds the workflow changes nothing, and need not lock it.
-        now_us, row = yield from self._requests.load(workflow, lock=not envelope.begins)
+        now_us, row = yield from self._requests.load(workflow, lock=not command.begins)
         live: dict[str, LoadedWorkflow] = {}
         delivered: dict[tuple[str, str], Delivered] = {}
         if row is not None:
@@ -99,7 +118,7 @@ class Deciding:
         return Group(means, live, delivered)
 
     def _read(self, row: Row) -> StatementGenerator[LoadedWorkflow]:
-        bound = self._inside.machines.get(row.machine)
+        bound = self._parts.machines.get(row.machine)
         if bound is None:
             raise unknown_machine(row)
         if not bound.is_compared(row):
@@ -123,48 +142,11 @@ def _transactions(store: Store) -> Transactions:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-EventT = TypeVar("EventT", bound=Event)
-ResultT = TypeVar("ResultT")
-
-
-class Acting:
-    """The common part of both kinds of transaction: the decisions, and whether the block is still open."""
-
-    def __init__(self, deciding: Deciding, bound: Callable[[AnyMachine], BoundMachine]) -> None:
-        self._deciding = deciding
-        self._bound = bound
-        self.over = False
-
-    def sending(
-        self, workflow: str, event: Event, *, key: str | None, if_allowed: bool, expect_version: int | None
-    ) -> StatementGenerator[Moved[Enum]]:
-        """Return the requests of sending an event."""
-        self._refuse_ended()
-        check_id(workflow, "the id of a workflow")
-        envelope = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return self._deciding.send(envelope)
-
-    def starting(self, machine: AnyMachine, workflow: str, context: object) -> StatementGenerator[View[Enum, object]]:
-        """Return the requests of starting a workflow."""
-        self._refuse_ended()
-        return self._deciding.start(Start(self._bound(machine), workflow, context))
-
-    def _refuse_ended(self) -> None:
-        if self.over:
-            raise BadUsage(
-                "a transaction was used after the end of its block.",
-                why="Its connection is its owner's again, and may be in another transaction.",
-                fix="Send inside the block: async with engine.transaction(connection) as tx: await tx.send(…).",
-            )
-
-
 class Transaction:
     """The caller's transaction, in an event loop. Made by `async with engine.transaction(connection)`."""
 
-    def __init__(self, acting: Acting, connection: Awaited) -> None:
-        self._acting = acting
+    def __init__(self, calls: TransactionCalls, connection: AsyncAdapter) -> None:
+        self._calls = calls
         self._connection = connection
 
     async def send(
@@ -180,21 +162,21 @@ class Transaction:
 
         The workflow is locked until then. A refusal leaves the transaction as it was.
         """
-        asking = self._acting.sending(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return await self._exchange(asking)
+        statements = self._calls.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        return await self._exchange(statements)
 
     async def start(
         self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
     ) -> View[StateT, ContextT]:
         """As `Engine.start`, in this transaction."""
-        asking = self._acting.starting(machine, workflow, context)
-        return cast("View[StateT, ContextT]", await self._exchange(asking))
+        statements = self._calls.start(machine, workflow, context)
+        return cast("View[StateT, ContextT]", await self._exchange(statements))
 
-    async def _exchange(self, asking: StatementGenerator[ResultT]) -> ResultT:
+    async def _exchange(self, statements: StatementGenerator[ResultT]) -> ResultT:
         try:
-            sql, values = next(asking)
+            sql, values = next(statements)
             while True:
-                sql, values = asking.send(await self._connection.run(sql, values))
+                sql, values = statements.send(await self._connection.run(sql, values))
         except StopIteration as end:
             return cast("ResultT", end.value)
 
@@ -202,8 +184,8 @@ class Transaction:
 class BlockingTransaction:
     """The caller's transaction, without an event loop. Made by `with engine.transaction(connection)`."""
 
-    def __init__(self, acting: Acting, connection: Direct) -> None:
-        self._acting = acting
+    def __init__(self, calls: TransactionCalls, connection: SyncAdapter) -> None:
+        self._calls = calls
         self._connection = connection
 
     def send(
@@ -216,21 +198,21 @@ class BlockingTransaction:
         expect_version: int | None = None,
     ) -> Moved[Enum]:
         """As `Transaction.send`, from any thread."""
-        asking = self._acting.sending(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return self._exchange(asking)
+        statements = self._calls.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        return self._exchange(statements)
 
     def start(
         self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
     ) -> View[StateT, ContextT]:
         """As `Transaction.start`, from any thread."""
-        asking = self._acting.starting(machine, workflow, context)
-        return cast("View[StateT, ContextT]", self._exchange(asking))
+        statements = self._calls.start(machine, workflow, context)
+        return cast("View[StateT, ContextT]", self._exchange(statements))
 
-    def _exchange(self, asking: StatementGenerator[ResultT]) -> ResultT:
+    def _exchange(self, statements: StatementGenerator[ResultT]) -> ResultT:
         try:
-            sql, values = next(asking)
+            sql, values = next(statements)
             while True:
-                sql, values = asking.send(self._connection.run(sql, values))
+                sql, values = statements.send(self._connection.run(sql, values))
         except StopIteration as end:
             return cast("ResultT", end.value)
 
@@ -238,42 +220,42 @@ class BlockingTransaction:
 class TransactionBlock:
     """A borrowed connection: enter it with `async with`, or with `with`, as the connection is."""
 
-    def __init__(self, acting: Acting, connection: object) -> None:
+    def __init__(self, calls: TransactionCalls, connection: object) -> None:
         refuse_unknown(connection)
-        self._acting = acting
+        self._calls = calls
         self._lent = connection
         self._awaited: AbstractAsyncContextManager[object] | None = None
         self._direct: AbstractContextManager[object] | None = None
 
     async def __aenter__(self) -> Transaction:
         """Borrow a connection of an event loop."""
-        connection = awaited(self._lent)
+        connection = async_adapter(self._lent)
         self._refuse_twice()
-        self._awaited = connection.whole()
+        self._awaited = connection.transaction()
         await self._awaited.__aenter__()
-        return Transaction(self._acting, connection)
+        return Transaction(self._calls, connection)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Return the connection; commit a transaction of the block's own, or roll it back if the block raised."""
-        self._acting.over = True
+        self._calls.over = True
         assert self._awaited is not None
         return await self._awaited.__aexit__(kind, error, trace)
 
     def __enter__(self) -> BlockingTransaction:
         """Borrow a connection without an event loop."""
-        connection = direct(self._lent)
+        connection = sync_adapter(self._lent)
         self._refuse_twice()
-        self._direct = connection.whole()
+        self._direct = connection.transaction()
         self._direct.__enter__()
-        return BlockingTransaction(self._acting, connection)
+        return BlockingTransaction(self._calls, connection)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Return the connection, as `__aexit__` does."""
-        self._acting.over = True
+        self._calls.over = True
         assert self._direct is not None
         return self._direct.__exit__(kind, error, trace)
 

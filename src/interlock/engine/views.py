@@ -1,6 +1,7 @@
-"""The values that an engine returns: Enum members, typed contexts and aware times.
+"""The values that an engine returns, and `engine.of(machine)`, which types its calls by one machine.
 
-They are frozen, and hold durable facts only: no crash can take them back (G7).
+Values have Enum members, typed contexts and aware times. They are frozen, and hold durable facts only: no crash can
+take them back (G7).
 """
 
 from collections.abc import Awaitable, Iterable
@@ -255,7 +256,7 @@ def moment(time_us: int) -> datetime:
     return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
-# --- `engine.of(machine)`: the calls of an engine, typed by one machine ----------------------------------------------
+# --- Calls typed by a machine ----------------------------------------------------------------------------------------
 # An id alone does not say which machine its workflow has, so `engine.get(id)` cannot know the type of the context.
 # Here the caller names the machine, and the engine checks it: a workflow of another machine is not found.
 

@@ -151,7 +151,7 @@ order = Machine(
 )
 
 
-# --- rules ---------------------------------------------------------------------------------------------------------
+# --- Guards ----------------------------------------------------------------------------------------------------------
 
 
 def has_items(order: Order, event: Submit) -> bool:
@@ -171,7 +171,7 @@ def has_payment(order: Order, event: RefundRequest) -> bool:
     return bool(order.payment_intent_id)
 
 
-# --- paying --------------------------------------------------------------------------------------------------------
+# --- Payment ---------------------------------------------------------------------------------------------------------
 
 
 @order.on(Submit, State.PENDING, to=State.PAYMENT_PROCESSING, when=has_items)
@@ -223,7 +223,7 @@ async def take_payment(order: Order, ctx: StepContext) -> PaymentStarted | Payme
     return PaymentFailed(intent, reason="declined")
 
 
-# --- fulfilling ----------------------------------------------------------------------------------------------------
+# --- Fulfilment ------------------------------------------------------------------------------------------------------
 
 order.on(InventoryReserved, State.PAID, to=State.FULFILLMENT_PENDING)
 
@@ -247,7 +247,7 @@ def ship(order: Order, event: Ship) -> Order:
 order.on(Deliver, State.SHIPPED, to=State.DELIVERED)
 
 
-# --- changing one's mind -------------------------------------------------------------------------------------------
+# --- Cancellation and refund -----------------------------------------------------------------------------------------
 
 
 @order.on(Cancel, State.PENDING, State.PAYMENT_PROCESSING, State.PAYMENT_FAILED, to=State.CANCEL_REQUESTED)
@@ -297,7 +297,7 @@ async def refund(order: Order, ctx: StepContext) -> RefundComplete:
     return RefundComplete(refund_id=ctx.key)
 
 
-# --- patience ------------------------------------------------------------------------------------------------------
+# --- Timers and dwell times ------------------------------------------------------------------------------------------
 
 order.after(State.PENDING, after_s=DAY_S, send=Cancel(reason="never submitted"))
 order.after(State.PAYMENT_FAILED, after_s=DAY_S, send=Cancel(reason="payment failed"))

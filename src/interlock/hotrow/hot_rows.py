@@ -1,7 +1,8 @@
-"""Windows: the contention of one database during some seconds, the common shape of all sources.
+"""Hot rows at an address, read from outside: windows of contention, their worst rows, and metrics.
 
-A lane's owner publishes it in a file beside the lane; PostgreSQL is queried. The advisor takes windows as evidence; the
-table, the command and the metrics take their rows.
+A window is the contention of one database during some seconds. A lane's owner publishes it in a file beside the lane;
+PostgreSQL is queried. The advisor takes windows as evidence; `interlock hot` and the metrics take their rows. A read
+opens nothing for writing, creates and locks nothing, and has a time limit.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ from interlock.urls import (
     parse_postgres_url,
     redact_url,
 )
+
+# --- Windows ---------------------------------------------------------------------------------------------------------
 
 Engine = Literal["lane", "object", "postgres"]
 """Where a database lives: a lane on a local disk, a lane whose log is in object storage, or PostgreSQL."""
@@ -105,8 +108,8 @@ def key_text(key: object) -> str:
     return str(key)
 
 
-# --- Keys of hot rows as Python values, decoded from what SQLite stores ----------------------------------------------
-# A uuid is stored as bytes, a timestamp as a number, a numeric as text. A lane publishes the declared types of its
+# --- Keys ------------------------------------------------------------------------------------------------------------
+# SQLite stores a uuid as bytes, a timestamp as a number, a numeric as text. A lane publishes the declared types of its
 # keys with its rows, so no table has to be read under load.
 
 _STORED_AS: dict[str, type[int | str | bytes]] = {
@@ -121,16 +124,16 @@ _STORED_AS: dict[str, type[int | str | bytes]] = {
 def as_written(key: object, declared: tuple[str, ...]) -> object:
     """Return the key of a row as Python's values, by the declared types of its columns."""
     if len(declared) == 1:
-        return _decoded(key, declared[0])
+        return _decode_part(key, declared[0])
     if not isinstance(key, tuple):
         return key
     stored = cast("tuple[object, ...]", key)
     if len(stored) != len(declared):
         return stored
-    return tuple([_decoded(value, kind) for value, kind in zip(stored, declared, strict=True)])
+    return tuple([_decode_part(value, kind) for value, kind in zip(stored, declared, strict=True)])
 
 
-def _decoded(stored: object, declared: str) -> object:
+def _decode_part(stored: object, declared: str) -> object:
     kind = parse_declared(declared)
     if kind is None or not isinstance(stored, _STORED_AS.get(kind.name, ())):
         return stored
@@ -143,10 +146,8 @@ def _decoded(stored: object, declared: str) -> object:
         return stored
 
 
-# --- The lanes at an address: of a database, or of a home with all of its databases, their streams and shards --------
-# Nothing is opened and nothing is created: the owner of a lane may be any process, and its report lies beside the
-# lane's file. The report of a database in a bucket lies beside its local file, so only on the host where its owner
-# runs.
+# --- Lanes at an address ---------------------------------------------------------------------------------------------
+# The report of a database in a bucket lies beside its local file, so only on the host where its owner runs.
 
 LANES_MAX = 10_000
 """The most lanes that are read: a home may have any number of streams."""
@@ -216,7 +217,7 @@ def _candidates(url: str) -> Iterator[LanePlace]:
 
 
 def _below(path: Path, url: str, called: str = "") -> Iterator[LanePlace]:
-    """The streams of a database, the shards of its counters, and those of its streams' counters."""
+    """Yield the streams of a database, the shards of its counters, and those of its streams' counters."""
     file_name = path.name.removesuffix(LANE_SUFFIX)
     name = called or file_name
     # A shard has a number for its name, and so may a stream.
@@ -229,7 +230,7 @@ def _below(path: Path, url: str, called: str = "") -> Iterator[LanePlace]:
 
 
 def _in_bucket(url: str, cache: str | None) -> list[LanePlace]:
-    """The database at the address and, if it is a home, its workflows; others are found by their own addresses."""
+    """Return the database at the address and, for a home, its workflows; others are found by their own addresses."""
     inside = below(url, WORKFLOWS)
     return [
         LanePlace(address.name, str(address), cache_path(address, cache), "object")
@@ -237,9 +238,7 @@ def _in_bucket(url: str, cache: str | None) -> list[LanePlace]:
     ]
 
 
-# --- Reading the contention at an address from outside, as windows, with notes on what could not be read -------------
-# Lanes are read through the reports that their owners publish beside them, PostgreSQL through its views. Nothing is
-# opened for writing, nothing is locked, and every read has a time limit.
+# --- Reading ---------------------------------------------------------------------------------------------------------
 
 LOOK_S = 0.25
 """Seconds between two reads of the reports beside lanes, while one is awaited."""
@@ -295,7 +294,7 @@ async def _look_at_lanes(places: Sequence[LanePlace], seconds: float, clock: Clo
         await asyncio.sleep(LOOK_S)
     return HotRowsReading(
         windows=sorted(found.values(), key=lambda window: window.at_s),
-        notes=_notes(places, owned, {file for file, _ in found}),
+        notes=_notes(places, owned, reported),
     )
 
 
@@ -384,7 +383,7 @@ async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsRe
     return HotRowsReading(windows=[window], notes=notes)
 
 
-# --- The metrics of hot rows, in Prometheus's text format ------------------------------------------------------------
+# --- Metrics in Prometheus's text format -----------------------------------------------------------------------------
 # Labels are bounded: only the worst rows have a series, and a long key is cut. An absent row is cold. Nothing here
 # is a counter: rates decay by themselves.
 

@@ -1,7 +1,8 @@
-"""The tables of stock, balances, quotas and parents: ordinary tables, created when the first helper needs them.
+"""The tables and argument checks that stock, balances, quotas and parents share.
 
-Users may read, join and back them up; the guarantees hold only while no other code writes to them. The helpers look for
-a table before they create it, so that a role without CREATE rights can use existing tables.
+They are ordinary tables, created when the first helper needs them. Users may read, join and back them up; the
+guarantees hold only while no other code writes to them. The helpers look for a table before they create it, so that a
+role without CREATE rights can use existing tables.
 
 On PostgreSQL two sessions that create one table at the same time can fail although both say IF NOT EXISTS; the loser
 looks again, and finds it.
@@ -15,6 +16,8 @@ from weakref import WeakKeyDictionary
 from interlock.errors import InvalidPayload, TransactionError
 from interlock.hotrow.counters.statements import Once
 from interlock.sql.values import Executor, Statements
+
+# --- Tables ----------------------------------------------------------------------------------------------------------
 
 ATTEMPTS_MAX = 5
 """Attempts to find or create a table; each failure means that another session has just created it."""
@@ -70,7 +73,7 @@ INDEXES: Mapping[str, str] = {
 }
 
 
-class _Made:
+class _KnownTables:
     """The tables that one database is known to have."""
 
     def __init__(self) -> None:
@@ -78,20 +81,20 @@ class _Made:
         self.making: Once[None] = Once()
 
 
-_made: WeakKeyDictionary[Executor, _Made] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Executor, _KnownTables] = WeakKeyDictionary()
 
 
 async def ready(db: Executor, *tables: str) -> None:
     """Create the tables that are missing. Costs one set lookup once they are known to exist."""
-    made = _made.get(db)
-    if made is None:
-        made = _made.setdefault(db, _Made())
-    if made.tables.issuperset(tables):
+    known = _known.get(db)
+    if known is None:
+        known = _known.setdefault(db, _KnownTables())
+    if known.tables.issuperset(tables):
         return
     for table in tables:
-        if table not in made.tables:
-            await made.making.do(table, partial(_ensure_table, db, table))
-            made.tables.add(table)
+        if table not in known.tables:
+            await known.making.do(table, partial(_ensure_table, db, table))
+            known.tables.add(table)
 
 
 async def _ensure_table(db: Executor, table: str) -> None:
@@ -124,7 +127,7 @@ async def _make(tx: Statements, table: str) -> None:
         await tx.execute(INDEXES[table])
 
 
-# --- Argument checks of stock, balances, quotas and parents: names, amounts, seconds and idempotency keys ------------
+# --- Argument checks -------------------------------------------------------------------------------------------------
 # Amounts are whole numbers that a `bigint` holds. A wrong one is a ValueError before anything is sent. Keys of
 # callers become keys of the database below the kind and the name of what they are used on, so that "order-7" may
 # take from one stock and withdraw from a balance.

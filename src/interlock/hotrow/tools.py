@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from interlock.core.policies import number, whole
+from interlock.core.policies import is_number, is_positive_int
 from interlock.errors import BadUsage, DefinitionError
 from interlock.lanes.settings import COUNTER_SHARDS_MAX, KINDS
 from interlock.settings import FILE, KNOBS, configured_tool, lane_settings
@@ -26,7 +26,7 @@ RATE_MAX = 1_000_000_000.0
 _NEEDED = ("write_latency_budget", "aggregate_write_rate")
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _Named(msgspec.Struct, frozen=True):  # A class of its own, because `kw_only` applies to all fields of one.
     name: str
 
 
@@ -53,18 +53,18 @@ class Tool(_Named, frozen=True, kw_only=True):
         valid = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
         _demand(valid, "name", name, f"a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
         budget, rate = self.write_latency_budget, self.aggregate_write_rate
-        within = number(budget) and 0 < budget <= BUDGET_S_MAX
+        within = is_number(budget) and 0 < budget <= BUDGET_S_MAX
         _demand(
             within, "write_latency_budget", budget, f"a number of seconds, more than 0 and at most {BUDGET_S_MAX:,g}"
         )
-        within = number(rate) and 0 <= rate <= RATE_MAX
+        within = is_number(rate) and 0 <= rate <= RATE_MAX
         _demand(within, "aggregate_write_rate", rate, f"a number of writes per second from 0 to {RATE_MAX:,.0f}")
         critical: object = self.latency_critical
         _demand(isinstance(critical, bool), "latency_critical", critical, "True or False")
         shardable: object = self.shardable
         _demand(shardable is None or isinstance(shardable, bool), "shardable", shardable, "True, False, or None")
         shards = self.counter_shard_count
-        counted = shards is None or (whole(shards) and shards <= COUNTER_SHARDS_MAX)
+        counted = shards is None or (is_positive_int(shards) and shards <= COUNTER_SHARDS_MAX)
         _demand(counted, "counter_shard_count", shards, f"a whole number from 1 to {COUNTER_SHARDS_MAX}, or None")
         _ = lane_settings(tool_settings(self))  # The other knobs have their ranges there.
 

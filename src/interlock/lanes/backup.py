@@ -18,12 +18,11 @@ from typing import NamedTuple
 import apsw
 
 from interlock.clock import Clock, Ids
-from interlock.errors import CorruptionError, LaneOwned, TargetNotFound, UnusableFile
-from interlock.lanes import handover
-from interlock.lanes.connection import Prepare
+from interlock.errors import CorruptionError, LaneOwned, UnusableFile
+from interlock.lanes.connection import Prepare, no_lane
 from interlock.lanes.doctor import LOOKS_MAX, Facts, look_at, opened_to_look, traces
 from interlock.lanes.file import check_target, own_target, put_in_place
-from interlock.lanes.handover import admit, moved, tombstone_of
+from interlock.lanes.handover import admit, moved, tombstone_of, unwatch, watched
 
 PAGES_AT_ONCE = 5_000
 
@@ -45,11 +44,7 @@ def back_up(source: Path, path: Path, *, force: bool, clock: Clock, ids: Ids, pr
     LaneOwned for one that stays locked, MovedElsewhere for one that was left.
     """
     if not source.exists():
-        raise TargetNotFound(
-            f"there is no lane at {source}.",
-            why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
-            fix="Check the address; a lane exists once it has been opened for the first time.",
-        )
+        raise no_lane(source)
     if path.resolve() == source.resolve():
         raise UnusableFile(f"{path} is the lane itself.", why="A copy is another file.", fix="Name another file.")
     check_target(path, force=force)
@@ -114,9 +109,9 @@ def _copied(source: Path, temporary: Path, watch: Watch) -> bool:
                 while not backup.done:
                     backup.step(PAGES_AT_ONCE)
                     watch("copying pages", backup.page_count - backup.remaining, backup.page_count)
-            if handover.watched(copy):
+            if watched(copy):
                 with copy:  # No mover reads notes of the copy.
-                    handover.unwatch(copy)
+                    unwatch(copy)
         finally:
             copy.close()
     return locked

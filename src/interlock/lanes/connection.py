@@ -1,9 +1,11 @@
-"""SQLite connections as a lane needs them, and the authorizer that confines user statements.
+"""SQLite connections of a lane: how they are opened, what their authorizer refuses, how their errors are translated.
 
 The writer's log is SQLite's own write-ahead log with `synchronous=FULL`: one fsync per group, and readers see a commit
 only after that fsync (G7). An authorizer refuses what would break out of a savepoint: transaction control, ATTACH,
 temporary objects, pragmas, extensions, and our own tables. It is asked when a statement is prepared, so it costs
 nothing per execution.
+
+A driver's exception never reaches a user: an error of SQLite gets our three parts, with the setting that would help.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -26,6 +28,7 @@ from interlock.errors import (
     InterlockError,
     LaneOwned,
     MovedElsewhere,
+    TargetNotFound,
     TransactionError,
     UnavailableError,
 )
@@ -241,14 +244,12 @@ def make_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-# --- Translation of SQLite's exceptions into Interlock's: a driver's exception never reaches a user ------------------
-# A user's own exception stays unchanged. An error of SQLite gets our three parts, with the setting that would help.
+# --- Errors ----------------------------------------------------------------------------------------------------------
 
 ErrorT = TypeVar("ErrorT", bound=InterlockError)
 
 TYPE_CHECK_PREFIX = "interlock_type_"
 """Constraints of this name stand for a column's type; breaking one is a wrong value, not a broken rule."""
-
 
 _DAMAGES = (apsw.CorruptError, apsw.NotADBError)
 
@@ -285,6 +286,15 @@ def not_executed(error: Exception) -> InterlockError:
         f"the group could not be executed: {error}.",
         why="The disk or the file failed before the commit.",
         fix="Repeat the transaction; it did not happen.",
+    )
+
+
+def no_lane(path: Path) -> TargetNotFound:
+    """Return the error for a path without a lane."""
+    return TargetNotFound(
+        f"there is no lane at {path}.",
+        why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
+        fix="Check the address; a lane exists once it has been opened for the first time.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The contention signal: which rows writers hand to each other, how often, and how long they wait for them (D9).
+"""The contention of a lane: which rows writers hand to each other, how often, and how long they wait for them (D9).
 
 A write is a *hand-off* when the row's previous write was executed while this transaction was already waiting: the two
 depend on each other, and no batching takes that away (D13). Many writes to many rows are volume, not contention, and
@@ -6,7 +6,7 @@ show no hand-offs at all. A *conflict* is a write that had to be done again beca
 serialization failure, a version that had moved on, a retry.
 
 Bounded and cheap: a dictionary of the latest rows, forgetting half of the coldest when it is full; rates decay with a
-time constant, so an old storm fades.
+time constant, so an old storm fades. `TouchedRows` collects the rows of a transaction, `Publishing` leaves the report.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -197,9 +197,9 @@ def _decay(row: _Row, now_s: float) -> None:
     row.at_s = now_s
 
 
-# --- The rows that a transaction wrote, collected by SQLite's preupdate hook -----------------------------------------
-# The preupdate hook is called once per row, inside the statement, and may not run statements itself; so the place of
-# a table's key among its columns is looked up after the transaction that met the table first; until then its rows
+# --- Touched rows ----------------------------------------------------------------------------------------------------
+# SQLite's preupdate hook is called once per row, inside the statement, and may not run statements itself; so the place
+# of a table's key among its columns is looked up after the transaction that met the table first; until then its rows
 # are passed over. When tables are made or changed, all are looked up again. Only the first few rows of a transaction
 # are looked at: a bulk update is volume, not contention.
 
@@ -261,12 +261,12 @@ class TouchedRows:
         return types
 
 
-# --- The contention report of a lane: a small file beside it, for `interlock hot` (D9) -------------------------------
-# Only the owner knows which writers wait for which, and it may be any process. So it leaves `NAME.lane.hot` beside
-# the lane's file: at most every five seconds, between two groups and after all waiters were notified, replaced as a
-# whole, never synced to the disk, at most fifty rows. A lane with nothing to report has no such file, a lane that
-# closes removes it, and a reader ignores an old one; so a file that a crash has left says nothing. A lane in memory
-# has none. The local file of a bucket has one like any other: it can be read on the owner's host.
+# --- Report ----------------------------------------------------------------------------------------------------------
+# `interlock hot` reads it. Only the owner knows which writers wait for which, and it may be any process. So it leaves
+# `NAME.lane.hot` beside the lane's file: at most every five seconds, between two groups and after all waiters were
+# notified, replaced as a whole, never synced to the disk, at most fifty rows. A lane with nothing to report has no such
+# file, a lane that closes removes it, and a reader ignores an old one; so a file that a crash has left says nothing. A
+# lane in memory has none. The local file of a bucket has one like any other: it can be read on the owner's host.
 #
 # A group costs one look at the clock and one number in a histogram: of all that waited in it, one stands for the
 # others.
@@ -391,7 +391,7 @@ class Publishing:
         try:
             report = self._report(now_s)
             if report.rows or self._transactions >= TRANSACTIONS_MIN:
-                _replace(file, msgspec.msgpack.encode(report))
+                _replace_file(file, msgspec.msgpack.encode(report))
                 self._has_file = True
             elif self._has_file:
                 self._has_file = False
@@ -415,7 +415,7 @@ class Publishing:
             latency_p99_s=self._latencies.quantile(0.99),
             rows_seen=contention.count_recent_rows(now_s),
             flag_threshold=contention.flag_threshold,
-            rows=[msgspec.structs.replace(row, key=_short(row.key)) for row in rows],
+            rows=[msgspec.structs.replace(row, key=_shorten_key(row.key)) for row in rows],
             key_types={row.table: contention.key_types(row.table) for row in rows if row.source == "lane"},
         )
 
@@ -434,23 +434,23 @@ def read_report(file: Path, *, now_s: float) -> HotReport | None:
     # A clock that was set back makes the time of writing lie ahead.
     if report.format != FORMAT or not -STALE_S <= now_s - report.at_s <= STALE_S:
         return None
-    rows = [msgspec.structs.replace(row, key=_read(row.key)) for row in report.rows]
+    rows = [msgspec.structs.replace(row, key=_decode_key(row.key)) for row in report.rows]
     return msgspec.structs.replace(report, rows=rows)
 
 
-def _read(key: object) -> object:
+def _decode_key(key: object) -> object:
     return tuple(cast("list[object]", key)) if isinstance(key, list) else key
 
 
-def _short(key: object) -> object:
+def _shorten_key(key: object) -> object:
     if isinstance(key, tuple):
-        return tuple([_short(part) for part in cast("tuple[object, ...]", key)])
+        return tuple([_shorten_key(part) for part in cast("tuple[object, ...]", key)])
     if isinstance(key, str) and len(key) > KEY_LENGTH_MAX:
         return f"{key[: KEY_LENGTH_MAX - 1]}…"
     return key[:KEY_LENGTH_MAX] if isinstance(key, bytes) else key
 
 
-def _replace(file: Path, data: bytes) -> None:
+def _replace_file(file: Path, data: bytes) -> None:
     """Replace the file as a whole, so that a reader sees the old or the new one. Not synced: useless after a crash."""
     new = file.with_name(f"{file.name}.new")
     new.write_bytes(data)

@@ -26,15 +26,15 @@ import msgspec
 
 from interlock.clock import Clock
 from interlock.core.values import Finding
-from interlock.errors import CorruptionError, LaneOwned, TargetNotFound, UnusableFile
-from interlock.lanes.connection import Prepare
+from interlock.errors import CorruptionError, LaneOwned, UnusableFile
+from interlock.lanes.connection import Prepare, no_lane
 from interlock.lanes.handover import draft_of, tombstone_of, watched
 from interlock.lanes.ownership import lock_path, owner_of
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import redact_url
 
-# --- The findings of the doctor of a lane: what can be wrong, why it matters, and what to do -------------------------
-# Every symptom is a finding. An error means that data is damaged or cannot be read; a warning means that the lane
+# --- Findings --------------------------------------------------------------------------------------------------------
+# An error means that data is damaged or cannot be read; a warning means that the lane
 # works, but something will get in its way; an info is worth knowing. Lists are bounded: a damaged file has no end of
 # symptoms.
 
@@ -169,17 +169,17 @@ def permissions(path: Path) -> list[Finding]:
         if not each.exists():
             continue
         if not os.access(each, os.R_OK | os.W_OK):
-            found.append(_refused(f"{each} cannot be read and written by this user", "error"))
+            found.append(_wrong_permissions(f"{each} cannot be read and written by this user", "error"))
         elif each.stat().st_uid != path.stat().st_uid:
-            found.append(_refused(f"{each} belongs to another user than {path.name}", "warning"))
+            found.append(_wrong_permissions(f"{each} belongs to another user than {path.name}", "warning"))
         if each.stat().st_mode & stat.S_IWOTH:
-            found.append(_refused(f"{each} can be written by every user of this machine", "warning"))
+            found.append(_wrong_permissions(f"{each} can be written by every user of this machine", "warning"))
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        found.append(_refused(f"the folder {path.parent} cannot be written by this user", "error"))
+        found.append(_wrong_permissions(f"the folder {path.parent} cannot be written by this user", "error"))
     return found
 
 
-def _refused(what: str, severity: Literal["error", "warning"]) -> Finding:
+def _wrong_permissions(what: str, severity: Literal["error", "warning"]) -> Finding:
     return Finding(
         code="permissions",
         severity=severity,
@@ -202,7 +202,7 @@ def unreadable(path: Path, error: Exception) -> Finding:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Examination -----------------------------------------------------------------------------------------------------
 
 BUSY_MS = 5_000
 LOOKS_MAX = 3
@@ -263,11 +263,7 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
     except OSError as error:
         raise UnusableFile(f"{path} cannot be looked at: {error.strerror or error}.") from error
     if not exists:
-        raise TargetNotFound(
-            f"there is no lane at {path}.",
-            why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
-            fix="Check the address; a lane exists once it has been opened for the first time.",
-        )
+        raise no_lane(path)
     if not is_file:
         raise UnusableFile(f"{path} is not a file.", why="A lane is one file.")
     findings = permissions(path)

@@ -3,13 +3,14 @@
 A lane that rests has no connection, and opens its file again when needed. Meanwhile another program may have deleted
 the file or replaced it, and SQLite would make a fresh one without a word. So every lane has an identity of its own in
 its file. Only the very first opening may make a file; every later one finds the identity it expects, or is refused. The
-file's number tells a copy from the original, and is compared before every group and every read.
-
-The odd choice is to use both: file systems give the number of a deleted file to the next one.
+file's number tells a copy from the original, and is compared before every group and every read. Both are needed: file
+systems give the number of a deleted file to the next one.
 
 The log has a number, too, while a writer is open. A commit into a log that has lost its name is gone with the process,
 so the number is compared before every group (one `stat`). If the log was removed, the open connection still has it:
 everything in it is folded into the database file. The lane stops, because its readers share an index of the old log.
+
+A finished copy or restore gets its name as the last step (`put_in_place`).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -226,8 +227,9 @@ def _log_gone(log: str, *, saved: bool) -> UnavailableError:
     )
 
 
-# --- The placement of a finished file: checked before anything is made, and given its name as the last step ----------
-# Until then it is a temporary file beside it. So a file of that name is whole, and an error leaves no file.
+# --- Placement of a finished file ------------------------------------------------------------------------------------
+# The target is checked before anything is made. Until the last step the file is a temporary one beside it. So a file
+# of that name is whole, and an error leaves no file.
 
 
 def check_target(path: Path, *, force: bool) -> None:

@@ -1,8 +1,13 @@
-"""The draft mark of a lane that a move is filling: it cannot be opened for use before the move has arrived.
+"""The hand-over of a lane to another place: tombstone and seal at the source, draft at the target, notes of changes.
 
-The transaction that makes the lane also makes the mark, so no other process can take a draft for a database. The mover
-opens its draft with a permission of its own. Once the source has committed its tombstone, the draft is the truth and
-the mover removes the mark. If the mover died first, the next process that has read the tombstone removes it.
+The tombstone decides. Before its commit nothing has moved and the target is a draft, which no other process can open.
+After it everything has: no process reads or writes the source any more, and the draft is the truth.
+
+The owner serves while the mover copies. Triggers note the keys of the rows that it writes; for the last of them the
+mover seals the lane with SQLite's write lock, at which the owner's writer waits. The lock vanishes with the mover.
+
+The odd choice is that the mover never notifies the owner: the owner finds the tombstone inside its next transaction. It
+must do so anyway when the mover or the owner dies.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -19,24 +24,20 @@ import apsw
 
 from interlock import faultpoints
 from interlock.clock import Clock
-from interlock.errors import MovedElsewhere, OutcomeUnknown, TargetNotFound, UnavailableError
+from interlock.errors import MovedElsewhere, OutcomeUnknown, UnavailableError
 from interlock.lanes import ownership
-from interlock.lanes.connection import WATCH_PREFIX, Prepare, open_beside, opening
+from interlock.lanes.connection import WATCH_PREFIX, Prepare, no_lane, open_beside, opening
 from interlock.lanes.ownership import with_room
 from interlock.lanes.transaction import Session, Work
 from interlock.urls import redact_url
 
-__all__ = ["Leaving", "Seal", "Tombstone", "tombstone_of"]
+# --- Tombstone -------------------------------------------------------------------------------------------------------
+# It names the place where everything that was in the file lives now: one row in a table of its own, written by the last
+# transaction that the file ever has. Because it makes a table, SQLite's schema version moves with it. So every user of
+# the file compares that number inside its own transaction, for about half a microsecond, and looks for the table only
+# when the number has moved: inside a transaction nothing can come between the look and the commit.
 
-
-# --- The tombstone of a lane: the place where everything that was in its file lives now ------------------------------
-# It is one row in a table of its own, written by the last transaction that the file ever has. From then on no
-# process writes or reads there, under this epoch, for ever. Because it makes a table, SQLite's schema version moves
-# with it. So every user of the file compares that number inside its own transaction, for about half a microsecond,
-# and looks for the table only when the number has moved: inside a transaction nothing can come between the look and
-# the commit.
-
-_VERSION = "PRAGMA schema_version"
+_SCHEMA_VERSION = "PRAGMA schema_version"
 _TOMBSTONE_EXISTS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'interlock_moved'"
 _TOMBSTONE_FIND = "SELECT url, epoch, time_us FROM interlock_moved"
 _TOMBSTONE_MAKE = """
@@ -64,7 +65,7 @@ class Tombstone(NamedTuple):
 def tombstone_of(connection: apsw.Connection) -> Tombstone | None:
     """Return the tombstone in the file of this connection; None when everything still lives there."""
     with one_snapshot(connection):
-        return _found(connection.cursor().execute)
+        return _find_tombstone(connection.cursor().execute)
 
 
 @contextlib.contextmanager
@@ -108,15 +109,15 @@ class Lookout:
 
     def look(self) -> None:
         """Raise MovedElsewhere when there is a tombstone. Called inside a transaction, with the wall down."""
-        version = self._run(_VERSION).get
+        version = self._run(_SCHEMA_VERSION).get
         if version != self._version_seen:
-            stone = _found(self._run)
+            stone = _find_tombstone(self._run)
             if stone is not None:
                 raise moved(stone)
             self._version_seen = version
 
 
-def _found(run: Run) -> Tombstone | None:
+def _find_tombstone(run: Run) -> Tombstone | None:
     if run(_TOMBSTONE_EXISTS).get is None:
         return None
     for url, epoch, time_us in run(_TOMBSTONE_FIND):
@@ -124,7 +125,10 @@ def _found(run: Run) -> Tombstone | None:
     return None
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Draft -----------------------------------------------------------------------------------------------------------
+# The transaction that makes the lane also makes the mark, so no other process can take a draft for a database. The
+# mover opens its draft with a permission of its own, and removes the mark once the source has its tombstone. If the
+# mover died first, the next process that has read the tombstone removes it.
 
 _ARRIVING_EXISTS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'interlock_arriving'"
 _ARRIVING_FIND = "SELECT epoch, source FROM interlock_arriving"
@@ -134,11 +138,11 @@ CREATE TABLE interlock_arriving (
 )
 """
 _ARRIVING_WRITE = "INSERT INTO interlock_arriving (id, epoch, source) VALUES (1, ?1, ?2)"
-_REMOVE = "DROP TABLE IF EXISTS interlock_arriving"
-_REMOVE_TOMBSTONE = "DROP TABLE IF EXISTS interlock_moved"
-_MAKE_ARRIVED = "CREATE TABLE IF NOT EXISTS interlock_arrived (epoch INTEGER PRIMARY KEY)"
-_WRITE_ARRIVED = "INSERT OR IGNORE INTO interlock_arrived VALUES (?1)"
-_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)"
+_ARRIVING_REMOVE = "DROP TABLE IF EXISTS interlock_arriving"
+_TOMBSTONE_REMOVE = "DROP TABLE IF EXISTS interlock_moved"
+_ARRIVED_MAKE = "CREATE TABLE IF NOT EXISTS interlock_arrived (epoch INTEGER PRIMARY KEY)"
+_ARRIVED_WRITE = "INSERT OR IGNORE INTO interlock_arrived VALUES (?1)"
+_FILE_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)"
 
 
 class Draft(NamedTuple):
@@ -189,26 +193,26 @@ def admit(connection: apsw.Connection, permission: Permission, what: object) -> 
     """
     run, mark = connection.cursor().execute, draft_of(connection)
     if isinstance(permission, Draft):
-        if mark is None and run(_EMPTY).get:
-            _make(run, permission)
+        if mark is None and run(_FILE_EMPTY).get:
+            _write_mark(run, permission)
         elif mark is None:
-            raise _occupied(what, permission)
+            raise _not_empty(what, permission)
         elif mark != permission:
-            raise _arriving(what, mark)
+            raise _not_arrived(what, mark)
     elif mark is not None:
         if permission is None or permission.epoch != mark.epoch:
-            raise _arriving(what, mark)
-        run(_REMOVE)
-        run(_REMOVE_TOMBSTONE)
-        run(_MAKE_ARRIVED)  # So the next move gets a higher epoch, even if this mover has died.
-        run(_WRITE_ARRIVED, (mark.epoch,))
+            raise _not_arrived(what, mark)
+        run(_ARRIVING_REMOVE)
+        run(_TOMBSTONE_REMOVE)
+        run(_ARRIVED_MAKE)  # So the next move gets a higher epoch, even if this mover has died.
+        run(_ARRIVED_WRITE, (mark.epoch,))
 
 
 def mark_again(connection: apsw.Connection, draft: Draft) -> None:
     """Mark this empty draft as filled by another move. Runs inside a transaction of the mover."""
     run = connection.cursor().execute
-    run(_REMOVE)
-    _make(run, draft)
+    run(_ARRIVING_REMOVE)
+    _write_mark(run, draft)
 
 
 def arrival() -> Work:
@@ -221,20 +225,20 @@ def departure(url: str, epoch: int, time_us: int) -> Work:
     return Work(_depart, Tombstone(url, epoch, time_us))
 
 
-def _make(run: Run, draft: Draft) -> None:
+def _write_mark(run: Run, draft: Draft) -> None:
     run(_ARRIVING_MAKE)
     run(_ARRIVING_WRITE, draft)
 
 
 def _arrive(session: Session) -> None:
-    session.own(lambda run: run(_REMOVE))
+    session.own(lambda run: run(_ARRIVING_REMOVE))
 
 
 def _depart(session: Session, stone: Tombstone) -> None:
     session.own(lambda run: write_tombstone(run, stone))
 
 
-def _arriving(what: object, mark: Draft) -> UnavailableError:
+def _not_arrived(what: object, mark: Draft) -> UnavailableError:
     return UnavailableError(
         f"{what} is arriving: move {mark.epoch} from {redact_url(mark.source)} is filling it.",
         why="Until the move is over everything lives at the place that it comes from; what is here is a draft.",
@@ -243,7 +247,7 @@ def _arriving(what: object, mark: Draft) -> UnavailableError:
     )
 
 
-def _occupied(what: object, draft: Draft) -> UnavailableError:
+def _not_empty(what: object, draft: Draft) -> UnavailableError:
     return UnavailableError(
         f"{what} is a database already; move {draft.epoch} from {redact_url(draft.source)} cannot fill it.",
         why="A move makes its target itself, so that nothing that is there is ever mixed with what comes.",
@@ -251,11 +255,10 @@ def _occupied(what: object, draft: Draft) -> UnavailableError:
     )
 
 
-# --- The wait at a seal: while a mover seals a lane, its writer meets a lock and waits for it ------------------------
-# The lock is SQLite's own, so it vanishes with the mover, however that ends. SQLite's busy timeout would look again
-# after up to a tenth of a second, which is as long as a whole seal. Here the looks are a millisecond apart, so that
-# writers go on immediately. The wait is bounded: past it the group is refused, nothing of it happened, and the lane
-# lives on.
+# --- Wait at a seal --------------------------------------------------------------------------------------------------
+# SQLite's busy timeout would look at the lock again after up to a tenth of a second, which is as long as a whole seal.
+# Here the looks are a millisecond apart, so that writers go on immediately. The wait is bounded: past it the group is
+# refused, nothing of it happened, and the lane lives on.
 
 SEAL_LOOK_S = 0.001
 """Between two looks at the lock."""
@@ -281,7 +284,7 @@ class SealWait:
 
 
 def sealed_too_long(wait_s: float) -> UnavailableError:
-    """The error for a group that has met a seal for too long."""
+    """Return the error for a group that has waited at a seal for too long."""
     return UnavailableError(
         f"the lane was locked by another process for {wait_s:g} s (seal_wait_s); this did not happen.",
         why="A mover seals a lane while it hands over the last of it, or something that is not Interlock writes there.",
@@ -289,10 +292,11 @@ def sealed_too_long(wait_s: float) -> UnavailableError:
     )
 
 
-# --- The change notes of a mover: triggers at the source record the key of every row that is written -----------------
-# They run inside the owner's own transactions, so a note exists exactly when the write does. A note names the row,
-# not the change: the mover reads the current state of the row, so the order does not matter and a note may be read
-# twice. A row that is written again gets a new number and loses its old note: there are never more notes than rows.
+# --- Change notes ----------------------------------------------------------------------------------------------------
+# Triggers at the source record the key of every row that is written. They run inside the owner's own transactions, so a
+# note exists exactly when the write does. A note names the row, not the change: the mover reads the current state of
+# the row, so the order does not matter and a note may be read twice. A row that is written again gets a new number and
+# loses its old note: there are never more notes than rows.
 #
 # The odd choice is a DELETE before each INSERT instead of OR REPLACE: the conflict clause of the statement that
 # fires a trigger overrides those inside it, and under OR IGNORE a row would not be noted again.
@@ -307,8 +311,8 @@ CREATE TABLE IF NOT EXISTS interlock_touched (
 """
 _NOTES_EXISTS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'interlock_touched'"
 _TRIGGERS = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'interlock_watch_*'"
-_AFTER = 'SELECT number, "table", key FROM interlock_touched WHERE number > ?1 ORDER BY number LIMIT ?2'
-_FORGET = """
+_NOTES_AFTER = 'SELECT number, "table", key FROM interlock_touched WHERE number > ?1 ORDER BY number LIMIT ?2'
+_NOTES_FORGET = """
 DELETE FROM interlock_touched
 WHERE number IN (SELECT number FROM interlock_touched WHERE number <= ?1 ORDER BY number LIMIT ?2)
 """
@@ -318,7 +322,7 @@ CREATE TRIGGER {name} AFTER {event} ON {table} {condition} BEGIN
     INSERT INTO interlock_touched ("table", key) VALUES ({literal}, {key});
 END
 """
-_EVENTS: tuple[tuple[str, str, Literal["old", "new"]], ...] = (
+_TRIGGER_EVENTS: tuple[tuple[str, str, Literal["old", "new"]], ...] = (
     ("insert", "INSERT", "new"),
     ("update", "UPDATE", "new"),
     ("rekey", "UPDATE", "old"),
@@ -333,7 +337,7 @@ def watch(connection: apsw.Connection, tables: Mapping[str, Sequence[str]]) -> N
 
     Runs inside the caller's transaction. A second call changes nothing, so no statement has to be prepared again.
     """
-    wanted = dict(each for table, key in tables.items() for each in _triggers(table, key))
+    wanted = dict(each for table, key in tables.items() for each in _triggers_of(table, key))
     there = {str(name): str(sql) for name, sql in connection.execute(_TRIGGERS)}
     connection.execute(_NOTES_MAKE)
     for name, sql in there.items():
@@ -360,21 +364,21 @@ def touched(connection: apsw.Connection, after: int, limit: int) -> list[Note]:
     """Return the notes above number `after`, in order."""
     if not watched(connection):
         return []
-    rows = connection.execute(_AFTER, (after, limit)).fetchall()
-    return [(int(str(number)), str(table), _key(str(key))) for number, table, key in rows]
+    rows = connection.execute(_NOTES_AFTER, (after, limit)).fetchall()
+    return [(int(str(number)), str(table), _decode_key(str(key))) for number, table, key in rows]
 
 
 def forget(connection: apsw.Connection, upto: int, limit: int) -> int:
     """Delete at most `limit` notes up to this number; return how many were deleted."""
     if not watched(connection):
         return 0
-    connection.execute(_FORGET, (upto, limit))
+    connection.execute(_NOTES_FORGET, (upto, limit))
     return connection.changes()
 
 
-def _triggers(table: str, key: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _triggers_of(table: str, key: Sequence[str]) -> Iterator[tuple[str, str]]:
     changed = " OR ".join(f"old.{_quoted(column)} COLLATE BINARY IS NOT new.{_quoted(column)}" for column in key)
-    for what, event, row in _EVENTS:
+    for what, event, row in _TRIGGER_EVENTS:
         if what == "rekey" and not key:
             continue
         name = f"{WATCH_PREFIX}{what}_{table}"
@@ -385,34 +389,34 @@ def _triggers(table: str, key: Sequence[str]) -> Iterator[tuple[str, str]]:
                 event=event,
                 table=_quoted(table),
                 condition=f"WHEN {changed}" if what == "rekey" else "",
-                literal=_text(table),
-                key=_made_key(row, key),
+                literal=_literal(table),
+                key=_key_sql(row, key),
             ),
         )
 
 
-def _made_key(row: Literal["old", "new"], key: Sequence[str]) -> str:
+def _key_sql(row: Literal["old", "new"], key: Sequence[str]) -> str:
     """SQL that makes the key of a row: a JSON array, in which bytes and numbers with a fraction are written out.
 
     JSON has no bytes, and SQLite's own writes 15 digits of a number where 17 may be needed to find the row again.
     """
     if not key:
         return "'[]'"
-    return "'[' || " + " || ',' || ".join(_made_value(f"{row}.{_quoted(column)}") for column in key) + " || ']'"
+    return "'[' || " + " || ',' || ".join(_value_sql(f"{row}.{_quoted(column)}") for column in key) + " || ']'"
 
 
-def _made_value(value: str) -> str:
+def _value_sql(value: str) -> str:
     return (
         f"CASE typeof({value}) WHEN 'blob' THEN '{{\"$hex\":\"' || hex({value}) || '\"}}' "
         f"WHEN 'real' THEN '{{\"$real\":\"' || quote({value}) || '\"}}' ELSE json_quote({value}) END"
     )
 
 
-def _key(text: str) -> tuple[object, ...]:
-    return tuple(_value(each) for each in cast("list[object]", json.loads(text)))
+def _decode_key(text: str) -> tuple[object, ...]:
+    return tuple(_decode_value(each) for each in cast("list[object]", json.loads(text)))
 
 
-def _value(value: object) -> object:
+def _decode_value(value: object) -> object:
     if not isinstance(value, dict):
         return value
     [(kind, written)] = cast("dict[str, str]", value).items()
@@ -423,18 +427,11 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
+def _literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# --- A mover's connection to the file of a local lane, beside the owner, in any process, or without an owner ---------
-# The owner goes on serving while the mover copies. `watch` makes the owner's own transactions note the rows they
-# write; `touched` returns these notes. `sealed` is SQLite's write lock: the owner's next group waits for it. It
-# vanishes with the mover, kill -9 included, as if nothing had been. Inside it `Seal.leave` commits the tombstone,
-# which decides: before that commit nothing has moved, after it everything has.
-#
-# The odd choice is that the mover never notifies the owner: the owner finds the tombstone inside its next
-# transaction. It must do so anyway when the mover or the owner dies.
+# --- Mover's connection ----------------------------------------------------------------------------------------------
 
 WRITE_WAIT_S = 10.0
 """How long a short write of the mover waits for the owner's groups."""
@@ -477,18 +474,17 @@ class Seal:
 
 
 class Leaving:
-    """A mover's connection to the file of a local lane. For one thread at a time; close it."""
+    """A mover's connection to the file of a local lane, beside its owner in any process, or without an owner.
+
+    For one thread at a time; close it.
+    """
 
     def __init__(self, path: Path, *, clock: Clock, prepare: Prepare) -> None:
         self.path = path
         self._clock = clock
         ownership.refuse_inherited(path)
         if not path.exists():
-            raise TargetNotFound(
-                f"there is no lane at {path}.",
-                why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
-                fix="Check the address; a lane exists once it has been opened for the first time.",
-            )
+            raise no_lane(path)
         with opening(path):
             self.connection = with_room(lambda: open_beside(path))
             try:

@@ -1,8 +1,11 @@
 """Idempotency keys: a transaction with a key happens once, and a repetition returns the first result.
 
 The key, a digest of the call, and the result are written in the same transaction (G3), so neither exists without the
-other. Retention is bounded by age and by number; every keyed transaction removes a few
-of the oldest, so that no call ever pays for a big clean-up.
+other. Retention is bounded by age and by number; every keyed transaction removes a few of the oldest, so that no
+call ever pays for a big clean-up.
+
+A stored result is read back with the same types. It is JSON with tags instead of pickle: what is read from a file must
+never be able to run.
 """
 
 import base64
@@ -18,11 +21,9 @@ from interlock.errors import KeyReused, TransactionError
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.transaction import Session
 
-# --- Results that are kept with an idempotency key: written once, read back with the same types ----------------------
-# JSON with tags instead of pickle, because what is read from a file must never be able to run. The types are those
-# that a database hands out and takes: None, bool, int, float, str, bytes, Decimal, datetime, UUID, rows with names,
-# and lists, tuples and dictionaries of them. An int beyond 64 bits is written in hexadecimal: Python refuses to read
-# or write very long ones in decimal, because that takes quadratic time.
+# --- Results ---------------------------------------------------------------------------------------------------------
+# The types are those that a database hands out and takes: KEPT_TYPES, and rows with names. An int beyond 64 bits is
+# written in hexadecimal: Python refuses to read or write very long ones in decimal, because that takes quadratic time.
 
 _TAG = "$"
 
@@ -53,7 +54,7 @@ def encode_result(value: object) -> bytes:
 
 def decode_result(data: bytes, make_row: MakeRow = lambda _names, values: values) -> object:
     """Decode a value of `encode_result`; rows with names are made by the layer that knows them."""
-    return _value(json.loads(data), make_row)
+    return _decode_value(json.loads(data), make_row)
 
 
 def plain(value: object, depth: int = 0, *, compared: bool = False) -> object:
@@ -85,18 +86,18 @@ def plain(value: object, depth: int = 0, *, compared: bool = False) -> object:
     raise NotPlain(f"a value of type {type(value).__name__}")
 
 
-def _value(plain: object, make_row: MakeRow) -> object:
+def _decode_value(plain: object, make_row: MakeRow) -> object:
     if isinstance(plain, list):
-        return [_value(item, make_row) for item in cast("list[object]", plain)]
+        return [_decode_value(item, make_row) for item in cast("list[object]", plain)]
     if not isinstance(plain, dict):
         return plain
     tagged = cast("dict[str, Any]", plain)
     kind, inner = tagged[_TAG], tagged["v"]
     if kind in {"tuple", "row"}:
-        values = tuple([_value(item, make_row) for item in inner])
+        values = tuple([_decode_value(item, make_row) for item in inner])
         return values if kind == "tuple" else make_row(tuple(tagged["names"]), values)
     if kind == "dict":
-        return {name: _value(item, make_row) for name, item in inner.items()}
+        return {name: _decode_value(item, make_row) for name, item in inner.items()}
     return int(inner, 16) if kind == "int" else _SCALARS[kind][2](inner)
 
 
@@ -134,7 +135,7 @@ _COMPARED: dict[str, Callable[[Any], str]] = {
 }
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Keys ------------------------------------------------------------------------------------------------------------
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS interlock_keys (

@@ -5,6 +5,8 @@ is set. Clients nudge the driver at the end of their event loop's turn, so a bur
 
 The driver is a thread that a lane has only while there is work; an idle lane costs no thread and no open file but its
 lock. G9: a commit or hand-off that fails kills the lane: its group gets OutcomeUnknown, what waits did not happen.
+
+The queue of waiting works and the notification of their callers come first, then the lane itself.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ from interlock.lanes.settings import LaneSettings
 from interlock.lanes.transaction import Counts, LaneStats, LaneTime, Work
 from interlock.lanes.writer import Writer
 
-# --- The queue of a lane: the waiting works, in the order in which they came -----------------------------------------
+# --- Queue -----------------------------------------------------------------------------------------------------------
 # Any event loop adds to it without a lock, because that happens a hundred thousand times a second; everything else
 # is done with the lane's lock held. A cancelled work stays in the queue: it is skipped when its turn comes, and
 # removed when the queue is full. The calls that find the queue full pay for that scan: the next one comes only after
@@ -43,7 +45,7 @@ STEPS_PER_CALL = 4
 
 
 class Waiting:
-    """The queue of a lane."""
+    """The waiting works of a lane, in the order in which they came."""
 
     def __init__(self) -> None:
         self._works: deque[Work] = deque()
@@ -88,11 +90,11 @@ class Waiting:
         self._works.extendleft(reversed(alive))
 
 
-# --- Notification of waiters, each in its own event loop: from any thread, also when the loop is closed --------------
+# --- Notification of waiters -----------------------------------------------------------------------------------------
 
 
-def tell(works: Sequence[Work]) -> None:
-    """Complete the futures of all works; one call into each event loop."""
+def notify_waiters(works: Sequence[Work]) -> None:
+    """Complete the futures of all works, with one call into each event loop. May be called from any thread."""
     waiters: dict[asyncio.AbstractEventLoop, list[Work]] = {}
     for work in works:
         if work.future is not None:
@@ -121,7 +123,7 @@ def _finish(works: Sequence[Work]) -> None:
             continue
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Lane ------------------------------------------------------------------------------------------------------------
 
 
 class Lane:
@@ -384,7 +386,7 @@ class Lane:
         self._close_writer()
 
     def _acknowledge(self, group: Sequence[Work]) -> None:
-        tell(group)
+        notify_waiters(group)
 
     def _die(self, error: UnavailableError, group: Sequence[Work]) -> None:
         for work in group:
@@ -431,7 +433,7 @@ class Lane:
             )
         )
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- state and closing -------------------------------------------------------------------------------------------
 
     def stats(self) -> LaneStats:
         """Return the counters of the lane since it was opened."""

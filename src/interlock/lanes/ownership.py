@@ -33,11 +33,12 @@ import apsw
 from interlock.clock import Clock
 from interlock.errors import LaneOwned, UnavailableError
 
-# --- Fork safety: nothing that belongs to a lane may be used in the child of a fork ----------------------------------
-# A child inherits the open files of its parent. All processes that have a lane's lock file open share its lock: a
-# child that kept it would own the lane for as long as it lives. A SQLite connection that is used, or even closed, in
-# a child damages the parent's database. So the child closes the lock without unlocking it, and never touches the
-# rest: it is leaked on purpose. A lane that came through a fork refuses all work.
+# --- Forks -----------------------------------------------------------------------------------------------------------
+# Nothing that belongs to a lane may be used in the child of a fork. A child inherits the open files of its parent. All
+# processes that have a lane's lock file open share its lock: a child that kept it would own the lane for as long as it
+# lives. A SQLite connection that is used, or even closed, in a child damages the parent's database. So the child closes
+# the lock without unlocking it, and never touches the rest: it is leaked on purpose. A lane that came through a fork
+# refuses all work.
 
 
 class Inherited(Protocol):
@@ -97,9 +98,9 @@ def _in_child() -> None:
 os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=_in_child)
 
 
-# --- Room for thousands of lanes: the process's soft limit of open files is raised when it is met --------------------
-# An idle lane holds one open file, its lock, and most systems let a process have 1,024 of them until it asks for
-# more. It asks here, once it has to, up to the hard limit that the system allows.
+# --- Limit of open files ---------------------------------------------------------------------------------------------
+# An idle lane holds one open file, its lock, and most systems let a process have 1,024 of them until it asks for more.
+# A process with thousands of lanes asks here, once it has to, up to the hard limit that the system allows.
 
 OpenedT = TypeVar("OpenedT")
 
@@ -115,7 +116,7 @@ def with_room(opens: Callable[[], OpenedT]) -> OpenedT:
     except apsw.CantOpenError as error:
         # SQLite does not say why it could not open one of its files.
         refused = error
-    if not _raised():
+    if not _raise_limit():
         raise UnavailableError(
             f"a file of the lane could not be opened: {refused}.",
             why=f"The file cannot be opened, or the process has its {_limits()[0]:,} open files already.",
@@ -128,7 +129,7 @@ def _limits() -> tuple[int, int]:
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def _raised() -> bool:
+def _raise_limit() -> bool:
     soft, hard = _limits()
     if soft in {hard, resource.RLIM_INFINITY}:
         return False
@@ -141,7 +142,7 @@ def _raised() -> bool:
     return True
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Ownership -------------------------------------------------------------------------------------------------------
 
 TAKES_MAX = 100
 """How often the lock file may vanish while it is being taken."""

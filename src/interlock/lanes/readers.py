@@ -4,7 +4,7 @@ SQLite publishes a commit to readers only after its log is synced, so a read of 
 lane on a bucket becomes durable later: there a read notes how many groups may have been visible to it, and its answer
 is held until all of them are durable.
 
-All lanes of the process share the threads fairly (`gate`). Connections belong to the lane, are opened when needed and
+All lanes of the process share the threads fairly (`Gate`). Connections belong to the lane, are opened when needed and
 closed when idle. A read whose caller has gone ends within a millisecond, and releases both.
 
 The odd choice is that nothing interrupts SQLite for that: the connection checks, every few steps, whether its own read
@@ -34,16 +34,17 @@ from interlock.lanes.handover import Lookout
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.transaction import STEPS_BETWEEN_LOOKS, LaneTime
 
-# --- The gate of a lane's readers: a few places, and a fair queue for reads that find all of them taken --------------
-# No thread waits here: all lanes share the read threads, and one busy lane must not keep them from the others (D4).
-# No event loop takes part either: the thread that frees a place starts the next visitor itself. So a loop that has
-# stopped or was closed can never keep a place.
+# --- Gate ------------------------------------------------------------------------------------------------------------
+# A lane has a few places for reads, and a fair queue for reads that find all of them taken. No thread waits here: all
+# lanes share the read threads, and one busy lane must not keep them from the others (D4). No event loop takes part
+# either: the thread that frees a place starts the next visitor itself. So a loop that has stopped or was closed can
+# never keep a place.
 #
 # Each lane has its gate, and all gates share one number of threads:
 #
-# - A lane without a running read gets the next free thread, before any lane that already reads. - For its second and
-# every further read a lane gets a thread only while more than half of all are free, in turn with the others. So
-# lanes with slow reads have at most half of the threads beyond their first.
+# - A lane without a running read gets the next free thread, before any lane that already reads.
+# - For its second and every further read a lane gets a thread only while more than half of all are free, in turn with
+#   the others. So lanes with slow reads have at most half of the threads beyond their first.
 #
 # The gate of a lane can also be held shut for a while: no visitor enters until it is released.
 
@@ -182,7 +183,7 @@ class Gate:
         self._shares.free += 1
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Readers ---------------------------------------------------------------------------------------------------------
 
 READ_THREADS_MAX = 16
 """Read threads of the process, for all lanes together. The pool starts them only when enough reads run concurrently."""
@@ -227,22 +228,22 @@ class _Call:
         """Return True for the first caller only: that one ends the call."""
         return self._claimed.acquire(blocking=False)
 
-    def tell(self, answer: Callable[[asyncio.Future[object]], None]) -> None:
+    def answer(self, answer: Callable[[asyncio.Future[object]], None]) -> None:
         """Pass the answer to the awaiting caller. May be called from any thread."""
         with contextlib.suppress(RuntimeError):  # A closed loop has no waiter left.
-            self._loop.call_soon_threadsafe(_answer, self.future, answer)
+            self._loop.call_soon_threadsafe(_answer_future, self.future, answer)
 
 
-def _answer(future: asyncio.Future[object], answer: Callable[[asyncio.Future[object]], None]) -> None:
+def _answer_future(future: asyncio.Future[object], answer: Callable[[asyncio.Future[object]], None]) -> None:
     if not future.done():
         answer(future)
 
 
-def _value(value: object, future: asyncio.Future[object]) -> None:
+def _set_value(value: object, future: asyncio.Future[object]) -> None:
     future.set_result(value)
 
 
-def _error(error: Exception, future: asyncio.Future[object]) -> None:
+def _set_error(error: Exception, future: asyncio.Future[object]) -> None:
     future.set_exception(error)
 
 
@@ -363,7 +364,7 @@ class Readers:
                 return True
             refused = UnavailableError(f"the lane could not start a thread that reads: {error}.")
             refused.__cause__ = error
-            call.tell(partial(_error, refused))
+            call.answer(partial(_set_error, refused))
             self._ended(call)
             return False
         return True
@@ -372,15 +373,15 @@ class Readers:
         if not call.claim():
             return
         try:
-            answer = partial(_value, self._read(call))
+            answer = partial(_set_value, self._read(call))
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is the caller's.
-            answer = partial(_error, error)
+            answer = partial(_set_error, error)
         self._ended(call)
         try:
             call.left()
         finally:
             self._gate.leave()
-            call.tell(answer)
+            call.answer(answer)
             del answer  # An error keeps this frame alive.
 
     def _ended(self, call: _Call) -> None:
@@ -445,7 +446,7 @@ class Readers:
         """
         self._closed = True
         for visitor in self._gate.close():
-            cast("_Call", visitor).tell(partial(_error, closed()))
+            cast("_Call", visitor).answer(partial(_set_error, closed()))
         with self._lock:
             for call in self._running:
                 call.give_up()

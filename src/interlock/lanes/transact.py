@@ -1,4 +1,4 @@
-"""The driver of a coroutine inside the writer: `transact(fn)` where `fn` awaits only its `tx`.
+"""Functions given to `transact`, which await only their `tx`: their driver inside the writer, and their watchdog.
 
 The coroutine never meets an event loop. Awaiting a `Request` hands it to this driver, which performs it on the writer's
 session and sends the answer back, all within one transaction and without leaving the thread. Anything else it awaits
@@ -233,7 +233,7 @@ def _not_async(returned: object) -> TransactionError:
     )
 
 
-# --- The watchdog: ends a function that holds the lane for too long --------------------------------------------------
+# --- Watchdog --------------------------------------------------------------------------------------------------------
 # A function given to `transact` runs inside the single writer. While it runs no other one does, so it is watched:
 # when its time is over, SQLite is interrupted and `HeldTooLong` is raised inside the function, wherever it is, and
 # again until the function is over. One thread watches for the whole process, and it exists only once a function was

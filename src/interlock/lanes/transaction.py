@@ -1,8 +1,12 @@
-"""One transaction waiting in a lane: its function, its waiter, and its result.
+"""One transaction of a lane: its function and result (`Work`), the session that runs it, its time, and the counters.
 
 A work may run more than once (a group that vanished is run again), and ends in exactly one of three ways: its value,
 its error, or cancelled before it was taken. G9: an error of class OutcomeUnknown is the only one after which the
 transaction may have happened.
+
+G8: a lane's own time never goes back, whatever the wall clock does. The writer logs it with the groups that asked for
+it. Reads cannot log, but `LaneTime` remembers the times they returned. So while the lane is open, no reader and no
+writer gets an earlier time than any before. Statements are timed by the monotonic clock.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -21,13 +25,16 @@ import msgspec
 from interlock.clock import Clock
 from interlock.lanes.connection import Wall
 
-# --- A lane's own time, which never goes back, whatever the wall clock does (G8) -------------------------------------
-# The writer logs it with the groups that asked for it. Reads cannot log, but the times they returned are remembered
-# here too. So while the lane is open, no reader and no writer gets an earlier time than any before.
+ResultT = TypeVar("ResultT")
+ArgumentsT = TypeVarTuple("ArgumentsT")
+SqliteValue = None | int | float | str | bytes
+
+STEPS_BETWEEN_LOOKS = 20_000
+"""SQLite's virtual machine steps between two looks at the clock: about a millisecond."""
 
 
 class LaneTime:
-    """The latest time that was returned. For any thread."""
+    """The lane's own time: the latest that was returned. For any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -45,20 +52,8 @@ class LaneTime:
             return self.shown_us
 
 
-# --- The session of a transaction inside the writer: runs statements, and knows the time -----------------------------
-# One session per lane; it is lent to one transaction after the other and means nothing outside of them. It keeps the
-# two clocks apart: statements are timed by the monotonic clock, and `now()` is the lane's own time, which is logged
-# with the group and therefore never goes back, whatever the wall clock does (G8).
-
-ResultT = TypeVar("ResultT")
-SqliteValue = None | int | float | str | bytes
-
-STEPS_BETWEEN_LOOKS = 20_000
-"""SQLite's virtual machine steps between two looks at the clock: about a millisecond."""
-
-
 class Session:
-    """The statements and the time of the running transaction."""
+    """The statements and the time of the running transaction. A lane has one session, for one transaction at a time."""
 
     def __init__(
         self, connection: apsw.Connection, *, clock: Clock, time: LaneTime, statement_timeout_s: float
@@ -129,11 +124,6 @@ class Session:
         return self._clock.monotonic_s() > self._deadline_s
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-ArgumentsT = TypeVarTuple("ArgumentsT")
-
-
 class Work:
     """One transaction in the lane."""
 
@@ -186,9 +176,6 @@ class Work:
             future.set_result(self.value)
         else:
             future.set_exception(self.error)
-
-
-# --- Counters of a lane since it was opened --------------------------------------------------------------------------
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):

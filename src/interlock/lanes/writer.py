@@ -29,10 +29,11 @@ from interlock.lanes.keys import Keys, MakeRow
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.transaction import LaneTime, Session, Work
 
-# --- Sampling of groups: which ones are measured, when measuring all of them would cost too much ---------------------
-# The first is always chosen, and after it one of every block, each as likely as the other. A chosen one counts for
-# its block, so in the mean everything counts once. A fixed place in each block would not do: work comes in rhythms,
-# and a rhythm that fits the block would always show the same part of itself, or nothing.
+# --- Sampling --------------------------------------------------------------------------------------------------------
+# To measure the rows of every group would cost too much. The first group is always chosen, and after it one of every
+# block, each as likely as the other. A chosen one counts for its block, so in the mean everything counts once. A fixed
+# place in each block would not do: work comes in rhythms, and a rhythm that fits the block would always show the same
+# part of itself, or nothing.
 #
 # The choice is a fixed pseudo-random sequence, the same in every run: nothing here needs chance.
 
@@ -41,7 +42,7 @@ _FACTOR, _STEP, _BITS = 6_364_136_223_846_793_005, 1_442_695_040_888_963_407, 64
 
 
 class Turns:
-    """Chooses one of every `block` things."""
+    """A sampler that chooses one of every `block` groups."""
 
     def __init__(self, block: int) -> None:
         self._block = block
@@ -67,7 +68,7 @@ class Turns:
         self._chosen = self._number * size >> _BITS
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Writer ----------------------------------------------------------------------------------------------------------
 
 LARGE_GROUP = 8
 LARGE_GROUPS_PER_LOOK = 16

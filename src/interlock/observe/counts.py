@@ -1,7 +1,7 @@
 """Counters, gauges and histograms of engines: sums that any exporter can read at any time.
 
 Frequent events arrive as sums per group (`signals.Counting`); rare ones (refusals, changes of breakers) as signals.
-Counts of the store's rows are sampled (`sampling`). Nothing here depends on an exporter's format.
+Counts of the store's rows are sampled. Nothing here depends on an exporter's format.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from interlock.observe.names import BREAKER_STATES, Metric
 from interlock.redaction import logger_of
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked, ResultLate, Signal, TransitionRejected
 
-# --- Histograms that are cheap to add to: a list of counts and a sum for each set of labels --------------------------
+# --- Histograms ------------------------------------------------------------------------------------------------------
 # A group adds all its transitions of one kind in one call, because they became durable together. The libraries of
 # exporters look up a child, take a lock and walk the buckets for each value, which takes eight times as long.
 
@@ -76,7 +76,7 @@ class Cells:
         return self._cells.setdefault(labels, Cell(len(self.bounds)))
 
 
-# --- Sampling of the store's counts, for exporters that may ask at any time ------------------------------------------
+# --- Samples of the store --------------------------------------------------------------------------------------------
 # A count reads all workflows, so its result is kept: for KEPT_S, and for twenty times as long as it took, which
 # bounds its share of the store's time to a twentieth. One count runs at a time. A caller waits for it for a bounded
 # time, and otherwise gets the last one. A closed engine is dropped.
@@ -99,8 +99,8 @@ log = logger_of("interlock.observe")
 class Sampled:
     """The samples of one engine. Created in its event loop."""
 
-    def __init__(self, figures: Gauges) -> None:
-        self.figures = figures
+    def __init__(self, gauges: Gauges) -> None:
+        self.gauges = gauges
         self.depth: Depth | None = None
         """The last sample."""
         self.closed = False
@@ -113,7 +113,7 @@ class Sampled:
     def breakers(self) -> Breakers | None:
         """Return the breakers; None when the engine is closed."""
         try:
-            return self.figures.breakers()
+            return self.gauges.breakers()
         except UnavailableError:
             self.closed = True
             return None
@@ -146,7 +146,7 @@ class Sampled:
             inside = False
         if inside or not self._loop.is_running() or self.breakers() is None:
             if inside and self.breakers() is not None:
-                self.depth = self.figures.depth_at_once() or self.depth
+                self.depth = self.gauges.depth_at_once() or self.depth
             self.refresh()
             return
         with contextlib.suppress(TimeoutError, RuntimeError):
@@ -161,7 +161,7 @@ class Sampled:
         begun_s = self._loop.time()
         try:
             async with asyncio.timeout(COUNTED_S_MAX):
-                self.depth = await self.figures.depth()
+                self.depth = await self.gauges.depth()
             self._taken_s = self._loop.time()
             self._failing = False
         except TimeoutError:
@@ -178,7 +178,7 @@ class Sampled:
             self._counting = None
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Metrics of engines ----------------------------------------------------------------------------------------------
 
 COUNTERS_MAX = 10_000
 """Number of sets of labels that are counted (G6)."""
@@ -244,9 +244,9 @@ class Counts:
         elif isinstance(signal, AlertRaised) and not signal.resolved:
             self._count(names.ALERTS, (signal.kind,))
 
-    def opened(self, figures: Gauges) -> None:
+    def opened(self, gauges: Gauges) -> None:
         """Sample an engine that was opened."""
-        sampled = Sampled(figures)
+        sampled = Sampled(gauges)
         with self._changing:
             self._forget_closed()
             self._sampled = [*self._sampled, sampled]
@@ -267,8 +267,8 @@ class Counts:
             if each.breakers() is not None:
                 living.append(each)
                 continue
-            self._before[names.REFUSALS] += each.figures.refused
-            self._before[names.FAILURES] += each.figures.observer_failures
+            self._before[names.REFUSALS] += each.gauges.refused
+            self._before[names.FAILURES] += each.gauges.observer_failures
         self._sampled = living
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ class Counts:
         with self._changing:
             self._forget_closed()
             before, sampled = dict(self._before), self._sampled
-        yield names.REFUSALS, (), before[names.REFUSALS] + sum(each.figures.refused for each in sampled)
-        yield names.FAILURES, (), before[names.FAILURES] + sum(each.figures.observer_failures for each in sampled)
+        yield names.REFUSALS, (), before[names.REFUSALS] + sum(each.gauges.refused for each in sampled)
+        yield names.FAILURES, (), before[names.FAILURES] + sum(each.gauges.observer_failures for each in sampled)
 
     def gauges(self) -> Values:
         """Yield every gauge with its labels; those of several engines are combined."""
@@ -321,16 +321,16 @@ def _now(sampled: Sampled) -> Values:
     breakers = sampled.breakers()
     if breakers is None:
         return
-    figures = sampled.figures
+    gauges = sampled.gauges
     for breaker in breakers:
         yield names.BREAKER, (breaker.name,), BREAKER_STATES[breaker.state]
         yield names.DEPENDENCY_CALLS, (breaker.name,), breaker.under_way
         yield names.DEPENDENCY_WAITING, (breaker.name,), breaker.waiting
-    yield names.IN_FLIGHT, (), figures.in_flight
-    yield names.UNDER_WAY, (), figures.under_way
-    yield names.WAITING, (), figures.waiting
-    if figures.redis_up is not None:
-        yield names.REDIS, (), figures.redis_up
+    yield names.IN_FLIGHT, (), gauges.in_flight
+    yield names.UNDER_WAY, (), gauges.under_way
+    yield names.WAITING, (), gauges.waiting
+    if gauges.redis_up is not None:
+        yield names.REDIS, (), gauges.redis_up
 
 
 def _stored(sampled: Sampled) -> Values:

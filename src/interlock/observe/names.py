@@ -1,4 +1,4 @@
-"""Names, labels and descriptions of all metrics (C13), for all formats.
+"""Names, labels and descriptions of all metrics (C13), and the names of installed observers.
 
 The dotted name is OpenTelemetry's; with underscores it is Prometheus's, where a counter ends in `_total`. Durations are
 in seconds, and their names have no unit. Dashboards and alerts depend on exactly these names.
@@ -109,14 +109,12 @@ BREAKER_STATES = {"closed": 0, "open": 1, "half_open": 2}
 """The values of `circuit.breaker.state`."""
 
 
-# --- Names of the observers whose packages are installed. Loads none of them -----------------------------------------
-
 NEEDED = {"prometheus": "prometheus_client", "otel": "opentelemetry.sdk"}
 """The package of each observer. Many packages depend on OpenTelemetry's API; only its SDK can export."""
 
 
 def installed() -> tuple[str, ...]:
-    """Return the names that `Engine.open(observers=…)` can load: the default of a server."""
+    """Return the names that `Engine.open(observers=…)` can load: the default of a server. Loads no package."""
     return tuple(name for name, package in NEEDED.items() if _is_installed(package))
 
 

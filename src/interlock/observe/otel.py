@@ -4,7 +4,7 @@
 
 `observers=["otel"]` uses the global providers, and the ratio of `INTERLOCK_TRACES_RATIO`; an engine in a program that
 has set providers does so by itself. If the program has set none and the environment names an exporter
-(`OTEL_EXPORTER_OTLP_ENDPOINT`, …), it creates them (`providing`). Without a trace provider nothing is traced, and
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, …), it creates them (`otel_export`). Without a trace provider nothing is traced, and
 without a meter provider nothing is recorded: it then costs nothing.
 """
 
@@ -20,7 +20,7 @@ try:
     from opentelemetry import metrics, trace
 
     from interlock.observe.otel_export import SCOPE, Meters, is_set, provide
-    from interlock.observe.otel_metrics import Recording, counted_by
+    from interlock.observe.otel_metrics import RecordedHistograms, counted_by
     from interlock.observe.traces import Traces
 except ImportError as error:
     raise MissingExtra("OpenTelemetry needs opentelemetry-sdk, which is not installed.", extra="otel") from error
@@ -55,7 +55,7 @@ class OpenTelemetry:
         if is_set(meters):
             self._counts, is_new = counted_by(meters, SCOPE)
             if not isinstance(meters, Meters):
-                self.counting = Recording(meters.get_meter(SCOPE))
+                self.counting = RecordedHistograms(meters.get_meter(SCOPE))
                 return
             self.counting = self._counts
             if is_new:
@@ -76,10 +76,10 @@ class OpenTelemetry:
         if self._counts is not None:
             self._counts(signal)
 
-    def opened(self, figures: Gauges) -> None:
+    def opened(self, gauges: Gauges) -> None:
         """Sample this engine too."""
         if self._counts is not None:
-            self._counts.opened(figures)
+            self._counts.opened(gauges)
 
 
 def _ratio(ratio: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Histograms of OpenTelemetry that cost nothing until they are exported.
+"""Export to OpenTelemetry: histograms that cost nothing until they are exported, and providers by environment.
 
 An SDK's histogram takes one value at a time, which costs 8 µs; it cannot add a value N times. But exporters receive
 plain data, which consists of sums. The exporters of this provider therefore also receive the engine's sums, converted
@@ -43,13 +43,15 @@ if TYPE_CHECKING:
     from interlock.observe.counts import Counts
     from interlock.observe.names import Metric as Named
 
+# --- Histograms as sums ----------------------------------------------------------------------------------------------
+
 SCOPE = "interlock"
 """Instrumentation scope of all metrics and traces of Interlock."""
 
 Key = tuple[int, str, tuple[str, ...]]
 
 
-class Sends(Protocol):
+class TypedExporter(Protocol):
     """The methods of every exporter, with types."""
 
     def export(self, metrics_data: MetricsData, timeout_millis: float, /, **kwargs: object) -> MetricExportResult:
@@ -76,18 +78,18 @@ class Meters(MeterProvider):
         interval_s: float | None = None,
         shutdown_on_exit: bool = True,
     ) -> None:
-        self._exporting = [Exporting(each) for each in exporters]
+        self._exporters = [SumExporter(each) for each in exporters]
         interval_ms = None if interval_s is None else 1_000 * interval_s
-        readers = [PeriodicExportingMetricReader(each, interval_ms) for each in self._exporting]
+        readers = [PeriodicExportingMetricReader(each, interval_ms) for each in self._exporters]
         super().__init__(readers, resource or Resource.create(), shutdown_on_exit=shutdown_on_exit)
 
     def add(self, counts: "Counts") -> None:
         """Export these counts too."""
-        for each in self._exporting:
+        for each in self._exporters:
             each.add(counts)
 
 
-class Exporting(MetricExporter):
+class SumExporter(MetricExporter):
     """An exporter that adds the histograms of engines to its data and passes it to another exporter."""
 
     def __init__(self, exporter: MetricExporter, *, clock: Clock | None = None) -> None:
@@ -96,7 +98,7 @@ class Exporting(MetricExporter):
         )
         super().__init__(temporality, getattr(exporter, "_preferred_aggregation", None))
         self._is_delta = temporality.get(HistogramKind) is AggregationTemporality.DELTA
-        self._exporter = cast("Sends", exporter)
+        self._exporter = cast("TypedExporter", exporter)
         self._clock: Clock = clock or SystemClock()
         self._begun_ns = self._now_ns()
         self._counts: list[Counts] = []
@@ -173,7 +175,7 @@ class Exporting(MetricExporter):
         return int(self._clock.wall_s() * 1e9)
 
 
-# --- OpenTelemetry providers from the environment, where the program has set none ------------------------------------
+# --- Providers from the environment ----------------------------------------------------------------------------------
 # OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 interlock serve shop:app
 #
 # is enough to send traces and metrics there. The variables are OpenTelemetry's own. Exporters are found by name

@@ -1,8 +1,8 @@
 """OpenTelemetry metrics, with the dotted names of `names`.
 
 Counters and gauges are observed at collection, and cost nothing until then. So are histograms with a provider of
-`exporting`. A histogram of any other provider has to record each value. That is exact too, but the most expensive part
-of observing: half of the cost of a transition.
+`otel_export`. A histogram of any other provider has to record each value. That is exact too, but the most expensive
+part of observing: half of the cost of a transition.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,11 +33,11 @@ def counted_by(provider: MeterProvider, scope: str) -> tuple[Counts, bool]:
         found = _COUNTED.get(provider)
         if found is not None:
             return found, False
-        made = _COUNTED[provider] = Observing(provider.get_meter(scope)).counts
+        made = _COUNTED[provider] = ObservedMetrics(provider.get_meter(scope)).counts
         return made, True
 
 
-class Observing:
+class ObservedMetrics:
     """The observable counters and gauges of a meter."""
 
     def __init__(self, meter: Meter) -> None:
@@ -66,7 +66,7 @@ class Observing:
         return observe
 
 
-class Recording:
+class RecordedHistograms:
     """The histograms of a provider that has to record each value."""
 
     def __init__(self, meter: Meter) -> None:

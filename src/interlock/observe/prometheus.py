@@ -51,9 +51,9 @@ class Prometheus:
         """Count a signal."""
         self.counting(signal)
 
-    def opened(self, figures: Gauges) -> None:
+    def opened(self, gauges: Gauges) -> None:
         """Sample this engine too."""
-        self.counting.opened(figures)
+        self.counting.opened(gauges)
 
     async def render(self) -> tuple[str, bytes]:
         """Return the content type and the text of a scrape. In the engine's event loop."""

@@ -16,8 +16,8 @@ from contextvars import Context as Variables
 from contextvars import copy_context
 from zlib import crc32
 
-from opentelemetry import context, trace
 from opentelemetry import context as contexts
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     Link,
@@ -36,9 +36,8 @@ from interlock.engine.tracing import Begun
 from interlock.errors import InterlockError, Refusal
 from interlock.store.values import HistoryRecord
 
-# --- The W3C `traceparent`: a span's context as text, for the store, headers and messages ----------------------------
-# `carried(text)` makes it the current context of a block, so that events sent to an engine there belong to its
-# trace. A server does so with the header of a request.
+# --- Traceparent -----------------------------------------------------------------------------------------------------
+# `traceparent` (W3C) is a context of a span as text, for the store, headers and messages.
 
 PARTS = 4
 TRACE_CHARACTERS, SPAN_CHARACTERS, FLAGS_CHARACTERS = 32, 16, 2
@@ -71,14 +70,14 @@ def carried(traceparent: str) -> Generator[None]:
     if found is None:
         yield
         return
-    token = context.attach(trace.set_span_in_context(NonRecordingSpan(found)))
+    token = contexts.attach(trace.set_span_in_context(NonRecordingSpan(found)))
     try:
         yield
     finally:
-        context.detach(token)
+        contexts.detach(token)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Passes and attempts ---------------------------------------------------------------------------------------------
 
 PASSES_MAX = 100_000
 """Number of passes under way that are kept; the oldest ends when there are more."""

@@ -1,1 +1,1 @@
-"""The driver for PostgreSQL: addresses, connections and their cap, and the translation of its errors."""
+"""PostgreSQL: connections and their pool, users' statements, errors, lock waits, and the marks of a move."""

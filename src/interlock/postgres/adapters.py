@@ -1,7 +1,11 @@
-"""Find the adapter for a connection of the caller.
+"""Adapters for the caller's own connection: asyncpg, psycopg 3 and SQLAlchemy 2, with and without an event loop.
 
 The kind is recognised by the name of its class or of a base class, together with the top-level module. So no driver is
 imported, and two drivers may give their classes the same names.
+
+The invariant: a transaction that the caller has begun, or that the connection begins by itself, is the caller's to
+commit. An adapter opens one only where a statement would otherwise be a transaction for itself: asyncpg outside of a
+transaction, and psycopg in autocommit mode.
 """
 
 import re
@@ -13,30 +17,28 @@ from typing import Any, Protocol, cast
 
 from interlock.errors import BadUsage
 
-# --- Convert placeholders from `$1`, as PostgreSQL and asyncpg have them, to psycopg's notation ----------------------
-# The same parameter may stand in a statement twice, so it gets a name. The types stand in the statement itself
-# (`$1::text[]`), so that nothing depends on what a driver makes of a list of nothing but None.
+# --- Placeholders: `$1` as PostgreSQL and asyncpg have them, `%(p1)s` for psycopg ------------------------------------
+# A parameter may occur in a statement twice, so it gets a name. The types stand in the statement itself
+# (`$1::text[]`), so that nothing depends on what a driver makes of a list that contains only None.
 
 STATEMENTS_MAX = 1_000
-"""Translations that are kept: a few dozen for each schema that this process has to do with."""
+"""Cached translations: a few dozen for each schema that this process uses."""
 
 _PLACE = re.compile(r"\$(\d+)")
 
 
 @lru_cache(maxsize=STATEMENTS_MAX)
-def named(sql: str) -> str:
-    """The statement for psycopg."""
+def with_named_placeholders(sql: str) -> str:
+    """Return the statement for psycopg."""
     return _PLACE.sub(r"%(p\1)s", sql.replace("%", "%%"))
 
 
-def by_name(values: Sequence[object]) -> dict[str, object]:
-    """The values of such a statement."""
+def named_values(values: Sequence[object]) -> dict[str, object]:
+    """Return the values of such a statement."""
     return {f"p{place}": value for place, value in enumerate(values, 1)}
 
 
-# --- alchemy ---------------------------------------------------------------------------------------------------------
-# Parts that SQLAlchemy shares with and without an event loop: its driver's notation, and the owner of the commit.
-#
+# --- SQLAlchemy: its driver and the owner of the commit --------------------------------------------------------------
 # A connection of SQLAlchemy begins a transaction by itself and leaves it to its owner, except on the isolation level
 # AUTOCOMMIT, where there is nothing to roll back with: that is refused.
 
@@ -44,7 +46,7 @@ DRIVERS = ("asyncpg", "psycopg")
 
 
 class Dialect(Protocol):
-    """As much as is used here of what SQLAlchemy knows of a database."""
+    """The attributes of SQLAlchemy's dialect that are used here."""
 
     name: str
     driver: str
@@ -59,8 +61,8 @@ class HasDialect(Protocol):
         ...
 
 
-def prepared(connection: HasDialect, sql: str, values: Sequence[object]) -> tuple[str, object]:
-    """The statement and its values as the driver below takes them. Raises BadUsage for a driver that is not known."""
+def for_driver(connection: HasDialect, sql: str, values: Sequence[object]) -> tuple[str, object]:
+    """Return the statement and its values as the driver takes them. Raises BadUsage for a driver that is not known."""
     dialect = connection.dialect
     if dialect.name != "postgresql" or dialect.driver not in DRIVERS:
         raise BadUsage(
@@ -70,7 +72,7 @@ def prepared(connection: HasDialect, sql: str, values: Sequence[object]) -> tupl
         )
     if dialect.driver == "asyncpg":
         return sql, tuple(values)
-    return named(sql), by_name(values)
+    return with_named_placeholders(sql), named_values(values)
 
 
 def refuse_autocommit(driver: object) -> None:
@@ -83,17 +85,15 @@ def refuse_autocommit(driver: object) -> None:
         )
 
 
-# --- Connections that are used without an event loop: psycopg's, and SQLAlchemy's ------------------------------------
-# A connection that begins transactions by itself is its owner's to commit. Only where a statement outside of a
-# transaction would be one for itself, a transaction is opened here: psycopg in its autocommit mode.
+# --- Connections without an event loop -------------------------------------------------------------------------------
 
 Rows = Sequence[Sequence[Any]]
 
 
-class Direct(Protocol):
+class SyncAdapter(Protocol):
     """A connection without an event loop."""
 
-    def whole(self) -> AbstractContextManager[object]:
+    def transaction(self) -> AbstractContextManager[object]:
         """Return the context of a block's statements: a transaction, if the connection has none and begins none."""
         ...
 
@@ -103,7 +103,7 @@ class Direct(Protocol):
 
 
 class Status(Protocol):
-    """As much as is used here of what psycopg knows of a connection."""
+    """The attributes of psycopg's connection information that are used here."""
 
     @property
     def transaction_status(self) -> int:
@@ -143,7 +143,7 @@ class PsycopgConnection:
         # Its own factory may make cursors of another kind: other placeholders, other rows.
         self._cursor = cast("Callable[..., _Cursor]", sys.modules["psycopg"].Cursor)
 
-    def whole(self) -> AbstractContextManager[object]:
+    def transaction(self) -> AbstractContextManager[object]:
         """A transaction, in the autocommit mode and outside of one."""
         connection = self._connection
         return connection.transaction() if stands_alone(connection) else nullcontext()
@@ -152,7 +152,7 @@ class PsycopgConnection:
         """Run one statement."""
         cursor = self._cursor(self._connection, row_factory=as_tuples)
         try:
-            cursor.execute(named(sql), by_name(values))
+            cursor.execute(with_named_placeholders(sql), named_values(values))
             return cursor.fetchall()
         finally:
             cursor.close()
@@ -182,16 +182,16 @@ class AlchemyConnection:
     def __init__(self, connection: object) -> None:
         self._lent = connection
 
-    def whole(self) -> AbstractContextManager[object]:
+    def transaction(self) -> AbstractContextManager[object]:
         """Do nothing: the owner of the connection commits."""
         return nullcontext()
 
     def run(self, sql: str, values: Sequence[object]) -> Rows:
         """Run one statement."""
         connection = self._connection()
-        text, given = prepared(connection, sql, values)
+        text, converted = for_driver(connection, sql, values)
         refuse_autocommit(connection.connection.dbapi_connection)
-        return connection.exec_driver_sql(text, given).all()
+        return connection.exec_driver_sql(text, converted).all()
 
     def _connection(self) -> _Alchemy:
         return cast("_Alchemy", self._lent)
@@ -210,20 +210,18 @@ def stands_alone(connection: HasMode) -> bool:
 
 
 def as_tuples(cursor: object) -> Callable[[Sequence[object]], Sequence[object]]:
-    """Rows by place, whatever the connection's own rows are."""
+    """Return psycopg's row factory for rows by place, which overrides the connection's own."""
     del cursor
     return tuple
 
 
-# --- Connections that live in an event loop: asyncpg's, psycopg's, and SQLAlchemy's ----------------------------------
-# The same rule as in `direct`: a transaction is opened here only where the connection has none and begins none,
-# which is asyncpg's way, and psycopg's in its autocommit mode.
+# --- Connections in an event loop ------------------------------------------------------------------------------------
 
 
-class Awaited(Protocol):
+class AsyncAdapter(Protocol):
     """A connection in an event loop."""
 
-    def whole(self) -> AbstractAsyncContextManager[object]:
+    def transaction(self) -> AbstractAsyncContextManager[object]:
         """Return the context of a block's statements: a transaction, if the connection has none and begins none."""
         ...
 
@@ -244,7 +242,7 @@ class AsyncpgConnection:
     def __init__(self, connection: object) -> None:
         self._connection = cast("_Asyncpg", connection)
 
-    def whole(self) -> AbstractAsyncContextManager[object]:
+    def transaction(self) -> AbstractAsyncContextManager[object]:
         """A transaction, outside of one."""
         connection = self._connection
         return nullcontext() if connection.is_in_transaction() else connection.transaction()
@@ -272,7 +270,7 @@ class AsyncPsycopgConnection:
         # Its own factory may make cursors of another kind: other placeholders, other rows.
         self._cursor = cast("Callable[..., _AsyncCursor]", sys.modules["psycopg"].AsyncCursor)
 
-    def whole(self) -> AbstractAsyncContextManager[object]:
+    def transaction(self) -> AbstractAsyncContextManager[object]:
         """A transaction, in the autocommit mode and outside of one."""
         connection = self._connection
         return connection.transaction() if stands_alone(connection) else nullcontext()
@@ -281,7 +279,7 @@ class AsyncPsycopgConnection:
         """Run one statement."""
         cursor = self._cursor(self._connection, row_factory=as_tuples)
         try:
-            await cursor.execute(named(sql), by_name(values))
+            await cursor.execute(with_named_placeholders(sql), named_values(values))
             return await cursor.fetchall()
         finally:
             await cursor.close()
@@ -302,16 +300,16 @@ class AsyncAlchemyConnection:
     def __init__(self, connection: object) -> None:
         self._lent = connection
 
-    def whole(self) -> AbstractAsyncContextManager[object]:
+    def transaction(self) -> AbstractAsyncContextManager[object]:
         """Do nothing: the owner of the connection commits."""
         return nullcontext()
 
     async def run(self, sql: str, values: Sequence[object]) -> Rows:
         """Run one statement."""
         connection = await self._connection()
-        text, given = prepared(connection, sql, values)
+        text, converted = for_driver(connection, sql, values)
         refuse_autocommit((await connection.get_raw_connection()).dbapi_connection)
-        return (await connection.exec_driver_sql(text, given)).all()
+        return (await connection.exec_driver_sql(text, converted)).all()
 
     async def _connection(self) -> _AsyncAlchemy:
         return cast("_AsyncAlchemy", self._lent)
@@ -324,9 +322,9 @@ class AsyncAlchemySession(AsyncAlchemyConnection):
         return await cast("_AsyncSession", self._lent).connection()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Choice of the adapter -------------------------------------------------------------------------------------------
 
-AWAITED: dict[tuple[str, str], Callable[[object], Awaited]] = {
+ASYNC_ADAPTERS: dict[tuple[str, str], Callable[[object], AsyncAdapter]] = {
     ("asyncpg", "Connection"): AsyncpgConnection,
     ("asyncpg", "PoolConnectionProxy"): AsyncpgConnection,
     ("psycopg", "AsyncConnection"): AsyncPsycopgConnection,
@@ -334,15 +332,15 @@ AWAITED: dict[tuple[str, str], Callable[[object], Awaited]] = {
     ("sqlalchemy", "AsyncSession"): AsyncAlchemySession,
     ("sqlalchemy", "async_scoped_session"): AsyncAlchemySession,
 }
-DIRECT: dict[tuple[str, str], Callable[[object], Direct]] = {
+SYNC_ADAPTERS: dict[tuple[str, str], Callable[[object], SyncAdapter]] = {
     ("psycopg", "Connection"): PsycopgConnection,
     ("sqlalchemy", "Connection"): AlchemyConnection,
     ("sqlalchemy", "Session"): AlchemySession,
     ("sqlalchemy", "scoped_session"): AlchemySession,
 }
-"""By the top of the module and the name of the class."""
+"""By the top-level module and the name of the class."""
 
-WHOLES = {
+CONNECTION_FACTORIES = {
     "Pool",
     "ConnectionPool",
     "AsyncConnectionPool",
@@ -351,60 +349,60 @@ WHOLES = {
     "sessionmaker",
     "async_sessionmaker",
 }
-"""What hands out connections, and is not one."""
+"""Classes that hand out connections, and are not one."""
 
 
-def awaited(connection: object) -> Awaited:
-    """The connection, for an event loop. Raises BadUsage when it is not one, or one without an event loop."""
-    for name in _names(connection):
-        if name in AWAITED:
-            return AWAITED[name](connection)
-        if name in DIRECT:
+def async_adapter(connection: object) -> AsyncAdapter:
+    """Return the adapter for an event loop. Raises BadUsage for other objects, or one that cannot be awaited."""
+    for name in _class_names(connection):
+        if name in ASYNC_ADAPTERS:
+            return ASYNC_ADAPTERS[name](connection)
+        if name in SYNC_ADAPTERS:
             raise BadUsage(
-                f"{_shown(connection)} is a connection without an event loop, and was entered with `async with`.",
+                f"{_class_name(connection)} is a connection without an event loop, and was entered with `async with`.",
                 why="Its statements block; nothing about it can be awaited.",
                 fix="Write `with engine.transaction(connection) as tx`, and tx.send(…) without await.",
             )
-    raise _unknown(connection)
+    raise _not_a_connection(connection)
 
 
-def direct(connection: object) -> Direct:
-    """The connection, without an event loop. Raises BadUsage when it is not one, or one that must be awaited."""
-    for name in _names(connection):
-        if name in DIRECT:
-            return DIRECT[name](connection)
-        if name in AWAITED:
+def sync_adapter(connection: object) -> SyncAdapter:
+    """Return the adapter without an event loop. Raises BadUsage for other objects, or one that must be awaited."""
+    for name in _class_names(connection):
+        if name in SYNC_ADAPTERS:
+            return SYNC_ADAPTERS[name](connection)
+        if name in ASYNC_ADAPTERS:
             raise BadUsage(
-                f"{_shown(connection)} is a connection of an event loop, and was entered with `with`.",
+                f"{_class_name(connection)} is a connection of an event loop, and was entered with `with`.",
                 why="Its statements must be awaited in the event loop it was opened in.",
                 fix="Write `async with engine.transaction(connection) as tx`, on an Engine, and await tx.send(…).",
             )
-    raise _unknown(connection)
+    raise _not_a_connection(connection)
 
 
 def refuse_unknown(connection: object) -> None:
     """Raise BadUsage for an object that is not a known connection."""
-    if not any(name in AWAITED or name in DIRECT for name in _names(connection)):
-        raise _unknown(connection)
+    if not any(name in ASYNC_ADAPTERS or name in SYNC_ADAPTERS for name in _class_names(connection)):
+        raise _not_a_connection(connection)
 
 
-def _names(connection: object) -> list[tuple[str, str]]:
+def _class_names(connection: object) -> list[tuple[str, str]]:
     return [(each.__module__.partition(".")[0], each.__name__) for each in type(connection).__mro__]
 
 
-def _shown(connection: object) -> str:
+def _class_name(connection: object) -> str:
     kind = type(connection)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _unknown(connection: object) -> BadUsage:
+def _not_a_connection(connection: object) -> BadUsage:
     fix = "Hand over a connection of asyncpg or psycopg 3, or a connection or session of SQLAlchemy 2."
-    if type(connection).__name__ in WHOLES:
+    if type(connection).__name__ in CONNECTION_FACTORIES:
         fix = "Take a connection out of it, begin your transaction there, and hand over the connection."
     elif type(connection).__module__.startswith("psycopg2"):
         fix = "Use psycopg 3, whose module is called psycopg."
     return BadUsage(
-        f"{_shown(connection)} is not a connection that an event can be sent in.",
+        f"{_class_name(connection)} is not a connection that an event can be sent in.",
         why="The event is written on your own connection, inside your transaction, by the means of its driver.",
         fix=fix,
     )

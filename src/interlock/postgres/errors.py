@@ -8,8 +8,6 @@ its replicas has committed, and sends no answer.
 A connection that cannot be opened has its own errors: a server that is full, starting or away may take the next one.
 """
 
-# pyright: reportMissingTypeStubs=false
-
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # asyncpg has no types of its own; mypy --strict looks at what is ours.
 
@@ -32,21 +30,17 @@ from interlock.errors import (
 __all__ = ["asyncpg"]
 
 
-# --- Import the driver, or raise with the command that installs it ---------------------------------------------------
-
 try:
     import asyncpg
 except ImportError as error:
     raise MissingExtra("PostgreSQL needs asyncpg, which is not installed.", extra="postgres") from error
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
 CONNECTION_STATES = ("08", "57P")
 """Classes of SQLSTATE after which the connection is gone: connection exceptions, and a server that shuts down."""
 
 TRANSIENT_STATES = ("40", "53", "55", "58")
-"""It may work the next time: serialization and deadlock, no resources, locks, the server's disk."""
+"""A retry may succeed: serialization and deadlock, no resources, locks, the server's disk."""
 
 FULL_STATES = ("53300", "57P")
 """Of a server that takes no connection now: too many clients, starting up, shutting down, recovering from a crash."""
@@ -58,12 +52,12 @@ POOLER_IS_FULL = (
     "shutting down",
     "query_wait_timeout",
 )
-"""PgBouncer says these with the state of a broken protocol, as it says everything else."""
+"""Messages of PgBouncer, which gives all its errors the state of a broken protocol."""
 
 UNPREPARED_STATES = ("26000", "42P05")
-"""A prepared statement is not there, or was there before: another session answers than the one that prepared it."""
+"""A prepared statement is missing, or existed before: another session answers than the one that prepared it."""
 
-UNTELLABLE_STATES = ("22", "54")
+UNSTORABLE_STATES = ("22", "54")
 """A value that PostgreSQL cannot keep: NUL and lone surrogates, no JSON, a number or time out of range, too long."""
 
 ADD_THE_OPTION = "Add ?pgbouncer=true to the address (&pgbouncer=true after another option)."
@@ -91,7 +85,7 @@ class Away(NotNow):
 
 @contextlib.contextmanager
 def translate_errors(*, writing: bool) -> Generator[None]:
-    """Raise our error for whatever the driver raises while a statement is on its way."""
+    """Raise our error for every error that the driver raises while a statement is on its way."""
     try:
         yield
     except InterlockError:
@@ -103,26 +97,26 @@ def translate_errors(*, writing: bool) -> Generator[None]:
     except (OSError, EOFError) as error:
         raise _broken(error, writing=writing) from error
     except (UnicodeError, OverflowError, ValueError, TypeError) as error:
-        raise _untellable(error) from error
+        raise _unstorable(error) from error
 
 
 def translated(error: Exception, *, writing: bool) -> InterlockError:
-    """Our error for one of the driver's."""
+    """Return our error for one of the driver's."""
     state = state_of(error)
     if state is None or state.startswith(CONNECTION_STATES):
         return _broken(error, writing=writing)
-    if state.startswith(UNTELLABLE_STATES):
-        return _untellable(error)
+    if state.startswith(UNSTORABLE_STATES):
+        return _unstorable(error)
     if state in UNPREPARED_STATES:
         return _pooled(error)
     for begin, made in _KINDS.items():
         if state.startswith(begin):
-            return made(_said(error))
-    return TransactionError(f"PostgreSQL refuses a statement: {_said(error)}.")
+            return made(_first_line(error))
+    return TransactionError(f"PostgreSQL refuses a statement: {_first_line(error)}.")
 
 
 def state_of(error: BaseException) -> str | None:
-    """The SQLSTATE that the server gave; None when the error is not the server's."""
+    """Return the SQLSTATE that the server gave; None when the error is not the server's."""
     state: object = getattr(error, "sqlstate", None)
     return state if isinstance(state, str) else None
 
@@ -133,37 +127,37 @@ def is_stale(error: BaseException) -> bool:
 
 
 def not_reached(error: Exception, shown: str) -> InterlockError:
-    """Our error for a connection that could not be opened."""
+    """Return our error for a connection that could not be opened."""
     state = state_of(error) or ""
     if state.startswith("28"):
         return UnavailableError(
-            f"{shown} does not let this user in: {_said(error)}.",
+            f"{shown} does not let this user in: {_first_line(error)}.",
             why="The user, the password, or the server's pg_hba.conf is another one than expected.",
             fix="Correct the user and password in the address, or allow the user on the server.",
         )
     if state == "3D000":
         return UnavailableError(
-            f"there is no such database at {shown}: {_said(error)}.",
+            f"there is no such database at {shown}: {_first_line(error)}.",
             why="A schema is made by Interlock, a database is not.",
             fix="Make it with createdb, or correct the address.",
         )
     if isinstance(error, (ValueError, asyncpg.ClientConfigurationError)):
-        return BadUsage(f"{shown} cannot be used: {_said(error)}.", fix="Correct the address.")
+        return BadUsage(f"{shown} cannot be used: {_first_line(error)}.", fix="Correct the address.")
     if state == "08P01" and "startup parameter" in str(error):
         return BadUsage(
-            f"{shown} is a pooler that refuses a setting: {_said(error)}.",
+            f"{shown} is a pooler that refuses a setting: {_first_line(error)}.",
             why="PgBouncer gives one connection to many clients, and lets none of them change it for the others.",
             fix=ADD_THE_OPTION,
         )
     return _may_try_again(error, state)(
-        f"PostgreSQL cannot be reached at {shown}: {_said(error)}.",
+        f"PostgreSQL cannot be reached at {shown}: {_first_line(error)}.",
         why="The server is down, starting, full, or at another address.",
         fix="Check the address and the server; connections are opened again by themselves.",
     )
 
 
 def waited_too_long(error: NotNow, waited_s: float) -> UnavailableError:
-    """Our error for a server that took no connection for as long as it was waited for."""
+    """Return our error for a server that took no connection within the timeout."""
     return UnavailableError(
         f"{error.what.removesuffix('.')}. It was tried again and again for {waited_s:g} s.",
         why=f"{error.why} Nothing was sent, so nothing happened.",
@@ -181,7 +175,7 @@ def can_fail_to_connect(error: BaseException) -> TypeGuard[Exception]:
 
 
 def closed() -> UnavailableError:
-    """The error for using what was closed."""
+    """Return the error for using a closed store or database."""
     return UnavailableError("the store or database is closed.", fix="Open it again.")
 
 
@@ -195,7 +189,7 @@ def _may_try_again(error: Exception, state: str) -> type[UnavailableError]:
 
 def _pooled(error: BaseException) -> UnavailableError:
     return UnavailableError(
-        f"a prepared statement was not where it was prepared: {_said(error)}.",
+        f"a prepared statement was not where it was prepared: {_first_line(error)}.",
         why="A pooler in transaction mode gave this connection another session. Nothing was changed.",
         fix=ADD_THE_OPTION,
     )
@@ -204,11 +198,11 @@ def _pooled(error: BaseException) -> UnavailableError:
 def _broken(error: BaseException, *, writing: bool) -> UnavailableError:
     if writing:
         return OutcomeUnknown(
-            f"the connection to PostgreSQL was lost while a commit was on its way: {_said(error)}.",
+            f"the connection to PostgreSQL was lost while a commit was on its way: {_first_line(error)}.",
             why="The server may have committed before the connection broke; the client cannot know.",
         )
     return LostConnection(
-        f"the connection to PostgreSQL was lost: {_said(error)}.",
+        f"the connection to PostgreSQL was lost: {_first_line(error)}.",
         why="The server was restarted, or ended the connection.",
         fix="Repeat it; connections are opened again by themselves. Nothing was changed.",
     )
@@ -228,53 +222,53 @@ def _overdue(*, writing: bool) -> OutcomeUnknown | Overdue:
     )
 
 
-def _untellable(error: BaseException) -> InvalidPayload:
+def _unstorable(error: BaseException) -> InvalidPayload:
     return InvalidPayload(
-        f"a value cannot be stored in PostgreSQL: {_said(error)}.",
+        f"a value cannot be stored in PostgreSQL: {_first_line(error)}.",
         why="Texts are Unicode without NUL and lone surrogates, JSON is valid, and numbers have 64 bits.",
     )
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     first = str(error).partition("\n")[0].rstrip(".")
     return first or type(error).__name__
 
 
-def _ended(said: str) -> UnavailableError:
+def _ended(message: str) -> UnavailableError:
     return UnavailableError(
-        f"PostgreSQL ended a statement: {said}.",
+        f"PostgreSQL ended a statement: {message}.",
         why="The server's statement_timeout is over, or another session has cancelled it. It did not happen.",
         fix="Raise the server's statement_timeout for this user, or look at what else the server is doing.",
     )
 
 
-def _blocked(said: str) -> Blocked:
+def _blocked(message: str) -> Blocked:
     return Blocked(
-        f"another transaction holds a lock for too long: {said}.",
+        f"another transaction holds a lock for too long: {message}.",
         why="Waiting for it would block all statements that wait after this one.",
         fix="Repeat it; if it stays so, look for idle transactions in pg_stat_activity.",
     )
 
 
-def _violated(said: str) -> ConstraintViolation:
-    return ConstraintViolation(f"PostgreSQL refuses the change: {said}.")
+def _constraint_violation(message: str) -> ConstraintViolation:
+    return ConstraintViolation(f"PostgreSQL refuses the change: {message}.")
 
 
-def _damaged(said: str) -> CorruptionError:
-    return CorruptionError(f"PostgreSQL has found damage: {said}.", fix="Look at the server's log.")
+def _corruption(message: str) -> CorruptionError:
+    return CorruptionError(f"PostgreSQL has found damage: {message}.", fix="Look at the server's log.")
 
 
-def _not_now(said: str) -> UnavailableError:
+def _not_now(message: str) -> UnavailableError:
     return UnavailableError(
-        f"PostgreSQL could not do it now: {said}.", why="Nothing of it happened.", fix="Repeat it later."
+        f"PostgreSQL could not do it now: {message}.", why="Nothing of it happened.", fix="Repeat it later."
     )
 
 
 _KINDS: dict[str | tuple[str, ...], Callable[[str], InterlockError]] = {
     "57014": _ended,
     "55P03": _blocked,
-    "23": _violated,
-    "XX": _damaged,
+    "23": _constraint_violation,
+    "XX": _corruption,
     TRANSIENT_STATES: _not_now,
 }
 """By the beginning of the SQLSTATE; the first that fits counts."""

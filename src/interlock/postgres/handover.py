@@ -5,7 +5,7 @@ tables aside. Every statement looks names up again, prepared or not, so a later 
 tombstone. `interlock_arriving` marks a draft: its rows are in a schema of their own until they have arrived, so that
 clients with the old URL cannot reach them. `interlock_arrived` records the last arrival.
 
-A transaction that creates or drops tables locks the gate in share mode first (`sql.postgres.turns`). The gate leaves
+A transaction that creates or drops tables locks the gate in share mode first (`isolation.GATE`). The gate leaves
 with the tables, so a table cannot be created unnoticed during a move.
 """
 
@@ -13,10 +13,10 @@ with the tables, so a table cannot be created unnoticed during a move.
 
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
-from interlock.postgres.connection import Link
+from interlock.postgres.connection import Link, Record
 from interlock.postgres.errors import state_of, translate_errors
 from interlock.postgres.isolation import GATE
 from interlock.urls import redact_postgres_url
@@ -27,7 +27,7 @@ ARRIVED: Final = "interlock_arrived"
 TOUCHED: Final = "interlock_touched"
 WATCHED: Final = "interlock_watched"
 TOUCH: Final = "interlock_touch"
-"""The triggers that note what is written while a database is copied. They look at no other row (`tables.PLAIN`)."""
+"""The triggers that note what is written while a database is copied. They read no other row (`statements.PLAIN`)."""
 
 MISSING_STATES: Final = ("42P01", "3F000")
 """No such table, no such schema."""
@@ -52,16 +52,8 @@ LEFT JOIN ({}) AS moved ON true LEFT JOIN ({}) AS arrived ON true"""
 It locks the mark of the draft first, as `arrive` does: in another order the two could wait for each other.
 """
 
-Fetch = Callable[[str, Sequence[object]], Awaitable[Sequence["Found"]]]
+Fetch = Callable[[str, Sequence[object]], Awaitable[Sequence[Record]]]
 """Runs a statement that reads; gives its rows."""
-
-
-class Found(Protocol):
-    """A row."""
-
-    def __getitem__(self, place: int, /) -> object:
-        """The value at a place."""
-        ...
 
 
 class Marks(NamedTuple):
@@ -85,7 +77,7 @@ def is_missing(error: InterlockError) -> bool:
 
 
 def quote_identifier(name: str) -> str:
-    """A name as SQL takes it."""
+    """Return the name as a quoted identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -151,7 +143,7 @@ def refuse_marked(marks: Marks, shown: str) -> None:
 
 
 def moved_elsewhere(marks: Marks, shown: str) -> MovedElsewhere:
-    """Our error for a tombstone."""
+    """Return our error for a tombstone."""
     return MovedElsewhere(
         f"the database of {shown} has moved to {redact_postgres_url(marks.url)} (move {marks.epoch}).",
         url=marks.url,
@@ -186,7 +178,7 @@ async def arrive(link: Link, schema: str, epoch: int) -> bool:
     """
     here, there = quote_identifier(schema), quote_identifier(draft(schema, epoch))
 
-    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Found]:
+    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Record]:
         with translate_errors(writing=False):
             return await link.driver.fetch(sql, *values)
 

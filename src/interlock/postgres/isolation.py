@@ -1,4 +1,4 @@
-"""The isolation level of a user's statement on PostgreSQL, so that no update is lost (D1).
+"""The isolation level of a user's statement on PostgreSQL, so that no update is lost (D1), and turns after a conflict.
 
 READ COMMITTED reads a row again after it has waited for it, and nothing else: a subquery, a CTE or another table keeps
 its earlier snapshot. So it is used only for a statement on one table without any of these, and everything else is
@@ -60,7 +60,7 @@ _BEYOND: Final = frozenset(
 )  # fmt: skip
 """Words that may bring a second table, or a second look at the first one."""
 
-_BEHIND_TABLES: Final = frozenset({"WHERE", "GROUP BY", "ORDER BY", "LIMIT"})
+_AFTER_TABLES: Final = frozenset({"WHERE", "GROUP BY", "ORDER BY", "LIMIT"})
 
 _REFUSED: Final = {
     **dict.fromkeys(
@@ -112,7 +112,7 @@ _OPENING: Final = frozenset(
 )  # fmt: skip
 """Words in front of a parenthesis that PostgreSQL never takes for the name of a function. Most key words can be one."""
 
-_OPENING_BEHIND: Final = {"CONFLICT": "ON", "FILTER": ")", "OVER": ")"}
+_OPENING_AFTER: Final = {"CONFLICT": "ON", "FILTER": ")", "OVER": ")"}
 """The same for words that can be a name, but not after this word."""
 
 _QUERIES: Final = (["SELECT"], ["VALUES"], ["WITH"], ["TABLE"])
@@ -159,7 +159,7 @@ def plan_of(sql: str) -> Plan:
         return Plan(kind, serializable=False)  # It looks at no table at all.
     table, end = _target(tokens, words) if kind != "schema" else (None, 0)
     if table is None or not _is_simple(words, end):
-        named = _changed(tokens, words) if kind == "write" else None
+        named = _changed_table(tokens, words) if kind == "write" else None
         key = () if named is None else tuple(dict.fromkeys(_key(tokens, words)))
         return Plan(kind, serializable=kind != "schema", table=named, key=key)
     seeks = words[0] in {"UPDATE", "DELETE"}
@@ -223,7 +223,7 @@ def _target(tokens: Sequence[Token], words: Sequence[str]) -> tuple[str | None, 
             table, end = _name(tokens, words, place)
             # A comma after the table would begin a second table; after GROUP BY and ORDER BY it does not.
             rest = list(words[end:])
-            until = next((i for i, word in enumerate(rest) if word in _BEHIND_TABLES), len(rest))
+            until = next((i for i, word in enumerate(rest) if word in _AFTER_TABLES), len(rest))
             if "," in rest[:until] or (_BEYOND - {"FROM", "SELECT"}) & set(words) or words.count("SELECT") > 1:
                 return None, 0
             return (table, -1) if _only_known_calls(words, 0) else (None, 0)
@@ -231,7 +231,7 @@ def _target(tokens: Sequence[Token], words: Sequence[str]) -> tuple[str | None, 
             return None, 0
 
 
-def _changed(tokens: Sequence[Token], words: Sequence[str]) -> str | None:
+def _changed_table(tokens: Sequence[Token], words: Sequence[str]) -> str | None:
     """The table that a statement changes, whatever else it looks at: its hot row has a name too."""
     for place, word in enumerate(words):
         if word in _CHANGES and (place == 0 or words[place - 1] != "FOR"):
@@ -284,8 +284,8 @@ def _only_known_calls(words: Sequence[str], begin: int) -> bool:
         elif before == "SET":
             if words.index("SET") != place - 1 and further != "UPDATE":
                 return False
-        elif before in _OPENING_BEHIND:
-            if further != _OPENING_BEHIND[before]:
+        elif before in _OPENING_AFTER:
+            if further != _OPENING_AFTER[before]:
                 return False
         elif before not in _OPENING and not all(letter in _SIGNS for letter in before):
             return False
@@ -295,7 +295,7 @@ def _only_known_calls(words: Sequence[str], begin: int) -> bool:
 def _key(tokens: Sequence[Token], words: Sequence[str]) -> tuple[Parameter | int | str, ...]:
     """Return the values that choose the row: of `column = value` after WHERE, or of an upsert's key."""
     if words[0] == "INSERT":
-        return _upserted(words)
+        return _upsert_key(words)
     if "WHERE" not in words or "OR" in words:
         return ()
     equal = [place + 1 for place in range(words.index("WHERE"), len(words) - 1) if words[place] == "="]
@@ -311,17 +311,17 @@ def _value(tokens: Sequence[Token], words: Sequence[str], place: int) -> Paramet
     return int(words[place]) if words[place].isdigit() else None
 
 
-def _upserted(words: Sequence[str]) -> tuple[Parameter, ...]:
+def _upsert_key(words: Sequence[str]) -> tuple[Parameter, ...]:
     if "CONFLICT" not in words or "VALUES" not in words:
         return ()
-    columns = _listed(words, words.index("("))
-    values = _listed(words, words.index("VALUES") + 1)
-    keys = _listed(words, words.index("CONFLICT") + 1)
+    columns = _list_items(words, words.index("("))
+    values = _list_items(words, words.index("VALUES") + 1)
+    keys = _list_items(words, words.index("CONFLICT") + 1)
     found = [values[columns.index(name)] for name in keys if name in columns and len(values) == len(columns)]
     return tuple([Parameter(int(value[1:]) - 1) for value in found if value.startswith("$") and value[1:].isdigit()])
 
 
-def _listed(words: Sequence[str], place: int) -> list[str]:
+def _list_items(words: Sequence[str], place: int) -> list[str]:
     """Return the items between commas in the parentheses that open here."""
     found: list[str] = []
     depth = 0
@@ -336,7 +336,7 @@ def _listed(words: Sequence[str], place: int) -> list[str]:
     return found
 
 
-# --- Serialise transactions after a conflict, so that a transaction that has lost once does not race again -----------
+# --- Turns after a conflict ------------------------------------------------------------------------------------------
 # SERIALIZABLE runs transactions concurrently and rolls conflicting ones back. That is fast while conflicts are rare.
 # When all of them change the same row, most work is thrown away, and some transactions never succeed. So after the
 # first conflict a transaction waits for its turn: in this process for a lock, and between processes for a lock on a
@@ -347,7 +347,7 @@ def _listed(words: Sequence[str], place: int) -> list[str]:
 # SERIALIZABLE still guarantees correctness: turns only make conflicts rare.
 
 HOT_S: Final = 1.0
-"""For so long after a conflict the same call takes its turn without trying first."""
+"""Seconds after a conflict in which the same call takes its turn without trying first."""
 
 CALLS_MAX: Final = 1024
 """Calls that are remembered as hot; the one that conflicted longest ago is forgotten."""
@@ -359,7 +359,7 @@ GATE: Final = "interlock_gate"
 """The table that stands for the turn between processes. It has no rows."""
 
 
-class Turns:
+class ConflictTurns:
     """The turns of one database in one process, shared by all its users in the process."""
 
     def __init__(self, clock: Clock) -> None:
@@ -379,7 +379,7 @@ class Turns:
         return False
 
     def conflicted(self, call: Hashable) -> None:
-        """This call has just lost against another transaction."""
+        """Record that this call has just lost against another transaction."""
         self.conflicts += 1
         self._hot[call] = self._clock.monotonic_s() + HOT_S
         self._hot.move_to_end(call)
@@ -387,7 +387,7 @@ class Turns:
             self._hot.popitem(last=False)
 
     def lock(self) -> asyncio.Lock:
-        """One turn at a time in this event loop."""
+        """Return the lock of this event loop: one turn at a time."""
         loop = asyncio.get_running_loop()
         found = self._locks.get(loop)
         if found is None:
@@ -400,15 +400,15 @@ def pause_s(attempt: int, luck: float) -> float:
     return luck * min(PAUSE_S_MAX, 0.001 * 2.0**attempt)
 
 
-_shared: OrderedDict[tuple[str, str], Turns] = OrderedDict()
+_shared: OrderedDict[tuple[str, str], ConflictTurns] = OrderedDict()
 _SHARED_MAX: Final = 256
 
 
-def turns_of(url: str, schema: str, clock: Clock) -> Turns:
-    """The turns of the schema at this address: the same for all who open it in this process."""
+def turns_of(url: str, schema: str, clock: Clock) -> ConflictTurns:
+    """Return the turns of the schema at this address, shared by all its users in this process."""
     found = _shared.get((url, schema))
     if found is None:
-        found = _shared[url, schema] = Turns(clock)
+        found = _shared[url, schema] = ConflictTurns(clock)
         if len(_shared) > _SHARED_MAX:
             _shared.popitem(last=False)
     else:

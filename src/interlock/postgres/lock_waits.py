@@ -38,7 +38,7 @@ PAGES_MAX = 10
 """Of one table in one sample, of which the row that is being changed is looked for."""
 
 SAMPLES_REMEMBERED = 20
-"""For so long a key is one of those that are waited for in its table."""
+"""Samples for which a key counts as one of those that are waited for in its table."""
 
 TABLES_MAX = 20
 """Tables of which keys are read in one sample."""
@@ -113,7 +113,7 @@ class WaitedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """Collector of lock waits from the server's views."""
+    """The lock waits of one period, with the counters of the database."""
 
     seconds: float
     samples: int
@@ -127,7 +127,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """Some sessions are of users that may not be looked at: a write of theirs may be counted more than once."""
 
 
-class _Seen:
+class _WaitCounts:
     __slots__ = ("age_s", "waiting", "waits")
 
     def __init__(self) -> None:
@@ -184,16 +184,16 @@ async def sample(link: Link, seconds: float, every_s: float = EVERY_S) -> Waits:
 
 
 class Sampler:
-    """Looks again and again, and remembers what it saw."""
+    """Collector of samples from the server's views."""
 
     def __init__(self, link: Link) -> None:
         self.samples = 0
         self.unreadable: set[str] = set()
         self.hidden = False
         self._driver = link.driver
-        self._seen: dict[tuple[str, object], _Seen] = {}
+        self._counts: dict[tuple[str, object], _WaitCounts] = {}
         self._known: dict[int, tuple[float, tuple[str, object]]] = {}
-        """What each session waited for when it was last seen: since when, and which row."""
+        """What each session waited for in the last sample: since when, and which row."""
         self._columns: dict[int, tuple[str, ...]] = {}
         self._lately: dict[int, dict[object, int]] = {}
         """The keys that were waited for in each table, and in which sample."""
@@ -225,10 +225,10 @@ class Sampler:
     def rows(self, seconds: float) -> list[WaitedRow]:
         """Return the observed rows, worst first."""
         found: list[WaitedRow] = []
-        for (table, key), seen in self._seen.items():
-            waiting = seen.waiting / self.samples
-            age_s = seen.age_s / seen.waiting
-            waits_per_s = max(seen.waits / seconds, waiting / (2 * age_s) if age_s > 0 else 0.0)
+        for (table, key), counts in self._counts.items():
+            waiting = counts.waiting / self.samples
+            age_s = counts.age_s / counts.waiting
+            waits_per_s = max(counts.waits / seconds, waiting / (2 * age_s) if age_s > 0 else 0.0)
             found.append(
                 WaitedRow(table=table, key=key, waits_per_s=waits_per_s, waiting=waiting, wait_s=waiting / waits_per_s)
             )
@@ -243,14 +243,14 @@ class Sampler:
             key = next(iter(lately)) if len(lately) == 1 else None
         if not again or (row[1] is None and key is not None):
             row = session.table or "", key
-        if row not in self._seen and len(self._seen) >= ROWS_MAX:
+        if row not in self._counts and len(self._counts) >= ROWS_MAX:
             row = row[0], None
-            if row not in self._seen:
+            if row not in self._counts:
                 return row
-        seen = self._seen.setdefault(row, _Seen())
-        seen.waits += not again
-        seen.waiting += 1
-        seen.age_s += session.age_s
+        counts = self._counts.setdefault(row, _WaitCounts())
+        counts.waits += not again
+        counts.waiting += 1
+        counts.age_s += session.age_s
         return row
 
     def _note(self, keys: dict[tuple[int, str], object]) -> None:

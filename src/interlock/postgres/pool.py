@@ -6,8 +6,7 @@ compensation is a second, smaller cap: the last connections go only to callers t
 undos continue when ordinary work has taken all others.
 
 When the server takes no more connections, a node that has some does not fail: it waits for one of its own. A node
-without a connection tries again for `connect_timeout_s` (see `reaching`). Connections are closed after a minute of
-idleness.
+without a connection tries again for `connect_timeout_s`. Connections are closed after a minute of idleness.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from interlock.postgres.connection import Link, Record, connected
 from interlock.postgres.errors import Away, LostConnection, NotNow, Overdue, closed, waited_too_long
 from interlock.urls import PostgresAddress
 
-# --- Retry schedule for connections that the server has refused ------------------------------------------------------
+# --- Retries of refused connections ----------------------------------------------------------------------------------
 # Hundreds of callers may wait for a server that is full or restarts. If each of them tried on its own, the server
 # would be busy with refusals. So one of them tries at a time, and the pause between two tries grows, with jitter, up
 # to a second. The first connection that is opened ends the schedule for all callers.
@@ -30,7 +29,7 @@ FIRST_PAUSE_S = 0.05
 PAUSE_S_MAX = 1.0
 
 
-class Reaching:
+class ConnectSchedule:
     """The retry state of one node: whether the server takes connections."""
 
     def __init__(self, chance: Chance) -> None:
@@ -77,7 +76,7 @@ class Reaching:
         self._next_s = now_s + longest_s * (1 + self._chance.fraction()) / 2
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Pool ------------------------------------------------------------------------------------------------------------
 
 RESERVED_SHARE = 0.1
 """Of the connections; none when there are fewer than ten."""
@@ -107,7 +106,7 @@ class Pool:
         """Connections there are, idle or in use or being opened."""
         self._opening = 0
         self._connect = connect
-        self._reaching = Reaching(chance or SystemChance())
+        self._schedule = ConnectSchedule(chance or SystemChance())
         self._idle: list[Link] = []
         """The longest idle first; the last one is taken."""
         self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
@@ -118,18 +117,18 @@ class Pool:
 
     async def read(self, sql: str, *values: object) -> list[Record]:
         """Run a statement that changes nothing; repeated when the connection was lost."""
-        return await self._repeated(lambda link: link.read(sql, values), reserve=False)
+        return await self._retry(lambda link: link.read(sql, values), reserve=False)
 
     async def write(self, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
         """Run a statement that is a whole transaction; repeated only when it cannot have happened.
 
         Raises OutcomeUnknown when it may have happened, and UnavailableError when it has not.
         """
-        return await self._repeated(lambda link: link.write(sql, values), reserve=reserve)
+        return await self._retry(lambda link: link.write(sql, values), reserve=reserve)
 
     @contextlib.asynccontextmanager
     async def link(self, *, reserve: bool = False) -> AsyncGenerator[Link]:
-        """A connection of one's own for a while."""
+        """Lend a connection for the block."""
         link = await self._take(reserve=reserve)
         try:
             yield link
@@ -154,7 +153,7 @@ class Pool:
         while self._ending:
             await asyncio.wait(self._ending)
 
-    async def _repeated(self, call: Callable[[Link], Awaitable[list[Record]]], *, reserve: bool) -> list[Record]:
+    async def _retry(self, call: Callable[[Link], Awaitable[list[Record]]], *, reserve: bool) -> list[Record]:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             async with self.link(reserve=reserve) as link:
                 try:
@@ -176,18 +175,18 @@ class Pool:
                 if link.usable:
                     return link
                 self.open -= 1
-            if self.open < self._most(reserve=reserve) and self._reaching.may_try(loop.time()):
-                opened = await self._opened()
+            if self.open < self._most(reserve=reserve) and self._schedule.may_try(loop.time()):
+                opened = await self._open()
                 if opened is not None:
                     return opened
             until_s = self._patience(until_s)
-            pause_s = None if self._reaching.refusal is None else self._reaching.pause_s(loop.time())
-            await self._turn(pause_s, reserve=reserve)
+            pause_s = None if self._schedule.refusal is None else self._schedule.pause_s(loop.time())
+            await self._wait(pause_s, reserve=reserve)
 
     def _patience(self, until_s: float | None) -> float | None:
         """Return when a refused caller stops waiting (loop time); None: when a connection is released."""
         now_s = asyncio.get_running_loop().time()
-        refusal = self._reaching.refusal
+        refusal = self._schedule.refusal
         if refusal is None or self.open > self._opening:
             return None
         if until_s is None:
@@ -202,29 +201,29 @@ class Pool:
     def _most(self, *, reserve: bool) -> int:
         return self.address.connections_max - (0 if reserve else self._reserved)
 
-    async def _opened(self) -> Link | None:
-        """Another connection; None when the server takes none now."""
-        before, link = self._reaching.refusal, None
+    async def _open(self) -> Link | None:
+        """Open a connection. Return None when the server takes none now."""
+        before, link = self._schedule.refusal, None
         self.open += 1
         self._opening += 1
         try:
-            with self._reaching.trying():
+            with self._schedule.trying():
                 link = await self._connect(self.address)
-            self._reaching.opened()
+            self._schedule.opened()
         except NotNow as refusal:
-            self._reaching.refused(refusal, asyncio.get_running_loop().time())
+            self._schedule.refused(refusal, asyncio.get_running_loop().time())
         finally:
             self._opening -= 1
             if link is None:
                 self.open -= 1
                 self._wake()
-        if (before is None) is not (self._reaching.refusal is None):
+        if (before is None) is not (self._schedule.refusal is None):
             # Waiting callers must recompute their timeout: it depends on whether the server refuses connections.
             self._wake_all()
         return link
 
-    async def _turn(self, pause_s: float | None, *, reserve: bool) -> None:
-        """Wait until a connection was given back, or for so long."""
+    async def _wait(self, pause_s: float | None, *, reserve: bool) -> None:
+        """Wait until a connection was released, at most for `pause_s`."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append((reserve, waiting))
         with contextlib.suppress(TimeoutError):

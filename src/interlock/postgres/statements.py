@@ -1,8 +1,8 @@
-"""A connection for statements of users: any text, in one schema at a time, without state after a call.
+"""Users' statements on a connection: any text, in one schema at a time, without state after a call.
 
-It differs from the store's own connections in three ways. The planner keeps its settings: these are not our statements.
-Names are looked up in the schema of the database only. And the number of prepared statements is bounded, because a
-program may have any number of texts.
+Such a connection differs from the store's own in three ways. The planner keeps its settings: these are not our
+statements. Names are looked up in the schema of the database only. And the number of prepared statements is bounded,
+because a program may have any number of texts.
 
 Where a connection is shared by several schemas, or by a pooler, the settings go with each transaction instead.
 """
@@ -27,10 +27,10 @@ from interlock.sql.types import PLAIN_TYPES, Name
 from interlock.sql.values import TIME_MAX, TIME_MIN, Encoder, Row, encoder, json_text, refuse_dumped, row_class
 from interlock.urls import PostgresAddress
 
-# --- Convert values for PostgreSQL and back: the same Python types as on a lane, and the same refusals ---------------
-# A parameter is checked by the lane's own encoder of its type before the driver sees it, so that what one engine
-# takes the other takes too, and what is refused is refused in the same words. The driver keeps JSON as text; here it
-# is a document. Types that a lane does not have are left to the driver.
+# --- Values: the same Python types as on a lane, and the same refusals -----------------------------------------------
+# A parameter is checked by the lane's own encoder of its type before the driver sees it, so that both engines take the
+# same values and refuse the others in the same words. The driver keeps JSON as text; here it is a document. Types that
+# a lane does not have are left to the driver.
 
 Send = Callable[[object, int], object]
 Receive = Callable[[object], object]
@@ -45,19 +45,19 @@ class TypeOf(Protocol):
         ...
 
 
-def sends(kinds: Sequence[TypeOf]) -> tuple[Send | None, ...]:
+def encoders_of(kinds: Sequence[TypeOf]) -> tuple[Send | None, ...]:
     """Return the conversion of each parameter for the driver; None for one that needs none."""
-    return tuple([_send(kind.name) for kind in kinds])
+    return tuple([_encoder_of(kind.name) for kind in kinds])
 
 
-def receives(kinds: Sequence[TypeOf]) -> tuple[Receive | None, ...] | None:
+def decoders_of(kinds: Sequence[TypeOf]) -> tuple[Receive | None, ...] | None:
     """Return the conversion of each column; None when no column needs one."""
-    found = tuple([_RECEIVED.get(kind.name) for kind in kinds])
+    found = tuple([_DECODERS.get(kind.name) for kind in kinds])
     return found if any(found) else None
 
 
-def sent(args: Sequence[object], how: tuple[Send | None, ...]) -> list[object]:
-    """The arguments as the driver takes them, checked against the parameters' number and types."""
+def encode_args(args: Sequence[object], how: tuple[Send | None, ...]) -> list[object]:
+    """Return the arguments as the driver takes them, checked against the parameters' number and types."""
     if len(args) != len(how):
         raise TransactionError(
             f"the statement has {len(how)} parameters and was given {len(args)} values.",
@@ -70,26 +70,26 @@ def sent(args: Sequence[object], how: tuple[Send | None, ...]) -> list[object]:
     ]
 
 
-def _send(name: str) -> Send | None:
+def _encoder_of(name: str) -> Send | None:
     if name == "json":
-        return _send_json
+        return _encode_json
     element = name.removesuffix("[]")
     if element not in PLAIN_TYPES or element == "unknown":
         return None
     if element != name:
-        return lambda value, place: _send_list(value, place, element)
+        return lambda value, place: _encode_list(value, place, element)
     check = encoder(PLAIN_TYPES[cast("Name", element)])
     if name in {"jsonb", "float8"}:
         return check  # A document is text on a lane, and to the driver too.
-    sending = {"numeric": _send_numeric, "timestamptz": _send_time}.get(name, _checked)
+    sending = {"numeric": _encode_numeric, "timestamptz": _encode_time}.get(name, _checked)
     return lambda value, place: sending(value, place, check)
 
 
-def _send_numeric(value: object, place: int, check: Encoder) -> object:
+def _encode_numeric(value: object, place: int, check: Encoder) -> object:
     return Decimal(cast("str", check(value, place)))
 
 
-def _send_time(value: object, place: int, check: Encoder) -> object:
+def _encode_time(value: object, place: int, check: Encoder) -> object:
     # The driver takes the first and the last moment for infinity.
     if check(value, place) in {TIME_MIN, TIME_MAX}:
         raise TransactionError(
@@ -104,7 +104,7 @@ def _checked(value: object, place: int, check: Encoder) -> object:
     return value
 
 
-def _send_json(value: object, place: int) -> object:
+def _encode_json(value: object, place: int) -> object:
     refuse_dumped(value, place)
     try:
         return json_text(value)
@@ -112,38 +112,38 @@ def _send_json(value: object, place: int) -> object:
         raise TransactionError(f"${place} is not a JSON document: {error}.") from error
 
 
-def _send_list(value: object, place: int, element: str) -> object:
+def _encode_list(value: object, place: int, element: str) -> object:
     if not isinstance(value, list | tuple):
         raise TransactionError(
             f"${place} must be a list ({element}[]), not {type(value).__name__}.",
             why="PostgreSQL would refuse it; a lane does, too.",
             fix="Pass a list, or None for NULL.",
         )
-    send = _send(element)
+    send = _encoder_of(element)
     items = cast("list[object]", value)
     return [item if item is None or send is None else send(item, place) for item in items]
 
 
-_RECEIVED: Final[dict[str, Receive]] = {
+_DECODERS: Final[dict[str, Receive]] = {
     "jsonb": lambda value: None if value is None else json.loads(cast("str", value)),
     "json": lambda value: None if value is None else json.loads(cast("str", value)),
     "uuid": lambda value: None if value is None else UUID(int=cast("UUID", value).int),
 }
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Connection ------------------------------------------------------------------------------------------------------
 
 PLAIN_TEXTS: Final = {"standard_conforming_strings": "on"}
-"""A backslash is a letter, as everywhere: another reading would let a query hide in a text (`plans`)."""
+"""A backslash is a letter, as everywhere: another reading would let a query hide in a text (`isolation`)."""
 
 STATEMENTS_MAX: Final = 256
-"""Prepared statements that one connection keeps; the one that was used longest ago goes first."""
+"""Prepared statements that one connection keeps; the least recently used one is dropped first."""
 
 CONFLICT_STATES: Final = ("40001", "40P01")
 """Serialization failure and deadlock: the server has undone the transaction, and it may work the next time."""
 
 DENIED: Final = "42501"
-"""The user may not do it, whenever it was prepared."""
+"""SQLSTATE of a missing privilege: preparing the statement again does not help."""
 
 Isolation = Literal["READ COMMITTED", "SERIALIZABLE"]
 
@@ -167,10 +167,10 @@ class _Statement(Protocol):
     def get_statusmsg(self) -> str: ...
 
 
-class _Known(NamedTuple):
+class _Prepared(NamedTuple):
     statement: _Statement
-    sends: tuple[Send | None, ...]
-    receives: tuple[Receive | None, ...] | None
+    encoders: tuple[Send | None, ...]
+    decoders: tuple[Receive | None, ...] | None
     row: type[Row]
 
 
@@ -179,7 +179,7 @@ class Client(Link):
 
     def __init__(self, driver: Driver, address: PostgresAddress) -> None:
         super().__init__(driver, address)
-        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
         self._timeout = address.statement_timeout_s
         self.pooled = address.pgbouncer
         self._begun = False
@@ -246,14 +246,14 @@ class Client(Link):
                 # To prepare a statement is not to run it: what breaks here has changed nothing.
                 known, values = await self._ready(sql, args, schema)
             self._refuse_lost("a statement")
-            with translate_user_errors(writing=writing), _decoded(writing=writing):
+            with translate_user_errors(writing=writing), _translate_decoding_errors(writing=writing):
                 rows = await known.statement.fetch(*values, timeout=self._timeout)
         except Exception:
             if self._unsettled:
                 await self._settle()
             raise
         self._unsettled = False
-        read, row = known.receives, known.row
+        read, row = known.decoders, known.row
         if read is None:
             made = [row(each) for each in rows]
         else:
@@ -261,7 +261,7 @@ class Client(Link):
                 row([value if how is None else how(value) for how, value in zip(read, each, strict=True)])
                 for each in rows
             ]
-        return Answer(made, _count(known.statement.get_statusmsg(), len(made)))
+        return Answer(made, _changed_rows(known.statement.get_statusmsg(), len(made)))
 
     def _refuse_lost(self, what: str) -> None:
         if self.driver.is_closed():
@@ -280,21 +280,21 @@ class Client(Link):
         except Exception:  # noqa: BLE001 -- whatever it is, the connection is not used again.
             self.spent = True
 
-    async def _ready(self, sql: str, args: Sequence[object], schema: str) -> tuple[_Known, list[object]]:
-        """The statement as the server knows it, and the values for it."""
+    async def _ready(self, sql: str, args: Sequence[object], schema: str) -> tuple[_Prepared, list[object]]:
+        """Return the prepared statement and the encoded values."""
         kept = (schema, sql) in self._known
         known = await self._prepared_for(sql, schema)
         try:
-            return known, sent(args, known.sends)
+            return known, encode_args(args, known.encoders)
         except TransactionError:
             # The parameters may have other types by now.
             self._known.pop((schema, sql), None)
             if not kept:
                 raise
         known = await self._prepared_for(sql, schema)
-        return known, sent(args, known.sends)
+        return known, encode_args(args, known.encoders)
 
-    async def _prepared_for(self, sql: str, schema: str) -> _Known:
+    async def _prepared_for(self, sql: str, schema: str) -> _Prepared:
         known = self._known.get((schema, sql))
         if known is not None:
             self._known.move_to_end((schema, sql))
@@ -306,10 +306,10 @@ class Client(Link):
         statement = await self.driver.prepare(sql, name=name, timeout=self._timeout)
         self._unsettled = not self._begun
         attributes = cast("_Statement", statement).get_attributes()
-        known = _Known(
+        known = _Prepared(
             cast("_Statement", statement),
-            sends(cast("_Statement", statement).get_parameters()),
-            receives([attribute.type for attribute in attributes]),
+            encoders_of(cast("_Statement", statement).get_parameters()),
+            decoders_of([attribute.type for attribute in attributes]),
             row_class(tuple([str(attribute.name) for attribute in attributes])),
         )
         if not self.pooled:
@@ -319,7 +319,7 @@ class Client(Link):
         return known
 
 
-def _count(status: str, found: int) -> int:
+def _changed_rows(status: str, found: int) -> int:
     word, *numbers = status.split()
     if word in {"INSERT", "UPDATE", "DELETE", "MERGE"}:
         return int(numbers[-1])
@@ -327,12 +327,12 @@ def _count(status: str, found: int) -> int:
 
 
 @contextlib.contextmanager
-def _decoded(*, writing: bool) -> Generator[None]:
+def _translate_decoding_errors(*, writing: bool) -> Generator[None]:
     """Translate errors of decoding (the year 20000): the server has run the statement by then."""
     try:
         yield
     except (asyncpg.InterfaceError, asyncpg.PostgresError):
-        raise  # It is about the arguments, which were not sent, or said by the server.
+        raise  # It is about the arguments, which were not sent, or reported by the server.
     except (ArithmeticError, BufferError, LookupError, ValueError) as error:
         if writing:
             raise OutcomeUnknown(
@@ -349,7 +349,7 @@ def _decoded(*, writing: bool) -> Generator[None]:
 
 @contextlib.contextmanager
 def translate_user_errors(*, writing: bool) -> Generator[None]:
-    """As `told`, in the words of a database: what a statement of the user does wrong is a TransactionError."""
+    """As `translate_errors`, but a mistake in the user's statement or values becomes a TransactionError."""
     try:
         with translate_errors(writing=writing):
             yield
@@ -360,13 +360,13 @@ def translate_user_errors(*, writing: bool) -> Generator[None]:
             raise Conflict from cause
         if state is not None and state.startswith(CONNECTION_STATES):
             raise
-        refused = None if cause is None else _refused(cause, state)
+        refused = None if cause is None else _user_error(cause, state)
         if refused is None:
             raise
         raise refused from cause
 
 
-def _refused(cause: BaseException, state: str | None) -> TransactionError | None:
+def _user_error(cause: BaseException, state: str | None) -> TransactionError | None:
     """Return the error for a mistake in the statement or its values; None for everything else."""
     first = str(cause).partition("\n")[0].rstrip(".")
     if state is not None and state.startswith("23"):
@@ -386,7 +386,7 @@ async def opened(address: PostgresAddress) -> Client:
     return Client(await driver_of(address, settings), address)
 
 
-# --- Find plain tables, on which a statement has no effects beyond its own text (D1) ---------------------------------
+# --- Plain tables, on which a statement has no effects beyond its own text (D1) --------------------------------------
 # A view, a rule, a trigger or a condition that calls a user's function may read other rows without being visible in
 # the statement, so every statement on such a table is SERIALIZABLE. The catalog is queried once per table and again
 # after a while, because another session may add a trigger.
@@ -435,7 +435,7 @@ class Tables:
         self._changes = 0
 
     def forget(self) -> None:
-        """The schema was changed."""
+        """Forget all tables, because the schema was changed."""
         self._known.clear()
         self._changes += 1
 

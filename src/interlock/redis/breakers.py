@@ -93,7 +93,7 @@ class SharedBreaker:
         """Whether Redis answers: only then the cluster decides."""
         return self._link.up
 
-    # --- what happens here -------------------------------------------------------------------------------------------
+    # --- events of this process --------------------------------------------------------------------------------------
 
     def may_probe(self) -> bool:
         """Use the permit for a probe, if there is one; otherwise request one, and call `stir` when it arrives."""
@@ -132,7 +132,7 @@ class SharedBreaker:
         if used and not said:
             self._start(lambda: self._abandon(used))
 
-    # --- what happens elsewhere --------------------------------------------------------------------------------------
+    # --- events of the cluster ---------------------------------------------------------------------------------------
 
     async def returned(self) -> None:
         """Take over the cluster's state after Redis has come back."""

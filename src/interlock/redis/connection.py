@@ -6,6 +6,7 @@ anything else is asked of it.
 
 The driver does not repeat a request by itself: only the caller knows whether it may be repeated. Every request has its
 deadline here, whatever the driver does meanwhile: it connects, asks several nodes, closes. Closing ends them all.
+`why_gone` names the cause of an outage and its remedy.
 """
 
 import asyncio
@@ -22,13 +23,11 @@ from interlock.redaction import logger_of
 from interlock.redis.scripts import Script
 from interlock.urls import RedisAddress, unknown_redis_option
 
-# --- refusals --------------------------------------------------------------------------------------------------------
-# The reasons why a Redis cannot be used: the error of Redis or of the driver, with the remedy where it is known.
-#
+# --- Refusals --------------------------------------------------------------------------------------------------------
 # Most outages end by themselves. The rest are mistakes in the address or in the rights of its user, which waiting
 # does not correct. No text contains a password: neither Redis nor the driver repeats one.
 
-KNOWN = (
+_CAUSES = (
     ("AuthenticationError", "", "it refuses the user or the password of the address"),
     ("NoPermissionError", "", "the user of the address lacks rights; docs/how-to/redis.md lists what it needs"),
     ("", "cluster mode is not enabled", "it is not a node of a Redis Cluster: take cluster=yes out of the address"),
@@ -37,10 +36,10 @@ KNOWN = (
     ("OutOfMemoryError", "", "its memory is full: raise maxmemory, or give Interlock a Redis of its own"),
     ("BusyLoadingError", "", "it is still loading its data"),
 )
-"""The kind of the error and a part of its text, either of which may be empty, and what to say."""
+"""The kind of the error and a part of its text, either of which may be empty, and the cause with its remedy."""
 
-NODE = "it is a node of a Redis Cluster: add cluster=yes to the address"
-STRAY = ("MovedError", "AskError", "ClusterCrossSlotError", "ClusterDownError")
+_CLUSTER_NODE = "it is a node of a Redis Cluster: add cluster=yes to the address"
+_CLUSTER_ERRORS = ("MovedError", "AskError", "ClusterCrossSlotError", "ClusterDownError")
 
 
 def why_gone(error: Exception, *, cluster: bool) -> str:
@@ -49,15 +48,15 @@ def why_gone(error: Exception, *, cluster: bool) -> str:
         error = error.__cause__  # The driver has wrapped what happened while it connected.
     kind, text = type(error).__name__, " ".join(str(error).split()).rstrip(".")
     error_line = f"{kind}: {text}" if text else kind
-    if not cluster and (kind in STRAY or text.startswith(("MOVED ", "ASK "))):
-        return f"{NODE} ({error_line})"
-    for name, part, meaning in KNOWN:
+    if not cluster and (kind in _CLUSTER_ERRORS or text.startswith(("MOVED ", "ASK "))):
+        return f"{_CLUSTER_NODE} ({error_line})"
+    for name, part, meaning in _CAUSES:
         if (name and kind == name) or (part and part in text.lower()):
             return f"{meaning} ({error_line})"
     return error_line
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Link ------------------------------------------------------------------------------------------------------------
 
 log = logger_of("interlock.operators")
 

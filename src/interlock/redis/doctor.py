@@ -1,7 +1,7 @@
-"""`interlock doctor redis://…`: whether a Redis answers, and is fit to keep leases, limits and breakers.
+"""The doctor of a Redis: whether it answers, and is fit to keep leases, limits and breakers.
 
-It asks for nothing but `INFO`, and changes nothing. It finds what would otherwise show only in an outage: keys that are
-evicted, a replica that refuses to write, one node of a cluster that was taken for all of it.
+`interlock doctor redis://…` asks for nothing but `INFO`, and changes nothing. It finds what would otherwise show only
+in an outage: keys that are evicted, a replica that refuses to write, one node of a cluster taken for all of it.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ class RedisReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def examine_redis(address: RedisAddress) -> RedisReport:
     """Examine the Redis at this address. Raises UnavailableError when it does not answer, or refuses us."""
-    return asyncio.run(_examined(address))
+    return asyncio.run(_examine(address))
 
 
-async def _examined(address: RedisAddress) -> RedisReport:
+async def _examine(address: RedisAddress) -> RedisReport:
     link = Link(address, SystemChance(), lambda _up, _reason: None)
     try:
         async with asyncio.timeout(FIRST_S):
@@ -58,7 +58,7 @@ async def _examined(address: RedisAddress) -> RedisReport:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * CLOSE_S):
                 await link.close()
-    findings = found_in(facts, cluster=address.cluster)
+    findings = findings_of(facts, cluster=address.cluster)
     return RedisReport(
         url=address.shown,
         healthy=all(each.severity == "info" for each in findings),
@@ -85,7 +85,7 @@ async def _facts(link: Link, *, cluster: bool) -> tuple[dict[str, str], float]:
     return {name: str(value) for name, value in answer.items()}, took_s
 
 
-def found_in(facts: Mapping[str, str], *, cluster: bool) -> list[Finding]:
+def findings_of(facts: Mapping[str, str], *, cluster: bool) -> list[Finding]:
     """Return the findings that the facts of INFO show."""
     found: list[Finding] = []
     version = tuple(int(part) for part in facts.get("redis_version", "0").split(".")[:2] if part.isdecimal())

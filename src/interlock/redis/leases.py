@@ -1,6 +1,6 @@
 """Leases in Redis, and in the store while Redis is gone (C10). The same contract as a store's.
 
-Tokens grow in every case (see `fences`). Beyond that, two simultaneous holders of one lease are prevented as far as
+Tokens grow in every case (see `Epochs`). Beyond that, two simultaneous holders of one lease are prevented as far as
 possible. When Redis falls silent, the store grants no name before the end of the lease that Redis had granted, as of
 the last beat. When a process comes back, Redis grants nothing for two seconds: the others come back too, and record the
 leases that the store granted them. When Redis has lost its data, the names that were held stay so for their time. A
@@ -25,12 +25,13 @@ from interlock.redis.connection import Gone, Link
 from interlock.redis.scripts import ACQUIRE, ADOPT, BEAT, RAISE, RELEASE, RENEW
 from interlock.store.protocol import Granted, Held, Leases
 
-# --- Epochs: they make the tokens of leases grow although two keepers grant them, and one may lose its data (G4) -----
-# The higher half of every token is an epoch, the lower half a count. Epochs come from the store alone, which loses
-# nothing: they are the tokens of one reserved lease there. Redis gets an epoch when it has none, when it was
-# restarted or emptied, and when a process comes back that was without it; it counts within that epoch. A lease that
-# the store grants while Redis is gone has an epoch of its own, and the count 0. It takes that epoch after it was
-# granted, so of two leases of one name the later one has the higher token, whichever keeper granted them.
+# --- Epochs and the leases of the store ------------------------------------------------------------------------------
+# Epochs make the tokens of leases grow although two keepers grant them, and one may lose its data (G4). The higher half
+# of every token is an epoch, the lower half a count. Epochs come from the store alone, which loses nothing: they are
+# the tokens of one reserved lease there. Redis gets an epoch when it has none, when it was restarted or emptied, and
+# when a process comes back that was without it; it counts within that epoch. A lease that the store grants while Redis
+# is gone has an epoch of its own, and the count 0. It takes that epoch after it was granted, so of two leases of one
+# name the later one has the higher token, whichever keeper granted them.
 
 COUNT_BITS = 32
 
@@ -189,7 +190,7 @@ def read_highest(notes: Mapping[str, str]) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Leases of the cluster -------------------------------------------------------------------------------------------
 
 log = logger_of("interlock.operators")
 
@@ -287,7 +288,7 @@ class SharedLeases:
             raise _no_answer(name, token, error) from error
         return released or answer == 1
 
-    # --- what becomes of Redis ---------------------------------------------------------------------------------------
+    # --- when Redis comes and goes -----------------------------------------------------------------------------------
 
     async def returned(self) -> None:
         """Record the store's grants in Redis after it has come back, with an epoch above all others."""

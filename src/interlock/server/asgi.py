@@ -3,7 +3,8 @@
     app.mount("/interlock", interlock.asgi(engine))
 
 It is written against ASGI itself, without a framework: a request costs some microseconds besides the engine's work.
-Every error is answered as a problem document; no exception reaches the server that runs the app.
+Every error is answered as a problem document; no exception reaches the server that runs the app. The dashboard's files
+need no key: they request their data from `/v1` with the viewer's key.
 """
 
 import asyncio
@@ -17,24 +18,23 @@ from interlock.server.handlers.services import Served
 from interlock.server.handlers.webhooks import Webhook
 from interlock.server.limits import Limits
 from interlock.server.openapi import PAGES
-from interlock.server.overload import Door, permitted
+from interlock.server.overload import OverloadCheck, permitted
 from interlock.server.problems import HttpProblem, answer_to, unexpected
 from interlock.server.request import CLOSE, AsgiScope, Disconnected, Receive, Request, Send, slow_body
-from interlock.server.response import ALWAYS, Answer, Streamed
+from interlock.server.response import Answer, Streamed
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route, Router
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
+from interlock.server.security.headers import API_HEADERS
 from interlock.server.service import Service
 from interlock.ui.assets import PAGE, PREFIX, answer, assets
 
-# --- The dashboard at `/`: the files of `interlock.ui`, one route each -----------------------------------------------
-# The files need no key: they request their data from `/v1` with the viewer's key. Only files of the package can be
-# requested; a path is never joined to a folder.
+RETRY_S = 1.0
 
 
 async def asset(served: Served, request: Request) -> Answer:
-    """Return one file of the dashboard, or 304 when the browser has it."""
+    """Return one file of the dashboard, or 304 when the browser has it. A path is never joined to a folder."""
     del served
     path = PREFIX + "/".join(request.parts) if request.parts else PAGE
     known = request.headers.get(b"if-none-match")
@@ -62,11 +62,6 @@ DASHBOARD: tuple[Route[Served], ...] = tuple(
 )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-RETRY_S = 1.0
-
-
 class AsgiApp:
     """An ASGI app that serves one engine. Make one with `interlock.asgi`."""
 
@@ -74,7 +69,7 @@ class AsgiApp:
         self.served = served
         self._service = served.service
         self._router = Router((*ROUTES, *PAGES, *DASHBOARD, *routes))
-        self.door = Door(self._service, self._router)
+        self.overload = OverloadCheck(self._service, self._router)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request, or handle the lifespan protocol."""
@@ -113,7 +108,7 @@ class AsgiApp:
             if isinstance(answer, Answer):
                 body = answer.body
                 length = (b"content-length", b"%d" % len(body))
-                headers = [*answer.headers, length, *(() if answer.secured else ALWAYS)]
+                headers = [*answer.headers, length, *(() if answer.secured else API_HEADERS)]
                 if request.read_bytes is not None and CLOSE[0] not in headers and request.ends_connection():
                     headers += CLOSE
                 await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -154,7 +149,7 @@ class AsgiApp:
 
 async def _stream(answer: Streamed, request: Request, send: Send) -> None:
     """Send the pieces as they are produced, until the last one or until the client disconnects."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *ALWAYS]})
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *API_HEADERS]})
     if request.method == "HEAD":
         await answer.pieces.aclose()
         await send({"type": "http.response.body", "body": b""})

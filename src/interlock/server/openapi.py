@@ -1,6 +1,7 @@
-"""The OpenAPI document, generated from the table of routes and the structs of requests and answers.
+"""The OpenAPI document and the page at /docs, generated from the table of routes and the structs of bodies.
 
-It has examples of every problem, and requests for the served machines if the client may see them.
+The document has examples of every problem, and requests for the served machines if the client may see them. The page
+loads nothing from other servers, and works without JavaScript.
 """
 
 import contextlib
@@ -48,11 +49,6 @@ from interlock.server.routes import ROUTES
 from interlock.server.routing import Route, mounted_at
 from interlock.server.security.scopes import Scope
 
-# --- Examples of the OpenAPI document: a problem for every code, and requests for the served machines ----------------
-# A problem example is built from an error, as for an answer. An example of a context or payload is built from its
-# JSON schema. It is used only if the machine can decode it, because a schema does not express every check of a
-# class.
-
 EXAMPLES_MAX = 50
 """Examples of one request body: a server may have many machines with many events."""
 
@@ -66,7 +62,8 @@ Examples = dict[str, dict[str, object]]
 Schema = Mapping[str, object]
 
 
-# --- problems --------------------------------------------------------------------------------------------------------
+# --- Examples of problems --------------------------------------------------------------------------------------------
+# A problem example is built from an error, as for an answer.
 
 
 def _sample_errors() -> Iterable[InterlockError]:
@@ -174,7 +171,9 @@ def codes_for(path: str, status: int) -> tuple[str, ...]:
     return next(below, _CODES[status])
 
 
-# --- machines --------------------------------------------------------------------------------------------------------
+# --- Examples of requests --------------------------------------------------------------------------------------------
+# An example of a context or payload is built from its JSON schema. It is used only if the machine can decode it,
+# because a schema does not express every check of a class.
 
 
 def machine_examples(bounds: Sequence[BoundMachine]) -> dict[str, Examples]:
@@ -296,7 +295,7 @@ def _number(schema: Schema) -> int | float:
     return int(found) if schema.get("type") == "integer" else float(found)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Document --------------------------------------------------------------------------------------------------------
 
 TEMPLATE = "#/components/schemas/{name}"
 EXAMPLE = "#/components/examples/"
@@ -431,8 +430,7 @@ def _responses(route: Route[Any], references: dict[type, dict[str, object]]) -> 
     return responses
 
 
-# --- The OpenAPI document at /openapi.json, and the HTML page about all routes at /docs ------------------------------
-# The page is generated from the table of routes. It loads nothing from other servers, and works without JavaScript.
+# --- Pages -----------------------------------------------------------------------------------------------------------
 
 VARY: Headers = ((b"vary", b"accept"),)
 CSS: Headers = ((b"content-type", b"text/css; charset=utf-8"),)
@@ -488,7 +486,7 @@ async def style(served: Served, request: Request) -> Answer:
 def page() -> str:
     """Render the page as HTML. Everything in it is escaped."""
     tags = dict.fromkeys(route.tag for route in ROUTES)
-    parts = [f"<h2>{_text_html(tag)}</h2>" + "".join(_article(r) for r in ROUTES if r.tag == tag) for tag in tags]
+    parts = [f"<h2>{html.escape(tag)}</h2>" + "".join(_article(r) for r in ROUTES if r.tag == tag) for tag in tags]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Interlock: HTTP</title>'
         '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="docs/style.css"></head><body>'
@@ -501,31 +499,26 @@ def page() -> str:
 
 
 def _article(route: Route[Served]) -> str:
-    path = re.sub(r"{(\w+)}", lambda found: f"{{{found[1]}}}", route.path)
-    parts = [f"<article><h3><b>{route.method}</b>{_text_html(path)}</h3><p>{_text_html(route.summary)}.</p>"]
+    parts = [f"<article><h3><b>{route.method}</b>{html.escape(route.path)}</h3><p>{html.escape(route.summary)}.</p>"]
     if route.scope is not None:
         parts.append(f"<p>Scope: <code>{route.scope}</code></p>")
     if route.parameters:
         rows = "".join(
-            f"<tr><td><code>{_text_html(each.name)}</code></td><td>{each.place}</td><td>{_text_html(each.description)}</td></tr>"
+            f"<tr><td><code>{html.escape(each.name)}</code></td><td>{each.place}</td><td>{html.escape(each.description)}</td></tr>"
             for each in route.parameters
         )
         parts.append(f"<table>{rows}</table>")
     if route.body_example is not None:
         parts.append(f"<p>Send <code>{route.body_media}</code>:</p><pre>{_example_html(route.body_example)}</pre>")
     statuses = ", ".join(f"{status} {phrase(status)}" for status in (*route.answers, *route.problems))
-    parts.append(f"<p>Answers: {_text_html(statuses)}</p>")
+    parts.append(f"<p>Answers: {html.escape(statuses)}</p>")
     if route.answer_example is not None:
         parts.append(f"<pre>{_example_html(route.answer_example)}</pre>")
     return "".join(parts) + "</article>"
 
 
 def _example_html(value: object) -> str:
-    return _text_html(value if isinstance(value, str) else encode(value).decode())
-
-
-def _text_html(text: str) -> str:
-    return html.escape(text)
+    return html.escape(value if isinstance(value, str) else encode(value).decode())
 
 
 PAGES: tuple[Route[Served], ...] = tuple(

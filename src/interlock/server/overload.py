@@ -23,7 +23,7 @@ CROWD = 256
 """With more room than this a request is not checked: fewer heads than this arrive in one turn of the event loop."""
 
 
-class Door:
+class OverloadCheck:
     """The overload check of one app."""
 
     def __init__(self, service: Service, router: Router[ServedT]) -> None:

@@ -5,7 +5,7 @@ of a head are bounded, and so are bytes outside of bodies (trailers, empty lines
 app bounds bodies. A client that reads nothing of its answer is disconnected: a client that sends everything before it
 reads could otherwise wait for the server while the server waits for it.
 
-Requests that `door` refuses are answered here, before a task is created; the connection stays open.
+Requests that `overload` refuses are answered here, before a task is created; the connection stays open.
 
 A request may be answered before its body has arrived. A small rest is read and dropped, and the connection stays open.
 After a large one the connection ends: the server closes its own side, and reads a bounded rest for a bounded time. A
@@ -21,10 +21,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from interlock.errors import Overloaded
 from interlock.server.limits import Limits
-from interlock.server.overload import Door
+from interlock.server.overload import OverloadCheck
 from interlock.server.problems import HttpProblem, answer_to, phrase
 from interlock.server.request import CLOSE, headers_of, is_rest_large
-from interlock.server.response import ALWAYS, Answer, Headers
+from interlock.server.response import Answer, Headers
+from interlock.server.security.headers import API_HEADERS
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -43,7 +44,7 @@ class Bounded(HttpToolsProtocol):
     """One connection with bounds on heads, idle time and unread answers."""
 
     limits: ClassVar[Limits] = Limits()
-    door: ClassVar[Door | None] = None
+    overload: ClassVar[OverloadCheck | None] = None
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _left_bytes = 0
@@ -167,8 +168,8 @@ class Bounded(HttpToolsProtocol):
         # Pipelined requests are passed to the app, one turn of the event loop each: here they would recurse.
         cycle.transport = self._closing
         refused = None
-        if self.door is not None and not self.pipeline and not self.flow.write_paused:
-            refused = self.door.refusal(cast("AsgiScope", cycle.scope))
+        if self.overload is not None and not self.pipeline and not self.flow.write_paused:
+            refused = self.overload.refusal(cast("AsgiScope", cycle.scope))
         if refused is None:
             super()._start_asgi_task(cycle, app)
             return
@@ -249,12 +250,12 @@ class _ClosedInOrder:
         self.write, self.is_closing, self.close = transport.write, transport.is_closing, close
 
 
-def bounded_protocol(bounds: Limits, at: Door | None = None) -> type[Bounded]:
+def bounded_protocol(bounds: Limits, check: OverloadCheck | None = None) -> type[Bounded]:
     """Return a protocol class with these bounds, and with an overload check."""
 
     class Limited(Bounded):
         limits = bounds
-        door = at
+        overload = check
 
     return Limited
 
@@ -267,7 +268,7 @@ def _encode_answer(answer: Answer, headers: Headers, last: Headers) -> bytes:
         status,
         before,
         length,
-        _ALWAYS,
+        _API_LINES,
         after,
         answer.body,
     )
@@ -277,7 +278,7 @@ def _lines(headers: Headers) -> bytes:
     return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
-_ALWAYS = _lines(ALWAYS)
+_API_LINES = _lines(API_HEADERS)
 
 
 def _fault(version: str, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> str | None:

@@ -1,6 +1,7 @@
 """`Request`: path, query, headers and a body that is bounded in size, depth and time.
 
-A request is validated before it has an effect. An unknown query parameter is refused as a spelling mistake.
+A request is validated before it has an effect. An unknown query parameter is refused as a spelling mistake. A body is
+JSON in UTF-8; it has no type, or a type of JSON, or one that clients set by default (curl: a form).
 """
 
 import asyncio
@@ -20,10 +21,9 @@ from interlock.server.problems import HttpProblem
 from interlock.server.response import Headers
 from interlock.server.security.scopes import Identity
 
-# --- Check of a body's media type: JSON in UTF-8, and not compressed, or 415 -----------------------------------------
-# A body without a type is read as JSON, and so is one with a type that clients set by default: curl sends a form
-# type, others application/octet-stream. Other types and encodings are refused. Compressed bodies are refused because
-# a small one could expand to a huge one.
+# --- Media types -----------------------------------------------------------------------------------------------------
+# Other types and encodings are refused with 415. Compressed bodies are refused because a small one could expand to a
+# huge one.
 
 USUAL: Final = frozenset({b"application/json", b"application/x-ndjson", b"application/json; charset=utf-8"})
 """Types that need no parsing."""
@@ -73,7 +73,7 @@ def _unsupported(what: str, *, why: str, fix: str) -> HttpProblem:
     return HttpProblem(415, what, code="unsupported-media-type", why=why, fix=fix)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Requests --------------------------------------------------------------------------------------------------------
 
 Message = MutableMapping[str, Any]
 AsgiScope = MutableMapping[str, Any]

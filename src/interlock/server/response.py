@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 
-from interlock.server.security.headers import API_HEADERS, PAGE_HEADERS
+from interlock.server.security.headers import PAGE_HEADERS
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -21,7 +21,6 @@ SVG: Headers = (
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; sandbox"),
 )
 PAGE: Headers = ((b"content-type", b"text/html; charset=utf-8"), *PAGE_HEADERS)
-ALWAYS: Headers = API_HEADERS
 
 _encoder = msgspec.json.Encoder(decimal_format="string")
 encode, encode_lines = _encoder.encode, _encoder.encode_lines

@@ -1,15 +1,16 @@
 """The table of routes: path, handler, required scope and description of each.
 
-The document at /openapi.json and the page at /docs are generated from it.
+The document at /openapi.json and the page at /docs are generated from it. `scope` and `about` decide who may use a
+route. A test has both a second time for every route, so that no route can be opened by mistake.
 """
 
 from collections.abc import Awaitable, Callable
 
 from interlock.engine.dependencies.breakers import BreakerView
-from interlock.engine.views import Compensation, DeadLetter
+from interlock.engine.settings import Admission
+from interlock.engine.views import Compensation, Counts, DeadLetter
 from interlock.server import shapes
 from interlock.server.handlers import batch, databases, operations, stream, webhooks, workflows
-from interlock.server.handlers.operations import ADMINISTERING
 from interlock.server.handlers.services import Served
 from interlock.server.request import Request
 from interlock.server.response import Answer, Streamed
@@ -150,6 +151,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         path="/v1/workflows",
         handler=_of_service(workflows.find),
         scope=Scope.READ,
+        about="items",
         summary="Find workflows by machine and state, page by page",
         tag="Workflows",
         parameters=(MACHINE, STATE, CURSOR, LIMIT),
@@ -162,6 +164,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         path="/v1/stalled",
         handler=_of_service(workflows.stalled),
         scope=Scope.READ,
+        about="items",
         summary="The active workflows that have been in their state for too long",
         tag="Workflows",
         parameters=(
@@ -179,6 +182,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         path="/v1/events:batch",
         handler=_of_service(batch.send_batch),
         scope=Scope.SEND,
+        about="items",
         summary="Send many events, one per line of JSON; answers one result or problem per line, in order",
         tag="Workflows",
         body=shapes.BatchLine,
@@ -195,6 +199,7 @@ _MACHINES: tuple[Route[Served], ...] = (
         path="/v1/machines",
         handler=_of_service(workflows.machines),
         scope=Scope.READ,
+        about="items",
         summary="The machines, as plain data",
         tag="Machines",
         answer=dict,
@@ -221,6 +226,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/compensations",
         handler=_of_service(operations.compensations),
         scope=Scope.READ,
+        about="items",
         summary="The undos that are pending or being tried",
         tag="Operating",
         answer=Compensation,
@@ -232,6 +238,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/dead-letters",
         handler=_of_service(operations.dead_letters),
         scope=Scope.READ,
+        about="items",
         summary="Dead letters, which wait for a person, oldest first",
         tag="Operating",
         parameters=(
@@ -249,6 +256,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/dead-letters/{letter}/retry",
         handler=_of_service(operations.retry),
         scope=Scope.OPERATE,
+        about="letter",
         summary="Retry a dead letter, with the same idempotency key and all its attempts",
         tag="Operating",
         answer=shapes.ShownRuling,
@@ -260,6 +268,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/dead-letters/{letter}/resolve",
         handler=_of_service(operations.resolve),
         scope=Scope.OPERATE,
+        about="letter",
         summary="Mark a dead letter as resolved by a person",
         tag="Operating",
         body=shapes.ResolveBody,
@@ -298,6 +307,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/contention",
         handler=databases.contention,
         scope=Scope.READ,
+        about="items",
         summary="The rows and workflows that writers contend for, worst first",
         tag="Operating",
         answer=databases.ShownHot,
@@ -309,6 +319,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/stream",
         handler=_stream,
         scope=Scope.READ,
+        about="items",
         summary="Events of the answering process, as server-sent events; Last-Event-ID resumes",
         tag="Operating",
         parameters=(
@@ -341,6 +352,7 @@ _OTHERS: tuple[Route[Served], ...] = (
         answer_example={"results": [{"count": 1, "rows": None}]},
         problems=(400, 404, 409, 413, 422, 429, 503),
     ),
+    # The signature of the source replaces the key, because a source cannot send a bearer token.
     Route(
         method="POST",
         path="/v1/webhooks/{source}",
@@ -369,6 +381,7 @@ _OTHERS: tuple[Route[Served], ...] = (
         answer_media="text/plain",
         problems=(501, 503),
     ),
+    # Probes hold no workflow data. Neither do the pages, which request their data with the key of the viewer.
     Route(
         method="GET",
         path="/healthz",
@@ -391,4 +404,98 @@ _OTHERS: tuple[Route[Served], ...] = (
     ),
 )
 
-ROUTES: tuple[Route[Served], ...] = (*_WORKFLOWS, *_MACHINES, *_OPERATING, *_OTHERS, *ADMINISTERING)
+_ADMINISTRATION: tuple[Route[Served], ...] = (
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/stats",
+        handler=_of_service(operations.stats),
+        scope=Scope.READ,
+        about="workflow",
+        summary="Outcomes of the events sent to a workflow: applied, duplicate, ignored, refused",
+        tag="Workflows",
+        answer=Counts,
+        answer_example={"applied": 2, "duplicate": 1, "ignored": 0, "refused": 1},
+        problems=(400, 404, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/wait",
+        handler=_of_service(operations.wait),
+        scope=Scope.READ,
+        about="workflow",
+        summary="Wait until a workflow is in a state; 408 when the time is over, 409 when it can never get there",
+        tag="Workflows",
+        parameters=(
+            Parameter(
+                "state",
+                "A state, or several separated by commas; without it: a final or resting state.",
+                TEXT,
+                example="done",
+            ),
+            Parameter(
+                "timeout_s",
+                f"Longest wait in seconds; the default and the maximum are {operations.WAIT_S_MAX:g}.",
+                {"type": "number", "minimum": 0, "maximum": 1e10},
+                example=10,
+            ),
+        ),
+        answer=shapes.ShownWorkflow,
+        answer_example=WORKFLOW | {"state": "done", "version": 3, "updated_at": "2026-01-01T12:00:02Z"},
+        problems=(400, 404, 408, 409, 429, 503),
+    ),
+    Route(
+        method="PUT",
+        path="/v1/limits/{name}",
+        handler=_of_service(operations.set_limit),
+        scope=Scope.OPERATE,
+        about="home",
+        summary="Change the limits of a dependency, in this process and until it ends",
+        tag="Operating",
+        body=operations.LimitBody,
+        body_example={"rate_per_s": 50},
+        answer=BreakerView,
+        problems=(400, 404, 413, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/admission",
+        handler=_of_service(operations.admission),
+        scope=Scope.READ,
+        about="home",
+        summary="Admission limits of this process: calls per second, burst, calls in flight",
+        tag="Operating",
+        answer=Admission,
+        answer_example={"rate_per_s": 10000.0, "burst": 15000.0, "in_flight_max": 100000},
+        problems=(400, 503),
+    ),
+    Route(
+        method="PUT",
+        path="/v1/admission",
+        handler=_of_service(operations.set_admission),
+        scope=Scope.OPERATE,
+        about="home",
+        summary="Change the admission limits of this process, until it ends",
+        tag="Operating",
+        body=operations.AdmissionBody,
+        body_example={"rate_per_s": 500, "burst": 1000},
+        answer=Admission,
+        answer_example={"rate_per_s": 500.0, "burst": 1000.0, "in_flight_max": 100000},
+        problems=(400, 413, 503),
+    ),
+    Route(
+        method="POST",
+        path="/v1/prune",
+        handler=_of_service(operations.prune),
+        scope=Scope.ADMIN,
+        about="home",
+        summary="Remove workflows that ended long ago, or their history; `more` says whether to ask again",
+        tag="Operating",
+        body=operations.PruneBody,
+        body_example={"older_than_s": 2592000, "dry_run": True},
+        answer=operations.ShownPruned,
+        answer_example={"workflows": 12, "events": 60, "more": False},
+        problems=(400, 413, 503),
+    ),
+)
+
+ROUTES: tuple[Route[Served], ...] = (*_WORKFLOWS, *_MACHINES, *_OPERATING, *_OTHERS, *_ADMINISTRATION)

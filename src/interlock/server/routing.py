@@ -42,8 +42,11 @@ class Route(msgspec.Struct, Generic[ServedT], frozen=True, kw_only=True):
     handler: Handler[ServedT]
     scope: Scope | None
     """The scope that a key must have; None if no key is needed."""
-    about: Literal["workflow", "machine", "home"] | None = None
-    """The meaning of the first value in the path; "home" for the whole home, which a key with limits may not use."""
+    about: Literal["workflow", "machine", "letter", "items", "home"] | None = None
+    """How the limits of a key apply: to the workflow, machine or dead letter in the path, to each item by itself (left
+    out of a listing, refused in a batch), or to the whole home, which a key with limits may not use. None without
+    workflow data.
+    """
     enters: Literal["start", "event"] | None = None
     """The kind of call that the engine's admission may refuse."""
     summary: str

@@ -215,7 +215,7 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
     def make(app: AsgiApp) -> uvicorn.Server:
         config = uvicorn.Config(
             app,
-            http=bounded_protocol(app.served.service.limits, app.door),
+            http=bounded_protocol(app.served.service.limits, app.overload),
             lifespan="off",
             log_config=None,
             access_log=False,

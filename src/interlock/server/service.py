@@ -2,7 +2,7 @@
 
 This is the one module that uses an engine's internals. The server needs what programs do not: a machine by
 name, the machine of a workflow without another read, whether a start created a workflow, the store's health, and the
-engine's observers.
+engine's observers. It also caches the counts of workflows, and listens for the signals that stop the process.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from interlock.server.security.guard import Guard
 from interlock.server.worker_metrics import Siblings
 from interlock.store.protocol import Batch
 
-# --- Cached counts of workflows per state, shared by concurrent callers ----------------------------------------------
+# --- Cached counts of workflows per state ----------------------------------------------------------------------------
 # A count reads every workflow. A small store counts for each call, so that a caller sees the event it has just sent.
 # A large store keeps a count: the longer it took, the longer it is kept. Counting therefore takes a bounded share of
 # the store's time, whatever the number of open dashboards.
@@ -78,7 +78,7 @@ class Counts:
             return self._kept
 
 
-# --- Callbacks for the signals that ask this process to stop, beside the handlers of the server that runs the app ----
+# --- Stop signals ----------------------------------------------------------------------------------------------------
 # A mounted app does not learn that its server stops. uvicorn ends the lifespan after the last connection has closed,
 # and a stream keeps its connection open until it ends itself. So answers without an end listen for the signals too.
 #
@@ -142,7 +142,7 @@ class StopSignals:
 STOP_SIGNALS = StopSignals()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Service ---------------------------------------------------------------------------------------------------------
 
 ENDING_S = 10.0
 """How long streams and waits end immediately after a signal to stop that the process outlives."""

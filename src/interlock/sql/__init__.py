@@ -1,1 +1,1 @@
-"""SQL: the PostgreSQL dialect that a lane understands, and nothing about lanes or workflows."""
+"""The PostgreSQL dialect that a lane understands: parsed, checked, and translated to SQLite."""

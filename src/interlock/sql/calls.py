@@ -1,7 +1,9 @@
-"""The functions of the subset, those on numbers here: their arguments, their types, what SQLite runs for them.
+"""Calls of functions and operators in expressions: their arguments, their types, what SQLite runs for them.
 
-A function is here only if its result is PostgreSQL's for every argument, errors included. What depends on the
-database's locale (lower and upper of letters beyond ASCII) raises at run time; what is ambiguous is refused.
+A function is here only if its result is PostgreSQL's for every argument, errors included. Results that depend on the
+database's locale (lower and upper of letters beyond ASCII) raise at run time; ambiguous calls are refused.
+
+Sections: text, arrays, jsonb, moments and intervals, numbers, operators by type.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +35,7 @@ from interlock.sql.types import (
     wrong,
 )
 
-# --- Functions on text in expressions: their arguments, their types, and what runs for them --------------------------
+# --- Text ------------------------------------------------------------------------------------------------------------
 # Most have one signature, which is all that is written down. `concat` takes everything and writes it as PostgreSQL's
 # output does, where a boolean is t or f. What exists for bytea or with patterns, too, is refused for those.
 
@@ -142,7 +144,7 @@ TEXT_CALLS: Final[dict[str, tuple[tuple[int, ...], Builder]]] = {
 }
 
 
-# --- Arrays in expressions: ARRAY[…], = ANY, and the functions on arrays ---------------------------------------------
+# --- Arrays ----------------------------------------------------------------------------------------------------------
 # `id = ANY($1)` is written so that SQLite can still use an index on `id`: the elements are the rows of a subquery.
 # With a written ARRAY[…] it is the IN list that it means.
 
@@ -268,7 +270,7 @@ ARRAY_CALLS: Final[dict[str, tuple[tuple[int, ...], Builder]]] = {
 }
 
 
-# --- jsonb in expressions: its operators and functions, each with the operands that PostgreSQL has them for ----------
+# --- jsonb -----------------------------------------------------------------------------------------------------------
 # A side of unknown type is a key (text) beside -> and -, a path (text[]) beside #>, and a document beside @> and ||.
 
 
@@ -398,7 +400,7 @@ DOCUMENT_CALLS: Final[dict[str, tuple[tuple[int, ...], Builder]]] = {
 }
 
 
-# --- Moments and intervals in expressions: which operands go together, and what type they give -----------------------
+# --- Moments and intervals -------------------------------------------------------------------------------------------
 # The choice among PostgreSQL's operators follows its rule for a side of unknown type: it is taken for the type of
 # the other side if there is such an operator, so `now() - $1` wants a moment and `now() + $1` an interval.
 
@@ -486,7 +488,7 @@ TIME_CALLS: Final[dict[str, tuple[tuple[int, ...], Callable[[Sequence[Term]], Te
 }
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Numbers ---------------------------------------------------------------------------------------------------------
 
 Arguments = Sequence[Term]
 
@@ -622,7 +624,7 @@ _SCALARS: Final[dict[str, tuple[tuple[int, ...], Callable[[Arguments], Term]]]] 
 }
 
 
-# --- Resolve an operator by the types of its sides: numbers, moments, documents, arrays or text ----------------------
+# --- Operators by the types of their sides ---------------------------------------------------------------------------
 
 
 def arithmetic(operator: str, left: Term, right: Term) -> Term:

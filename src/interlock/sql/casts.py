@@ -1,8 +1,8 @@
 """Conversions between types, each allowed where PostgreSQL allows it and as exact as PostgreSQL's.
 
 There are three occasions, each allowing more than the one before: `implicit` inside an expression, `assignment` to a
-column, `explicit` by CAST. What SQLite converts with the same result stays native; the rest calls a function that
-raises where PostgreSQL does. A conversion missing from the table is refused.
+column, `explicit` by CAST. Conversions that SQLite makes with the same result stay native; the others call a function
+that raises where PostgreSQL does. A conversion missing from the table is refused.
 """
 
 import re
@@ -45,7 +45,7 @@ from interlock.sql.types import (
 )
 from interlock.sql.values import NUMERIC_DIGITS_MAX, encoder, is_storable, microseconds, numeric_text
 
-# --- Constants of a statement, converted to SQLite's text of their type ----------------------------------------------
+# --- Constants -------------------------------------------------------------------------------------------------------
 # PostgreSQL gives a bare 'string' the type that its context requires and reads it by that type's rules, when it
 # parses the statement. This module does the same: a constant needs no function at run time, and an invalid one is
 # refused immediately. Notations that only PostgreSQL reads (hexadecimal, infinity) are refused.
@@ -235,7 +235,7 @@ for _name, _kind in PLAIN_TYPES.items():
         _READERS[_name] = _read_array
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Choice of a conversion ------------------------------------------------------------------------------------------
 
 Occasion = Literal["implicit", "assignment", "explicit"]
 _OCCASIONS: Final[tuple[Occasion, ...]] = ("implicit", "assignment", "explicit")
@@ -331,7 +331,7 @@ def _fit_numeric(term: Term, kind: Type, precision: int, scale: int) -> Term:
     return replace(call("interlock_numeric_fit", kind, term, extra=f"{precision}, {scale}"), name=term.name)
 
 
-# --- The conversions --------------------------------------------------------------------------------------------------
+# --- Conversions -----------------------------------------------------------------------------------------------------
 
 Builder = Callable[[Term, Type], Term]
 
@@ -432,7 +432,7 @@ for _characters in _CHARACTERS:
         _CONVERSIONS[_characters, _other] = ("explicit", _by(f"interlock_text_to_{_other}"))
 
 
-# --- Types as a statement writes them: from PostgreSQL's spelling to the types of the dialect ------------------------
+# --- Types as a statement writes them --------------------------------------------------------------------------------
 # Only listed types are read, with the sizes that PostgreSQL allows for them. A type that SQLite cannot keep exactly
 # is refused with the one to use instead: `real` would silently become double precision, `char(n)` would not pad.
 

@@ -1,4 +1,4 @@
-"""The clauses of a SELECT after FROM and around its list: GROUP BY, ORDER BY, LIMIT and OFFSET, locks.
+"""The clauses of a SELECT after FROM: GROUP BY, ORDER BY, LIMIT and OFFSET, locks; and `Draft`, the query they are in.
 
 Where PostgreSQL and SQLite resolve or default differently, the difference is written out: ORDER BY says where NULLs go,
 GROUP BY repeats expressions instead of aliases, a negative LIMIT raises.
@@ -28,7 +28,7 @@ from interlock.sql.parse import (
 from interlock.sql.scope import Output, Reference, Scope, Term
 from interlock.sql.types import INT8, TEXT, UNKNOWN, Type, refuse, wrong
 
-# --- GROUP BY ---------------------------------------------------------------------------------------------------------
+# --- GROUP BY --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _place(node: Node, count: int, clause: str) -> int:
     return int(written)
 
 
-# --- ORDER BY ---------------------------------------------------------------------------------------------------------
+# --- ORDER BY --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def direction(item: Node, term: Term) -> str:
     return f"{text} NULLS {'FIRST' if flag(item, 'nulls_first') else 'LAST'}"
 
 
-# --- LIMIT ------------------------------------------------------------------------------------------------------------
+# --- LIMIT -----------------------------------------------------------------------------------------------------------
 
 
 def limits(limit: Node | None, offset: Node | None, scope: Scope) -> str:
@@ -212,7 +212,7 @@ def _bound(node: Node, scope: Scope, name: str) -> str:
     return f"interlock_{name}({term.checked.text})"
 
 
-# --- Locks ------------------------------------------------------------------------------------------------------------
+# --- Locks -----------------------------------------------------------------------------------------------------------
 
 
 def locks(node: Node, scope: Scope) -> None:
@@ -240,7 +240,7 @@ def locks(node: Node, scope: Scope) -> None:
         scope.translation.locking = True
 
 
-# --- One row at most --------------------------------------------------------------------------------------------------
+# --- Proof of one row at most ----------------------------------------------------------------------------------------
 
 
 def proven_single(node: Node, scope: Scope) -> bool:
@@ -287,7 +287,7 @@ def fixed(node: Node, scope: Scope) -> set[str]:
     return found
 
 
-# --- `Draft`: a parsed query whose columns can still get their types from its context --------------------------------
+# --- Draft: a parsed query whose columns can still get their types from its context ----------------------------------
 # The other side of a UNION, the columns of an INSERT or the other rows of VALUES decide what a bare literal is. So a
 # query is kept as terms, and its text is made last.
 

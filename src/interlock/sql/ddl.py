@@ -1,4 +1,4 @@
-"""Definitions: CREATE TABLE and INDEX, ALTER TABLE ADD COLUMN, DROP.
+"""Definitions: CREATE TABLE and INDEX, ALTER TABLE, DROP, TRUNCATE.
 
 The invariant is that a column accepts exactly the values of its PostgreSQL type, for every writer: each column has a
 CHECK named `interlock_type_<column>` beside the declared constraints. A table with a primary key is WITHOUT ROWID,
@@ -129,7 +129,7 @@ def _column_text(column: Column, draft: _Draft, *, in_key: bool, constant: str |
     return f"{text} {check.format(enforcement(column.type, name, nullable=nullable))}"
 
 
-# --- Columns ----------------------------------------------------------------------------------------------------------
+# --- Columns ---------------------------------------------------------------------------------------------------------
 
 
 def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
@@ -182,7 +182,7 @@ def _default(node: Node, column: Column, translation: Translation) -> str:
     return assigned(expression(node, scope), column)
 
 
-# --- Constraints ------------------------------------------------------------------------------------------------------
+# --- Constraints -----------------------------------------------------------------------------------------------------
 
 
 def _constraint(column: str, node: Node, label: str | None, table: str, draft: _Draft, translation: Translation) -> str:
@@ -295,7 +295,7 @@ def _reaction(option: str) -> str:
     raise refuse(f"{option} of a reference.", fix="Use ON DELETE or ON UPDATE with CASCADE, SET NULL or RESTRICT.")
 
 
-# --- Indexes, changes of tables, DROP ---------------------------------------------------------------------------------
+# --- Indexes, changes of tables, DROP --------------------------------------------------------------------------------
 
 
 def _create_index(node: Node, translation: Translation) -> str:
@@ -391,9 +391,9 @@ def drop(node: Node, translation: Translation) -> str:
     return f"DROP {kind} {'IF EXISTS ' if exists else ''}{quoted_name(name)}"
 
 
-# --- ALTER TABLE and TRUNCATE ----------------------------------------------------------------------------------------
-# Adding a column is a definition (`definitions.alter`). Renaming is SQLite's own work: it rewrites every CHECK,
-# index and reference that has the name. TRUNCATE is a DELETE of everything, refused wherever PostgreSQL refuses it.
+# --- Renames and TRUNCATE --------------------------------------------------------------------------------------------
+# Renaming is SQLite's own work: it rewrites every CHECK, index and reference that has the name. TRUNCATE is a DELETE
+# of all rows, refused wherever PostgreSQL refuses it.
 
 
 def alter_table(node: Node, translation: Translation) -> str:

@@ -1,8 +1,11 @@
-"""`Dialect`: translate PostgreSQL's SQL into statements for SQLite, with a cache.
+"""`Dialect`: translate one statement of PostgreSQL into one statement of SQLite, or refuse it, with a cache.
 
-A translation is a pure function of the text and the schema, so it is kept under both and bounded in number (G6).
-A statement that was refused is not kept: errors are for people, and people change the text. The odd choice is that
-the schema is asked for by a function: the lane changes it inside the very transaction that is being translated.
+The rule that governs the whole package: no statement runs with another meaning than PostgreSQL's. So the known nodes
+and arguments are listed, and everything else is refused.
+
+A translation is a pure function of the text and the schema, so it is cached under both and bounded in number (G6).
+A refused statement is not cached: errors are for people, and people change the text. The odd choice is that the schema
+comes from a function: the lane changes it inside the very transaction that is being translated.
 """
 
 from collections import OrderedDict
@@ -18,10 +21,6 @@ from interlock.sql.schema import Schema
 from interlock.sql.scope import Scope, Translation
 from interlock.sql.types import refuse
 from interlock.sql.values import ResultColumn, Statement
-
-# --- Translate one statement of PostgreSQL into one statement of SQLite, or refuse it --------------------------------
-# The rule that governs the whole package: no statement runs with another meaning than PostgreSQL's. So what is known
-# is listed, node by node and argument by argument, and everything else is refused.
 
 _QUERIES: Final = frozenset({exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.Values})
 _CHANGES: Final[dict[type[Node], Callable[[Node, Translation], Change]]] = {
@@ -73,8 +72,6 @@ def _query(node: Node, translation: Translation) -> tuple[str, tuple[ResultColum
     )
     return draft.write(), columns
 
-
-# --- The module itself -----------------------------------------------------------------------------------------------
 
 STATEMENTS_MAX: Final = 1024
 

@@ -1,7 +1,8 @@
-"""INSERT: VALUES, DEFAULT VALUES or a query, with WITH before it, ON CONFLICT and RETURNING after it.
+"""INSERT, UPDATE and DELETE, with WITH before them, ON CONFLICT and RETURNING after them.
 
-SQLite has no DEFAULT inside VALUES: a column that all rows leave to its default is left out, and where some rows do,
-the default is written out as the catalog has it.
+PostgreSQL computes all values on the state before the statement; where SQLite would see rows that it has already
+changed, the statement is written differently. SQLite has no DEFAULT inside VALUES: a column that all rows leave to its
+default is left out, and where some rows do, the default is written out as the catalog has it.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from interlock.sql.select import QUERIES, common_tables, derived, draft, listed_
 from interlock.sql.types import INTEGER_RANGE, UNKNOWN, refuse, wrong
 from interlock.sql.values import ResultColumn
 
-# --- Parts that all changes share: the changed table, the values assigned to its columns, and RETURNING --------------
+# --- Targets and assigned values -------------------------------------------------------------------------------------
 # A value assigned to a column is converted as PostgreSQL's assignment does. A sum that may overflow is left to the
 # column's CHECK, which SQLite evaluates anyway: that keeps `SET n = n + 1` free of function calls.
 
@@ -97,7 +98,7 @@ def default_text(column: Column) -> str:
     return "NULL" if column.default is None else f"({column.default})"
 
 
-# --- SET --------------------------------------------------------------------------------------------------------------
+# --- SET -------------------------------------------------------------------------------------------------------------
 
 
 def assignments(node: Node, table: Table, scope: Scope) -> list[Assignment]:
@@ -167,7 +168,7 @@ def written_assignments(listed: Sequence[Assignment]) -> str:
     )
 
 
-# --- WHERE and RETURNING ----------------------------------------------------------------------------------------------
+# --- WHERE and RETURNING ---------------------------------------------------------------------------------------------
 
 
 def condition(node: Node, scope: Scope) -> str:
@@ -221,11 +222,11 @@ def _refuse_sources(listed: Node, sources: Sequence[Relation]) -> None:
             )
 
 
-# --- INSERT … ON CONFLICT: DO NOTHING, and DO UPDATE for one row or many ---------------------------------------------
-# PostgreSQL refuses to change one row twice in a statement, SQLite does not mind. So the keys of several rows are
-# noted while they are inserted, and the second row of a key raises (`guards.Upserts`). That is PostgreSQL's error
-# whenever the first row was inserted or updated; if DO UPDATE has a condition, it may have been neither, and the
-# refusal says so.
+# --- ON CONFLICT -----------------------------------------------------------------------------------------------------
+# PostgreSQL refuses to change one row twice in a statement, SQLite does not. So the keys of several rows are recorded
+# while they are inserted, and the second row of a key raises (`registry.Upserts`). That is PostgreSQL's error whenever
+# the first row was inserted or updated; if DO UPDATE has a condition, it may have been neither, and the refusal says
+# so.
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +304,7 @@ def quoted_columns(columns: Sequence[Column]) -> str:
     return f"({', '.join(quoted_name(column.name) for column in columns)})"
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- INSERT ----------------------------------------------------------------------------------------------------------
 
 
 def insert(node: Node, translation: Translation) -> Change:
@@ -428,12 +429,10 @@ def _is_default(row: Node, place: int) -> bool:
     return type(item) is exp.Var and string_literal(item).upper() == "DEFAULT"
 
 
-# --- UPDATE and DELETE, of one table, with the help of others (FROM, USING) and of WITH ------------------------------
-# PostgreSQL computes everything on the state before the statement. SQLite computes the values of an UPDATE row by
-# row and would see rows that it has changed already; only an UPDATE … FROM computes them all first. So an UPDATE
-# whose SET has a subquery is given a FROM of one empty row. Which of several source rows an UPDATE … FROM uses is
-# chance in both engines: unless one is proven to be the only one, they must agree on the values, and raise when they
-# do not.
+# --- UPDATE and DELETE -----------------------------------------------------------------------------------------------
+# SQLite computes the values of an UPDATE row by row; only an UPDATE … FROM computes them all first. So an UPDATE whose
+# SET has a subquery is given a FROM of one empty row. Which of several source rows an UPDATE … FROM uses is chance in
+# both engines: unless one is proven to be the only one, they must agree on the values, and raise when they do not.
 
 _FOUND = "interlock_found"
 

@@ -1,8 +1,10 @@
 """The walk over expressions: each listed node becomes a term, every other one is refused.
 
 The list is by exact class, and each handler names the arguments it reads (`only`), so neither a new node nor a new
-argument of sqlglot can slip through. Names, types and functions are decided elsewhere; here is only the grammar.
+argument of sqlglot can slip through. Names, types and functions are decided in `scope`, `casts` and `calls`.
 sqlglot's precedence is not always PostgreSQL's, so a predicate directly inside another needs its parentheses.
+
+Sections: branches, rows, conditions, special forms, walk, leaves, operators, casts and calls, subqueries.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +33,7 @@ from interlock.sql.parse import (
 from interlock.sql.scope import MergedColumn, Query, Scope, Term, call, combined, named
 from interlock.sql.types import BOOL, FLOAT8, INT4, TEXT, UNKNOWN, Type, refuse, wrong
 
-# --- Values that are chosen: CASE, COALESCE, NULLIF, each in the one type that PostgreSQL gives all its branches -----
+# --- Branches: CASE, COALESCE, NULLIF, each in the one type of all its branches --------------------------------------
 
 
 def case(conditions: Sequence[Term], results: Sequence[Term]) -> Term:
@@ -64,7 +66,7 @@ def nullif(left: Term, right: Term) -> Term:
     return combined(text, kind, (left, right))
 
 
-# --- Rows compared with rows: (a, b) < (1, 2), and IN with a list or a subquery --------------------------------------
+# --- Rows compared with rows -----------------------------------------------------------------------------------------
 # SQLite compares them as PostgreSQL does: from left to right, and NULL where a NULL leaves it open. Each pair meets
 # in its own type, and a numeric brings its collation with it.
 
@@ -111,7 +113,7 @@ def row_in_query(left: Sequence[Term], query: Query) -> Term:
     return combined(f"({listed}) IN ({query.text})", BOOL, (*typed, inner))
 
 
-# --- Conditions made of translated terms: ranges, membership, patterns -----------------------------------------------
+# --- Conditions: ranges, membership, patterns ------------------------------------------------------------------------
 # All of them compare in the type where both sides meet, as PostgreSQL does; SQLite's own rules (affinity, a LIKE
 # that ignores case) never apply, because both sides have one storage class by then.
 
@@ -161,7 +163,7 @@ def negated_if(term: Term, *, negated: bool) -> Term:
     return combined(f"NOT {term.operand}", BOOL, [term]) if negated else term
 
 
-# --- Expressions with a grammar of their own: EXTRACT, TRIM, SUBSTRING, POSITION, jsonb's operators, arrays ----------
+# --- Special forms: EXTRACT, TRIM, SUBSTRING, POSITION, jsonb operators, arrays --------------------------------------
 # Each handler is given the walk over its parts. PostgreSQL's operators that are neither arithmetic nor comparison
 # bind all alike and to the left; sqlglot lets @> take what follows it, so that needs its parentheses here.
 
@@ -311,7 +313,7 @@ def quantified_comparison(
     return calls.membership(left, walk(inner, scope), negated=negated)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Walk ------------------------------------------------------------------------------------------------------------
 
 Handler = Callable[[Node, Scope], Term]
 
@@ -346,7 +348,7 @@ def stable(node: Node, scope: Scope, what: str) -> Term:
     return term
 
 
-# --- Leaves -----------------------------------------------------------------------------------------------------------
+# --- Leaves ----------------------------------------------------------------------------------------------------------
 
 
 def _literal(node: Node, _: Scope) -> Term:
@@ -395,7 +397,7 @@ def _paren(node: Node, scope: Scope) -> Term:
     return expression(child(node), scope)
 
 
-# --- Operators --------------------------------------------------------------------------------------------------------
+# --- Operators -------------------------------------------------------------------------------------------------------
 
 
 def _arithmetic(operator: str) -> Handler:
@@ -534,7 +536,7 @@ def _like(node: Node, scope: Scope) -> Term:
     return like(left, right, escape, negated=negated, cased=type(node) is exp.Like)
 
 
-# --- Branches, casts, calls -------------------------------------------------------------------------------------------
+# --- Casts and calls -------------------------------------------------------------------------------------------------
 
 
 def _case(node: Node, scope: Scope) -> Term:
@@ -599,7 +601,7 @@ def _aggregate(name: str) -> Handler:
     return lambda node, scope: aggregates.counted(node, scope, name, expression)
 
 
-# --- Subqueries -------------------------------------------------------------------------------------------------------
+# --- Subqueries ------------------------------------------------------------------------------------------------------
 
 
 def subquery(node: Node, scope: Scope) -> Query:

@@ -1,7 +1,9 @@
-"""Refuse what sqlglot accepts and PostgreSQL's grammar does not: misplaced clauses, and words of other dialects.
+"""PostgreSQL's grammar on tokens: refuse what sqlglot accepts and PostgreSQL does not.
 
 sqlglot collects the clauses of a query in whatever order they come, takes LIMIT 1, 2 for MySQL's, and does without
 many a word or parenthesis. A statement that PostgreSQL cannot read must not run, so the tokens are checked first.
+
+Sections: words, names, checks.
 """
 
 # ruff: noqa: SIM905 - words are easier to read, and to compare with the appendix, without quotes around each.
@@ -13,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from interlock.sql.types import refuse, wrong
 
-# --- PostgreSQL's words: those that are reserved, and the names that may be called -----------------------------------
+# --- Words: reserved ones, and names that may be called --------------------------------------------------------------
 # A reserved word that is not quoted is never a name: `SELECT user` asks PostgreSQL for the session's user, whatever
 # columns there are. The lists are those of PostgreSQL 18, appendix C; RESERVED is what is reserved there, also
 # except as function or type.
@@ -127,7 +129,7 @@ SPECIAL_RELATIONS: Final = frozenset({"old", "new"})
 INTERNAL_PREFIXES: Final = ("interlock_", "sqlite_", "pg_")
 
 
-# --- Find the names in a statement by PostgreSQL's key words, before sqlglot sees the tokens -------------------------
+# --- Names, found before sqlglot sees the tokens ---------------------------------------------------------------------
 # sqlglot's words are those of thirty dialects: it takes `log (a, b)` for a call, `list < 3` for a type, `xor` for an
 # operator and `blob` for bytea. In PostgreSQL a word that is not a key word is always a name, and so is any word
 # where only a table can stand. Such words become quoted identifiers here, folded as PostgreSQL folds them, so that
@@ -239,7 +241,7 @@ def _closing_bracket(words: Sequence[str]) -> dict[int, int]:
     return closing
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Checks ----------------------------------------------------------------------------------------------------------
 
 # The order of the clauses of a SELECT; those of the last kind may come in any order.
 _ORDER: Final[dict[str, int]] = {

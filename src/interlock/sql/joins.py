@@ -30,7 +30,7 @@ from interlock.sql.parse import (
 from interlock.sql.scope import Merged, MergedColumn, Output, Query, Relation, Scope, Term
 from interlock.sql.types import INT4, INT8, UNKNOWN, Type, refuse, wrong
 
-# --- generate_series over whole numbers, as a relation of FROM -------------------------------------------------------
+# --- generate_series over whole numbers ------------------------------------------------------------------------------
 # SQLite counts by a recursive query. The bounds are computed once; a sum that leaves bigint becomes a float, and
 # counting ends there as it does in PostgreSQL. The arguments see nothing of FROM (no LATERAL).
 
@@ -86,7 +86,7 @@ def _text(bounds: Sequence[str], column: str) -> str:
     )
 
 
-# --- unnest: arrays as a relation of FROM, one row for each element --------------------------------------------------
+# --- unnest: one row for each element of an array --------------------------------------------------------------------
 # Several arrays stand beside each other, and the shorter ones are filled up with NULL. The arguments see nothing of
 # FROM (no LATERAL). Floats are left out, because SQLite may round what it reads from text.
 
@@ -140,7 +140,7 @@ def _value(element: Type, place: int, count: int) -> str:
     return f"unhex({value})" if element.name in _BYTES else value
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Relations and joins ---------------------------------------------------------------------------------------------
 
 Derived = Callable[[Node, Scope, Sequence[str]], Query]
 

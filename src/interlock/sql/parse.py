@@ -288,7 +288,7 @@ def _check_calls(tokens: Sequence[Token]) -> None:
             raise refuse(f"{token.text.upper()} with nothing between its parentheses.")
 
 
-# --- The tree, with types ---------------------------------------------------------------------------------------------
+# --- Typed access to the tree ----------------------------------------------------------------------------------------
 
 
 def argument(node: Node, name: str) -> object:

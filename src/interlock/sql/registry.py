@@ -1,8 +1,10 @@
 """The functions and the collation that a lane registers on each of its connections.
 
 Translated statements call them where SQLite has no function of that meaning: errors instead of NULL, exact decimals,
-PostgreSQL's rounding. They raise `TransactionError`, which apsw hands through. What depends on time or luck is given
-by the lane as `Sources`, so that a simulation can repeat it.
+PostgreSQL's rounding. They raise `TransactionError`, which apsw hands through. Functions of time or chance come from
+the lane as `Sources`, so that a simulation can repeat them.
+
+Sections: scalar functions, guards, registration.
 """
 
 import json
@@ -35,7 +37,7 @@ from interlock.sql.functions.accumulators import (
 from interlock.sql.types import INT2, INT4, INT8, INTEGER_RANGE, PLAIN_TYPES, Name, Type, refuse
 from interlock.sql.values import NUMERIC_DIGITS_MAX, StoredValue, microseconds, numeric_text, out_of_range
 
-# --- Scalar functions of translated statements: PostgreSQL's results where SQLite's own functions differ -------------
+# --- Scalar functions ------------------------------------------------------------------------------------------------
 # Each takes stored values and returns a stored value, or raises the error that PostgreSQL raises. None of them
 # receives NULL: the registration makes them strict, as their counterparts in PostgreSQL are.
 
@@ -254,7 +256,7 @@ def _not_negative(value: int, word: str) -> int:
     return value
 
 
-# --- Functions that raise at run time where PostgreSQL raises, or where its result would be arbitrary ----------------
+# --- Guards, which raise where PostgreSQL raises or where its result would be arbitrary ------------------------------
 # A subquery as a value may give one row; an upsert may touch a row once; a row that UPDATE … FROM finds twice must
 # be given the same values twice. SQLite would go on silently in all three. A series does not stand still.
 
@@ -374,7 +376,7 @@ def upsert_guards() -> tuple[Guard, ...]:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Registration ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from interlock.sql.parse import Node, quoted_name
 from interlock.sql.schema import Schema, Table
 from interlock.sql.types import Type, refuse, wrong
 
-# --- `Term`: a translated expression with its type and the checks that are still to be made --------------------------
+# --- Term: a translated expression with its type and the checks that are still to be made ----------------------------
 # `unchecked` marks a number that SQLite computed natively and that may have left its type: an overflow becomes a
 # float, or a whole number too large for its width. Code that uses such a term either runs where the range is
 # verified anyway (a column's CHECK, `Statement.decode`) or takes `term.checked`. So `n + 1` stays native on the hot
@@ -130,7 +130,7 @@ def call(function: str, kind: Type, *parts: Term, extra: str = "", unchecked: bo
     return combined(f"{function}({listed})", kind, parts, atomic=True, unchecked=unchecked)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Scopes ----------------------------------------------------------------------------------------------------------
 
 PARAMETERS_MAX = 1000
 

@@ -45,7 +45,7 @@ from interlock.sql.scope import Query, Reference, Relation, Scope, Term, qualifi
 from interlock.sql.types import TEXT, UNKNOWN, Type, refuse, wrong
 from interlock.sql.windows import name_windows
 
-# --- Common table expressions: WITH, and WITH RECURSIVE --------------------------------------------------------------
+# --- Common table expressions ----------------------------------------------------------------------------------------
 # Both engines build a recursive query from a first part and a part that is applied to the rows found last.
 # PostgreSQL applies it to all of them together and SQLite row by row. The results are equal as long as each row is
 # processed alone: so DISTINCT, GROUP BY, windows and LIMIT are refused in the second part, and it names itself once.
@@ -165,7 +165,7 @@ def _check_following(node: Node, name: str) -> None:
         raise refuse(f"an outer join in the recursive part of {name!r}.", fix="Use JOIN.")
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Queries ---------------------------------------------------------------------------------------------------------
 
 SET_OPERATIONS: Final[dict[type[Node], str]] = {
     exp.Union: "UNION",

@@ -227,7 +227,7 @@ _LIMITS: Final[dict[Name, Callable[[Type, str], str]]] = {
 }
 
 
-# --- Constructors of the dialect's two refusals, which name the construct and the remedy -----------------------------
+# --- Refusals --------------------------------------------------------------------------------------------------------
 # What PostgreSQL understands and a lane does not is a `DialectError`. What PostgreSQL refuses, too (no such table, a
 # comparison of text with a number), is the `TransactionError` that it would be there.
 

@@ -1,11 +1,11 @@
-"""Encode Python's values as SQLite stores them, and decode them.
+"""Values: encode Python's values as SQLite stores them, decode them, and the rows and statements that carry them.
 
     boolean 0 or 1 · integers as they are · double precision as a float · text as it is · bytea as a blob
     numeric as text ("1.50": exact, its scale kept) · timestamptz as microseconds since 1970 in UTC
     uuid as 16 bytes · jsonb as the text that PostgreSQL writes · an array as JSON of its stored elements
 
-What PostgreSQL would refuse is refused here, before SQLite, which accepts nearly everything, sees it. Two things
-PostgreSQL has are refused because SQLite cannot keep them: NaN and infinity.
+Values that PostgreSQL would refuse are refused here, because SQLite accepts nearly everything. NaN and infinity, which
+PostgreSQL has, are refused too: SQLite cannot keep them.
 """
 
 import json
@@ -283,7 +283,7 @@ class JsonNumber(Decimal):
     """A number of a document that is decoded to be encoded again with every digit. A caller's Decimal is not JSON."""
 
 
-# --- Arrays -----------------------------------------------------------------------------------------------------------
+# --- Arrays ----------------------------------------------------------------------------------------------------------
 
 
 def array_text(values: Iterable[StoredValue]) -> str:
@@ -388,7 +388,7 @@ _DECODERS: Final[dict[Name, Decoder]] = {
 }
 
 
-# --- Rows with names: tuples whose values can also be read as attributes ---------------------------------------------
+# --- Rows with names -------------------------------------------------------------------------------------------------
 # Each statement makes its class once; a row is then as cheap as a tuple and equal to one. A class made at run time
 # cannot be pickled by name, so a row is rebuilt from its names and values. A name that is not an identifier, or that
 # occurs twice, is reachable by position alone.
@@ -430,7 +430,7 @@ def _revive(names: tuple[str, ...], values: Sequence[object]) -> Row:
     return row_class(names)(values)
 
 
-# --- `Statement`: SQLite's text, with the encoders of its parameters and the decoders of its results -----------------
+# --- Statement: SQLite's text, with encoders and decoders ------------------------------------------------------------
 # It is immutable and shared by everything that runs the same SQL at the same version of the schema. `encode` is the
 # only way in for values, so nothing a caller passes is ever part of the text. The odd choice: some results are
 # checked when they are decoded, because SQLite answers an overflow with a float where PostgreSQL answers with an
@@ -496,7 +496,7 @@ class Statement:
         )
 
 
-# --- Protocols of a database for the code above it: statements, transactions, and parts that run in parallel ---------
+# --- Protocols of a database for the code above it -------------------------------------------------------------------
 # `Database` is one, on every engine. The helpers for hot rows (counters, stock and the like) are written against
 # this and nothing else, so each of them is one piece of SQL that is exact wherever the database lives.
 

@@ -86,7 +86,7 @@ def window(node: Node, scope: Scope) -> Term:
     return replace(term, name=function.name, nullable=function.nullable)
 
 
-# --- The functions ----------------------------------------------------------------------------------------------------
+# --- Window functions ------------------------------------------------------------------------------------------------
 
 
 def _function(node: Node, scope: Scope) -> Term:
@@ -192,7 +192,7 @@ _FUNCTIONS: Final[dict[type[Node], Callable[[Node, Scope], Term]]] = {
 }
 
 
-# --- OVER -------------------------------------------------------------------------------------------------------------
+# --- OVER ------------------------------------------------------------------------------------------------------------
 
 
 def _over(node: Node, scope: Scope) -> tuple[str, list[Term]]:

@@ -1,10 +1,12 @@
-"""Workflows in a lane: one local file, or the same on a bucket.
+"""The store on a lane: workflows in one local file, or the same on a bucket.
 
 A lane has one owner, so revisions are checked and never lost to another process. A change is lost only when its caller
 was wrong about the revision, and then nothing of it is written.
 
-`tables` has what is stored, `applying` the one transaction that changes it. Reads run beside the writer and are short:
-what could be long is given in pages, each of which sees one moment.
+Reads run beside the writer and are short: what could be long is returned in pages, each of which sees one moment.
+Contexts are JSON and stored as text, so that users can read them with SQL.
+
+Sections: columns, groups, leases, pruning, tables, store, arrival after a move.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -35,7 +37,6 @@ from interlock.lanes.contention import Rows
 from interlock.lanes.handover import one_snapshot, tombstone_of
 from interlock.lanes.lane import Lane
 from interlock.lanes.transaction import Session, Work
-from interlock.store import values
 from interlock.store.memory import StoreTime
 from interlock.store.protocol import Batch, Granted, Held, Old
 from interlock.store.values import (
@@ -47,12 +48,22 @@ from interlock.store.values import (
     Letter,
     OwedEffect,
     Row,
+    parse_cursor,
     refuse_twice,
 )
 
-# --- Conversion between a store's values and the columns of its tables -----------------------------------------------
-# A context is JSON and stored as text, so that users can read it with SQL; in memory it is bytes, because it is only
-# ever passed on.
+# --- Columns ---------------------------------------------------------------------------------------------------------
+
+Run = Callable[..., Any]
+"""Runs one statement on a cursor; its rows are as SQLite has them."""
+
+Read = Callable[[Callable[[Run], Any]], Awaitable[Any]]
+Write = Callable[[Work], Awaitable[object]]
+
+BEFORE_ALL_US = -(2**63)
+"""A time before all others."""
+
+FIRST_CURSOR = Cursor(BEFORE_ALL_US, 0)
 
 ROW = (
     "id, workflow_type, machine_version, state, context, version, visit, active, created_at, updated_at, entered_at, "
@@ -64,7 +75,7 @@ ENTERED_AT = 10
 """Index of `entered_at` in `ROW`."""
 
 
-def starting(row: Row) -> tuple[object, ...]:
+def start_columns(row: Row) -> tuple[object, ...]:
     """Return every column of a new workflow but its number."""
     duplicates, ignored, refused = row.counts
     return (
@@ -89,7 +100,7 @@ def starting(row: Row) -> tuple[object, ...]:
     )
 
 
-def moving(row: Row, number: int, expected: int) -> tuple[object, ...]:
+def move_columns(row: Row, number: int, expected: int) -> tuple[object, ...]:
     """Return the columns that a transition may change, and those by which it finds its workflow."""
     duplicates, ignored, refused = row.counts
     return (
@@ -113,7 +124,7 @@ def moving(row: Row, number: int, expected: int) -> tuple[object, ...]:
     )
 
 
-def happening(number: int, happened: HistoryRecord) -> tuple[object, ...]:
+def event_columns(number: int, happened: HistoryRecord) -> tuple[object, ...]:
     """Return the columns of one row of history of the workflow with that number."""
     return (
         number,
@@ -136,8 +147,8 @@ def row_of(values: tuple[Any, ...]) -> Row:
     return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts, values[17])  # type: ignore[call-arg]
 
 
-def happened_of(values: tuple[Any, ...]) -> HistoryRecord:
-    """Return the row of history in the columns `HAPPENED`."""
+def record_of(values: tuple[Any, ...]) -> HistoryRecord:
+    """Return the row of history in the columns `EVENT_COLUMNS`."""
     context, digest = values[6].encode(), values[9] or b""
     return HistoryRecord(*values[:5], values[5].encode(), context, *values[7:9], digest)  # type: ignore[call-arg]
 
@@ -148,11 +159,10 @@ def delivered_of(values: tuple[Any, ...]) -> Delivered:
     return Delivered(version, to_state, digest or b"")
 
 
-# --- A group of changes, written to the tables inside one transaction of a lane --------------------------------------
-# A move finds its row by the workflow's number, which spares it the index over all ids. Numbers are learned here and
-# remembered by the store only when the group is durable: what a group that was rolled back has learned may be wrong,
-# for its numbers are given again. A number that were wrong all the same would find a row of another id, and lose the
-# change.
+# --- Groups ----------------------------------------------------------------------------------------------------------
+# A move finds its row by the workflow's number, which spares it the index over all ids. Numbers are read here and
+# cached by the store only when the group is durable: the numbers of a group that was rolled back are given again. A
+# wrong number would find a row of another id, and the change would be lost.
 #
 # A change is either written as a whole or leaves nothing: its row is written first, because that is where it is
 # lost, and the history of all that were not lost goes in together at the end.
@@ -204,7 +214,7 @@ def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mappi
             lost.append(workflow)
             continue
         for happened in change.history:
-            events.append(happening(number, happened))  # noqa: PERF401 -- mostly one: a loop costs less.
+            events.append(event_columns(number, happened))  # noqa: PERF401 -- mostly one: a loop costs less.
         if (
             change.effects
             or change.effects_again
@@ -221,7 +231,7 @@ def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mappi
 
 
 def _started(connection: apsw.Connection, cursor: apsw.Cursor, change: Change, learned: dict[str, int]) -> int | None:
-    cursor.execute(START, starting(change.row))
+    cursor.execute(START, start_columns(change.row))
     if not connection.changes():
         return None
     number = learned[change.row.id] = connection.last_insert_rowid()
@@ -240,7 +250,7 @@ def _moved(connection: apsw.Connection, cursor: apsw.Cursor, change: Change, num
     for happened in change.history:
         if happened.key is not None and cursor.execute(USED, (number, happened.key)).fetchone() is not None:
             return False
-    cursor.execute(MOVE, moving(change.row, number, change.expected))
+    cursor.execute(MOVE, move_columns(change.row, number, change.expected))
     return connection.changes() > 0
 
 
@@ -260,11 +270,9 @@ def _aside(cursor: apsw.Cursor, change: Change) -> None:
         run(LETTER_GONE, (letter_id,))
 
 
-# --- Leases on a lane: exclusion between the tasks of its one owner, also after a restart ----------------------------
+# --- Leases ----------------------------------------------------------------------------------------------------------
 # The time is the store's, which never goes back and continues from the last written time (G8). A read alone finds a
 # lease that another owner has, so waiting tasks write nothing.
-
-ReadLease = Callable[[Callable[[Callable[..., Any]], Any]], Awaitable[Any]]
 
 FIND_LEASE = "SELECT owner, token, since, until FROM leases WHERE name = ?"
 GIVE = "INSERT OR REPLACE INTO leases (name, owner, token, since, until) VALUES (?, ?, ?, ?, ?)"
@@ -273,9 +281,9 @@ RELEASE = "UPDATE leases SET until = NULL WHERE name = ? AND token = ? AND until
 
 
 class LaneLeases:
-    """The leases of a store on a lane."""
+    """The leases of a store on a lane: exclusion between the tasks of its one owner, also after a restart."""
 
-    def __init__(self, read: ReadLease, write: Callable[[Work], Awaitable[object]], now_us: Callable[[], int]) -> None:
+    def __init__(self, read: Read, write: Write, now_us: Callable[[], int]) -> None:
         self._read = read
         self._write = write
         self._now_us = now_us
@@ -283,7 +291,7 @@ class LaneLeases:
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
         """Grant the lease to the owner, unless another owner has it."""
         now_us = self._now_us()
-        found = cast("_Found", await self._read(lambda run: run(FIND_LEASE, (name,)).fetchone()))
+        found = cast("_LeaseRow", await self._read(lambda run: run(FIND_LEASE, (name,)).fetchone()))
         holding = _current_holding(found, owner, now_us)
         if holding is not None:
             return holding
@@ -301,10 +309,10 @@ class LaneLeases:
         return bool(await self._write(Work(_change, RELEASE, (name, token), self._now_us())))
 
 
-_Found = tuple[str, int, int, int | None] | None
+_LeaseRow = tuple[str, int, int, int | None] | None
 
 
-def _current_holding(found: _Found, owner: str, now_us: int) -> Held | None:
+def _current_holding(found: _LeaseRow, owner: str, now_us: int) -> Held | None:
     if found is None:
         return None
     holder, _, since_us, until_us = found
@@ -319,7 +327,7 @@ def _acquire(session: Session, request: tuple[str, str, int, int]) -> Granted | 
     def give(connection: apsw.Connection) -> Granted | Held:
         cursor = connection.cursor()
         # Read again: another task may have acquired it since the read.
-        found = cast("_Found", cursor.execute(FIND_LEASE, (name,)).fetchone())
+        found = cast("_LeaseRow", cursor.execute(FIND_LEASE, (name,)).fetchone())
         holding = _current_holding(found, owner, now_us)
         if holding is not None:
             return holding
@@ -347,14 +355,9 @@ def _change(session: Session, sql: str, values: tuple[object, ...], now_us: int)
     return session.lend(change)
 
 
-# --- Pruning on a lane: a batch is one transaction of its writer -----------------------------------------------------
-# A workflow's number is never given to another: pages and the writer's memory go by it. SQLite gives the highest one
+# --- Pruning ---------------------------------------------------------------------------------------------------------
+# A workflow's number is never given to another: pages and cached numbers depend on it. SQLite gives the highest one
 # again when its row is gone, so the workflow that was started last of all stays until another one is started.
-
-Run = Callable[..., Any]
-ReadPruned = Callable[[Callable[[Run], Any]], Awaitable[Any]]
-
-FIRST_CURSOR = Cursor(-(2**63), 0)
 
 LOOK = """
 SELECT number, id, entered_at, active OR wake_at IS NOT NULL FROM workflows INDEXED BY workflows_by_state
@@ -369,9 +372,9 @@ REMOVE_ASIDE = ("DELETE FROM workflow_effects WHERE workflow = ?", "DELETE FROM 
 
 
 class LanePruning:
-    """Pruning of a store on a lane."""
+    """Pruning of a store on a lane. A batch is one transaction of its writer."""
 
-    def __init__(self, read: ReadPruned, write: Callable[[Work], Awaitable[object]]) -> None:
+    def __init__(self, read: Read, write: Write) -> None:
         self._read = read
         self._write = write
 
@@ -419,7 +422,7 @@ def _prune(session: Session, old: Old, begin: Cursor, limit: int) -> Batch:
     return session.lend(prune)
 
 
-# --- The tables of a store on a lane, and their format ---------------------------------------------------------------
+# --- Tables ----------------------------------------------------------------------------------------------------------
 # `workflows` is clustered by a number that each workflow gets when it is started, and so is the index over its
 # history. Workflows that are young together move together, so a group touches few pages, whatever the ids look like;
 # history itself is only ever appended to. One index beside the keys serves `stalled` and `find` by state; the one
@@ -526,10 +529,9 @@ def _make(connection: apsw.Connection) -> None:
     connection.cursor().execute("INSERT INTO workflow_store VALUES (1, ?, 0)", (FORMAT,))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Store -----------------------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
-"""Runs one statement; its rows are as SQLite has them, and `columns` gives them their types."""
 
 NUMBERS_MAX = 200_000
 """Workflows whose numbers are remembered; the others are looked up by their id."""
@@ -564,12 +566,9 @@ SELECT workflow_type, machine_version, state, count(*) FROM workflows
 WHERE number > ? AND number <= ? GROUP BY workflow_type, machine_version, state"""
 NOTE = "INSERT OR REPLACE INTO notes VALUES (?, ?)"
 
-BEFORE_ALL = -(2**63)
-"""A time before all others."""
-
 
 class SqliteStore:
-    """A store on a lane. Made by `opening.open_store`."""
+    """A store on a lane. Made by `open_store`."""
 
     shared = False
 
@@ -625,17 +624,17 @@ class SqliteStore:
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
         """Return the history after a version."""
-        return [happened_of(values) for values in await self._all(HISTORY, workflow, after, limit)]
+        return [record_of(values) for values in await self._all(HISTORY, workflow, after, limit)]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
-        begin = values.parsed(after) or values.Cursor(BEFORE_ALL, 0)
+        begin = parse_cursor(after) or FIRST_CURSOR
         if state is None:
             found = await self._all(FIND, machine, begin.number, limit + 1)
         else:
             found = await self._by_time(FIND_IN_STATE, (machine, state), "entered_at", begin, limit + 1)
         page = found[:limit]
-        end = values.Cursor(page[-1][ENTERED_AT], page[-1][-1]) if len(found) > limit else None
+        end = Cursor(page[-1][ENTERED_AT], page[-1][-1]) if len(found) > limit else None
         return Found(tuple(map(row_of, page)), None if end is None else str(end))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
@@ -652,14 +651,14 @@ class SqliteStore:
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """Return the owed effects, soonest first."""
-        begin = (BEFORE_ALL, "") if after is None else (after.wake_us, after.id)
+        begin = (BEFORE_ALL_US, "") if after is None else (after.wake_us, after.id)
         return [OwedEffect(*values) for values in await self._all(EFFECTS, *begin, limit)]
 
     async def letters(
         self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
     ) -> list[Letter]:
         """Return the dead letters, oldest first."""
-        begin = (BEFORE_ALL, "") if after is None else (after.since_us, after.id)
+        begin = (BEFORE_ALL_US, "") if after is None else (after.since_us, after.id)
         return [Letter(*values) for values in await self._all(LETTERS, *begin, kind, limit)]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
@@ -682,17 +681,17 @@ class SqliteStore:
         return dict(await self._all("SELECT name, text FROM notes"))
 
     def now_us(self) -> int:
-        """The time, which never goes back."""
+        """Return the time, which never goes back."""
         return self._time.now_us()
 
     async def close(self) -> None:
-        """Give the lane up. Cancelled, it is closed all the same."""
+        """Close the lane, even if the caller is cancelled."""
         await asyncio.wrap_future(closing_thread(self._lane.close))
 
     async def _by_time(
-        self, sql: str, values: tuple[object, ...], column: str, begin: values.Cursor, limit: int
+        self, sql: str, values: tuple[object, ...], column: str, begin: Cursor, limit: int
     ) -> list[tuple[Any, ...]]:
-        """A page in the order of a time. Any number may have the same one, so those are searched by number first."""
+        """Return a page in the order of a time. Workflows with the same time are searched by number."""
         tied = f"{sql} AND {column} = ? AND number > ? ORDER BY number LIMIT ?"
         later = f"{sql} AND {column} > ? ORDER BY {column}, number LIMIT ?"
         time_us, number = begin
@@ -722,7 +721,7 @@ def _note(session: Session, note: tuple[str, str]) -> None:
 
 @contextlib.contextmanager
 def _translated_errors() -> Generator[None]:
-    """What a lane says of a transaction that it did not make, in the words of a store."""
+    """Raise the errors of a store for those of a lane's transaction."""
     try:
         yield
     except ConstraintViolation as error:
@@ -739,29 +738,28 @@ def _translated_errors() -> Generator[None]:
         ) from error
 
 
-# --- The note with the time before which no step may begin in a lane after an arrival --------------------------------
-# Engines that shared the workflows before may be in the middle of attempts, and learn within a second that they are
-# not theirs any more. A lane has no leases of workflows that would keep others from beginning the same, so its owner
-# waits.
+# --- Arrival after a move --------------------------------------------------------------------------------------------
+# Engines that shared the workflows before a move may be in the middle of attempts, and learn within a second that
+# they are not theirs any more. A lane has no leases of workflows that would keep others from beginning the same, so
+# its owner waits.
+#
+# The record of an arrival is written with the last transaction of the draft. So an engine that followed a tombstone
+# can check that this is the right lane: the same address on another host is another disk, and an empty store there
+# would be a second copy.
 
 HELD = "held_us"
-"""The name of the note: microseconds, by the time of the store."""
+"""The note with the time before which no step may begin, in microseconds by the time of the store."""
 
 HELD_US = 2_000_000
 """Microseconds in which a live engine learns that its workflows have left: it checks every second."""
-
-
-# --- The record of an arrival in the file of a lane: the number of the move, and its report --------------------------
-# It is written with the last transaction of the draft, so an engine that followed a tombstone can check that this is
-# the right lane: the same address on another host is another disk, and an empty store there would be a second copy.
 
 _ARRIVED = "CREATE TABLE IF NOT EXISTS interlock_arrived (epoch INTEGER PRIMARY KEY)"
 _REPORT = "CREATE TABLE IF NOT EXISTS interlock_report (epoch INTEGER PRIMARY KEY, report TEXT NOT NULL)"
 _HAS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
 
 
-def remember(connection: apsw.Connection, epoch: int, report: str) -> None:
-    """Write down what a move has brought. Inside a transaction of the caller's."""
+def record_arrival(connection: apsw.Connection, epoch: int, report: str) -> None:
+    """Record the epoch and the report of a move. Inside a transaction of the caller."""
     run = connection.cursor().execute
     run(_ARRIVED)
     run(_REPORT)
@@ -769,7 +767,7 @@ def remember(connection: apsw.Connection, epoch: int, report: str) -> None:
     run("INSERT OR REPLACE INTO interlock_report VALUES (?, ?)", (epoch, report))
 
 
-def report_of(connection: apsw.Connection, epoch: int) -> str | None:
+def arrival_report(connection: apsw.Connection, epoch: int) -> str | None:
     """Return the report of a move; None if it is unknown here."""
     run = connection.cursor().execute
     if run(_HAS, ("interlock_report",)).get is None:
@@ -778,8 +776,8 @@ def report_of(connection: apsw.Connection, epoch: int) -> str | None:
     return None if found is None else str(found)
 
 
-def arrived_at(connection: apsw.Connection) -> int:
-    """The last move that ended here, or is about to; 0: none did."""
+def arrived_epoch(connection: apsw.Connection) -> int:
+    """Return the epoch of the last move that ended here, or is about to; 0 without one."""
     run = connection.cursor().execute
     if run(_HAS, ("interlock_arrived",)).get is None:
         return 0
@@ -787,7 +785,7 @@ def arrived_at(connection: apsw.Connection) -> int:
 
 
 @contextlib.contextmanager
-def looking(path: Path) -> Generator[apsw.Connection | None]:
+def open_snapshot(path: Path) -> Generator[apsw.Connection | None]:
     """Open the file for reading, as one snapshot for the whole block; None without a file."""
     if not path.exists():
         yield None
@@ -799,10 +797,10 @@ def looking(path: Path) -> Generator[apsw.Connection | None]:
         yield connection
 
 
-def refuse_another(path: Path, epoch: int) -> None:
+def refuse_other_lane(path: Path, epoch: int) -> None:
     """Raise UnavailableError unless the file is the one that this move has ended in, or a later one has."""
-    with looking(path) as connection:
-        if connection is not None and (tombstone_of(connection) is not None or arrived_at(connection) >= epoch):
+    with open_snapshot(path) as connection:
+        if connection is not None and (tombstone_of(connection) is not None or arrived_epoch(connection) >= epoch):
             return
     raise UnavailableError(
         f"move {epoch} has not arrived at {path} on host {socket.gethostname()}.",

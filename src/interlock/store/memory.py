@@ -9,18 +9,28 @@ from typing import NamedTuple
 
 from interlock.clock import Clock
 from interlock.errors import InternalError, UnavailableError
-from interlock.store import values
 from interlock.store.protocol import Batch, Granted, Held, Old
-from interlock.store.values import Change, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row, refuse_twice
-
-# --- The time of a store: it never goes back, and it never stands still ----------------------------------------------
-# G8: a lane's time is the greater of what was written last and the wall clock. A wall clock that is set back would
-# hold up every timer and retry until it has caught up, so the time also goes on by the monotonic clock from where it
-# was when the store was opened.
+from interlock.store.values import (
+    Change,
+    Cursor,
+    Delivered,
+    Found,
+    HistoryRecord,
+    Letter,
+    OwedEffect,
+    Row,
+    parse_cursor,
+    refuse_twice,
+)
 
 
 class StoreTime:
-    """Microseconds since the epoch."""
+    """The time of a store in microseconds since the epoch. It never goes back, and it never stands still (G8).
+
+    It is the greater of what was written last and the wall clock. A wall clock that is set back would hold up every
+    timer and retry until it has caught up, so the time also goes on by the monotonic clock from where it was when the
+    store was opened.
+    """
 
     def __init__(self, clock: Clock, written_us: int = 0) -> None:
         self._clock = clock
@@ -32,9 +42,6 @@ class StoreTime:
         passed_us = int((self._clock.monotonic_s() - self._begun_s) * 1_000_000)
         self.last_us = max(self.last_us, int(self._clock.wall_s() * 1_000_000), self._begun_us + passed_us)
         return self.last_us
-
-
-# --- The module itself -----------------------------------------------------------------------------------------------
 
 
 class _Kept:
@@ -110,20 +117,20 @@ class MemoryStore:
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
-        kept, begin = self._kept, values.parsed(after)
+        kept, begin = self._kept, parse_cursor(after)
         places = sorted(
-            values.Cursor(0 if state is None else row.entered_us, kept.numbers[row.id])
+            Cursor(0 if state is None else row.entered_us, kept.numbers[row.id])
             for row in kept.rows.values()
             if row.machine == machine and state in {None, row.state}
         )
         if begin is not None:
-            start = values.Cursor(0 if state is None else begin.entered_us, begin.number)
+            start = Cursor(0 if state is None else begin.entered_us, begin.number)
             places = [place for place in places if place > start]
         ids = {number: workflow for workflow, number in kept.numbers.items()}
         rows = tuple(kept.rows[ids[place.number]] for place in places[:limit])
         if len(places) <= limit:
             return Found(rows, None)
-        return Found(rows, str(values.Cursor(rows[-1].entered_us, places[limit - 1].number)))
+        return Found(rows, str(Cursor(rows[-1].entered_us, places[limit - 1].number)))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """Return the active workflows that have been in their state for too long."""
@@ -221,11 +228,11 @@ class MemoryPruning:
     def __init__(self, kept: Callable[[], _Kept]) -> None:
         self._kept = kept
 
-    async def batch(self, old: Old, *, after: values.Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
         """Read the next workflows and remove those that match."""
         kept = self._kept()
         places = sorted(
-            (values.Cursor(row.entered_us, kept.numbers[row.id]), row.id)
+            (Cursor(row.entered_us, kept.numbers[row.id]), row.id)
             for row in kept.rows.values()
             if row.machine == old.machine and row.state == old.state and row.entered_us < old.before_us
         )

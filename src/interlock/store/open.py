@@ -20,7 +20,7 @@ from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import KINDS
 from interlock.settings import configured, lane_settings
-from interlock.store.lane import SqliteStore, refuse_another
+from interlock.store.lane import SqliteStore, refuse_other_lane
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Store
 from interlock.urls import is_bucket_url, is_postgres_url, parse_postgres_url, redact_url
@@ -59,7 +59,7 @@ async def open_store(
         address = below(url, NAME) if is_bucket_url(url) else FolderCatalog(url).locate(NAME)
         place = place_of(address, settings=chosen, clock=clock, cache=cache)
         if epoch is not None and place.path is not None and place.open_log is None:
-            refuse_another(place.path, epoch)
+            refuse_other_lane(place.path, epoch)
     lane = await opened_lane(
         lambda: Lane(
             place.path,

@@ -1,4 +1,4 @@
-"""The contract of a store, in prose and types. `memory` is the executable form of it.
+"""The contract of a store: its protocols, in prose and types. `memory` is the executable form of it.
 
 A store never decides. It gets groups of changes that the engine has decided, and makes each change durable wholly or
 not at all (G3), in their order. A change names the revision it was decided upon. If the workflow has another one, or a
@@ -19,7 +19,7 @@ import msgspec
 
 from interlock.store.values import Change, Cursor, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row
 
-# --- The contract of leases: one holder of a name at a time, across processes (C10) ----------------------------------
+# --- Leases: one holder of a name at a time, across processes (C10) --------------------------------------------------
 # A lease ends when it is released or expires, only by the clock of its keeper (C11): the database's on PostgreSQL,
 # the store's own where one process has the store. Each grant of a name has a higher token than all before, also
 # after a release or restart. A resource refuses tokens lower than the highest it got, so a late former holder does
@@ -69,7 +69,7 @@ class Leases(Protocol):
         ...
 
 
-# --- The contract of pruning: final workflows are removed in batches, each a short transaction of its own ------------
+# --- Pruning ---------------------------------------------------------------------------------------------------------
 # A store does not know which states are final; the caller names one machine and state at a time. A batch reads
 # `limit` workflows after the end of the last batch, the longest in the state first. It never removes one that is
 # active or has a wake time, and without `owing` none with an owed effect or a dead letter. On a shared store it
@@ -99,14 +99,14 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Pruning(Protocol):
-    """A store's removal of final workflows."""
+    """A store's removal of final workflows, in batches. Each is a short transaction of its own."""
 
     async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
         """Read the next `limit` workflows and remove those that match; with `dry_run` only count them."""
         ...
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Store -----------------------------------------------------------------------------------------------------------
 
 
 class Store(Protocol):
@@ -174,7 +174,7 @@ class Store(Protocol):
         ...
 
     async def note(self, name: str, text: str) -> None:
-        """Store a short text under a name, durably: state of the runtime itself."""
+        """Store a short text under a name, durably: state of the engine itself."""
         ...
 
     async def noted(self) -> dict[str, str]:
@@ -190,7 +190,7 @@ class Store(Protocol):
         ...
 
 
-# --- The contract of a store that can send an event inside a transaction of the caller -------------------------------
+# --- Transactions of the caller --------------------------------------------------------------------------------------
 # The store never sees the connection. Its generators yield a statement with its values and are sent the rows; the
 # caller, which has the connection, runs them. So it is the same for every driver, with and without an event loop.
 
@@ -240,7 +240,7 @@ class Transactional(Protocol):
         ...
 
 
-# --- The contract of a store that several processes share: leases, claims, and resolving an unknown outcome ----------
+# --- Shared store ----------------------------------------------------------------------------------------------------
 # An engine that works on a workflow has a lease on its row, with a token that only ever grows. A lease is taken in
 # the commit that begins an attempt, or by a claim of a due workflow without a lease. A claim changes the row's
 # revision, so that every earlier decision about the row is lost (G4). All times are the store's own (C11).

@@ -1,7 +1,7 @@
 """The values of a store: rows of workflows, rows of history, owed effects, dead letters.
 
-A store sees text, numbers and bytes. Contexts and payloads come as JSON that the runtime has encoded, and what the
-runtime owes a workflow (its running step, its timers, its undo log) comes as one opaque value, because a store never
+A store sees text, numbers and bytes. Contexts and payloads come as JSON that the engine has encoded, and what the
+engine owes a workflow (its running step, its timers, its undo log) comes as one opaque value, because a store never
 acts on it. Only `wake_us` is a column: when an engine must process the workflow again.
 
 Times are microseconds since the epoch, from the store's own clock where it has one (G8).
@@ -36,7 +36,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
     """Of the machine and the input it was started with (B4); pruning history cannot lose it."""
     owed: bytes = b""
-    """What the runtime owes it; empty when nothing."""
+    """The pending work that the engine owes it; empty without any."""
     wake_us: int | None = None
     """When an engine must process it again, at the latest."""
     counts: tuple[int, int, int] = (0, 0, 0)
@@ -184,13 +184,12 @@ def refuse_twice(changes: Sequence[Change]) -> None:
         )
 
 
-# --- The end of a page of workflows: its last workflow's time of entry and number ------------------------------------
-# Pages are cut by these two and not by a count, so that workflows which come or go between two pages neither hide
-# others nor show them twice.
-
-
 class Cursor(NamedTuple):
-    """The end of a page."""
+    """The end of a page of workflows: the last one's time of entry and number.
+
+    Pages are cut by these two and not by a count, so that workflows which come or go between two pages neither hide
+    others nor show them twice.
+    """
 
     entered_us: int
     number: int
@@ -199,7 +198,7 @@ class Cursor(NamedTuple):
         return f"{self.entered_us}.{self.number}"
 
 
-def parsed(text: str | None) -> Cursor | None:
+def parse_cursor(text: str | None) -> Cursor | None:
     """Parse a cursor. Raises InvalidPayload for a text that is not a cursor."""
     if text is None:
         return None

@@ -21,8 +21,7 @@ from interlock.testing.coverage import (
     measure,
     transitions,
 )
-from interlock.testing.explore import Attempted, Exploration, Move, Problem, Trial, Unwound, explore, play
-from interlock.testing.harness import assert_path
+from interlock.testing.explore import Attempted, Exploration, Move, Problem, Trial, Unwound, assert_path, explore, play
 
 LATER = {
     "Call": "interlock.testing.harness",

@@ -1,7 +1,7 @@
 """Campaigns: many seeds of a simulation on all processors, with counts of what they exercised.
 
 Seeds are independent, so they are distributed in small portions. The first portion with a failing seed ends the
-campaign.
+campaign. `Luck` is the one source of randomness of a seed.
 """
 
 import os
@@ -111,8 +111,6 @@ def _results(run: Portion, portions: Sequence[range], workers: int) -> Iterator[
         pool.shutdown(cancel_futures=True)
 
 
-# --- Seeded random draws for simulations -----------------------------------------------------------------------------
-
 ItemT = TypeVar("ItemT")
 
 
@@ -141,9 +139,6 @@ class Luck:
     def number(self) -> int:
         """Return a seed for another source."""
         return int(self.chance.fraction() * 2**53)
-
-
-# --- The error for an optional part of the testing kit that is not installed -----------------------------------------
 
 
 def missing_extra(module: str, package: str) -> MissingExtra:

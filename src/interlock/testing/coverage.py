@@ -21,7 +21,7 @@ from interlock.core.events import STEP_FAILED, UNWOUND, Event
 from interlock.core.table import Ends, Node, Table, Transition
 from interlock.core.values import Command, ContextT, Decision, Record, Run, Snapshot, StateT, StepFailure
 
-# --- Arrows: the transitions of a machine by name, to compare possible transitions with taken ones -------------------
+# --- Arrows ----------------------------------------------------------------------------------------------------------
 # An arrow is one way out of one state: a catch-all is one arrow per state it applies to, a step that gives up is the
 # arrow STEP_FAILED, a completed unwinding is UNWOUND, and a timer is the arrow of the event that it sends. Where a
 # pipeline goes straight to its failure because nothing has to be undone, that is an arrow of its own.
@@ -61,7 +61,7 @@ def arrows_of(table: Table) -> tuple[Arrow, ...]:
     """Return every transition in declared order, the initial state first."""
     ends = Ends(table)
     nodes = sorted(table.nodes.values(), key=lambda node: node is not table.initial)
-    return tuple(dict.fromkeys(arrow for node in nodes for arrow in _out_of(node, ends)))
+    return tuple(dict.fromkeys(arrow for node in nodes for arrow in _arrows_out_of(node, ends)))
 
 
 def guard_label(moves: tuple[Transition, ...], taken: Transition) -> str | None:
@@ -74,7 +74,7 @@ def guard_label(moves: tuple[Transition, ...], taken: Transition) -> str | None:
     return f"{name}#{before + 1}" if before else name
 
 
-def _out_of(node: Node, ends: Ends) -> Iterator[Arrow]:
+def _arrows_out_of(node: Node, ends: Ends) -> Iterator[Arrow]:
     for moves in node.moves.values():
         for move in moves:
             label = guard_label(moves, move)
@@ -87,7 +87,7 @@ def _out_of(node: Node, ends: Ends) -> Iterator[Arrow]:
         yield Arrow(node.name, UNWOUND, node.unwinds_to.name)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Coverage --------------------------------------------------------------------------------------------------------
 
 
 class MachineCoverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,11 +240,11 @@ def measure(*machines: Compiled) -> Generator[TransitionCoverage]:
     """
     coverage = TransitionCoverage()
     coverage.expect(*machines)
-    _open(coverage)
+    _open_measurement(coverage)
     try:
         yield coverage
     finally:
-        _close(coverage)
+        _close_measurement(coverage)
 
 
 def shown_percent(percent: float) -> str:
@@ -260,14 +260,14 @@ def _identity(table: Table) -> tuple[str, str]:
     return table.name, table.declared.location
 
 
-# --- measuring -----------------------------------------------------------------------------------------------------
+# --- Measurement -----------------------------------------------------------------------------------------------------
 
 _ORIGINALS = {"_move": _move, "_enter": _enter, "unwound": unwound}
 _opening = Lock()
 _measuring: tuple[TransitionCoverage, ...] = ()
 
 
-def _open(coverage: TransitionCoverage) -> None:
+def _open_measurement(coverage: TransitionCoverage) -> None:
     global _measuring  # noqa: PLW0603 -- the replaced functions belong to the process, and so do the measurements.
     with _opening:
         _measuring = (*_measuring, coverage)
@@ -275,8 +275,8 @@ def _open(coverage: TransitionCoverage) -> None:
             setattr(decide, name, function)
 
 
-def _close(coverage: TransitionCoverage) -> None:
-    global _measuring  # noqa: PLW0603 -- see _open.
+def _close_measurement(coverage: TransitionCoverage) -> None:
+    global _measuring  # noqa: PLW0603 -- see _open_measurement.
     with _opening:
         _measuring = tuple(each for each in _measuring if each is not coverage)
         if not _measuring:
@@ -296,7 +296,7 @@ def _watched_move(
     decision = _move(table, snapshot, node, transition, event, context, result)
     first, *others = decision.records
     guard = guard_label(node.moves[type(event)], transition)
-    _note(table, [_arrow(first, guard), *(_arrow(record) for record in others)])
+    _note_arrows(table, [_arrow(first, guard), *(_arrow(record) for record in others)])
     return decision
 
 
@@ -312,20 +312,20 @@ def _watched_enter(
 ) -> Decision[StateT, ContextT]:
     decision = _enter(table, snapshot, target, event, payload, context, log, leaving)
     if event == STEP_FAILED:  # Everything else that enters a state has come through `_move`.
-        _note(table, [_arrow(record) for record in decision.records])
+        _note_arrows(table, [_arrow(record) for record in decision.records])
     return decision
 
 
 def _watched_unwound(table: Table, snapshot: Snapshot[StateT, ContextT]) -> Decision[StateT, ContextT]:
     decision = unwound(table, snapshot)
-    _note(table, [_arrow(record) for record in decision.records])
+    _note_arrows(table, [_arrow(record) for record in decision.records])
     return decision
 
 
 _WATCHED = {"_move": _watched_move, "_enter": _watched_enter, "unwound": _watched_unwound}
 
 
-def _note(table: Table, arrows: list[Arrow]) -> None:
+def _note_arrows(table: Table, arrows: list[Arrow]) -> None:
     for coverage in _measuring:
         coverage.note(table, arrows)
 

@@ -1,7 +1,8 @@
 """Exploration of a machine: its reachable states, the events that lead there, and its unreachable states.
 
 `explore(machine)` reads the graph and evaluates no guard; it includes step failures, unwinding and timers.
-`explore(machine, samples=[...], context=...)` applies the samples and is described in `trial`.
+`explore(machine, samples=[...], context=...)` plays the samples (`try_samples`): it evaluates guards, runs actions and
+compares contexts. `assert_path` plays one sequence of moves.
 
 The invariant: every exploration is bounded, and reaching a bound is reported.
 """
@@ -14,7 +15,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar, cast, overload
 import msgspec
 
 from interlock.core import decide
-from interlock.core.decide import allowed_events, bounded_repr, known, suggestion
+from interlock.core.decide import allowed_events, bounded_repr, node_of, suggestion
 from interlock.core.declarations import StepDeclaration
 from interlock.core.events import STEP_FAILED, UNWOUND, Event, wire_name
 from interlock.core.machine import EventT, Machine
@@ -23,7 +24,7 @@ from interlock.core.values import Allowed, ContextT, Decision, Snapshot, StateT,
 from interlock.errors import GuardRejected, InterlockError, InvalidPayload, InvalidTransition, LimitReached, Refusal
 from interlock.testing.coverage import Arrow, arrows_of, measure
 
-# --- Moves: everything that can move a machine, played without an engine ---------------------------------------------
+# --- Moves -----------------------------------------------------------------------------------------------------------
 # `Machine.apply` takes events. An engine also reports that a step was begun, its result (which can be undone later),
 # a step that gave up and a completed unwinding. `play` takes those too and decides as an engine would, so that
 # tests, exploration and random walks reach the states after a failure.
@@ -56,10 +57,10 @@ def play(
     A failure must name the step of the state; another name raises InvalidPayload.
     """
     table = machine.compiled
-    node = decide.known(table, snapshot.state)
+    node = decide.node_of(table, snapshot.state)
     if isinstance(move, StepFailure):
         if node.step is None or node.failed is None:
-            raise _no_way(machine.name, node, STEP_FAILED)
+            raise _no_transition(machine.name, node, STEP_FAILED)
         if move.step != node.step.name:
             raise _other_step(machine.name, node, node.step.name, move.step)
         decision = decide.fail(table, snapshot, move)
@@ -67,12 +68,12 @@ def play(
         return decision
     if isinstance(move, Unwound):
         if node.unwinds_to is None:
-            raise _no_way(machine.name, node, UNWOUND)
+            raise _no_transition(machine.name, node, UNWOUND)
         # Through the module, where coverage of transitions can see it.
         return decide.unwound(table, snapshot)
     if isinstance(move, Attempted):
         if node.step is None:
-            raise _no_way(machine.name, node, ATTEMPTED)
+            raise _no_transition(machine.name, node, ATTEMPTED)
         return Decision(msgspec.structs.replace(snapshot, attempted=True), ())
     result = node.step is not None and _is_result(node.step, type(move))
     return decide.decide(table, snapshot, move, result=result)
@@ -110,16 +111,15 @@ def _other_step(machine: str, node: Node, step: str, failed: str) -> InvalidPayl
     )
 
 
-def _no_way(machine: str, node: Node, event: str) -> InvalidTransition:
+def _no_transition(machine: str, node: Node, event: str) -> InvalidTransition:
     return InvalidTransition(machine=machine, state=node.name, event=event, allowed=allowed_events(node))
 
 
-# --- Breadth-first trial of sample events on a machine: it evaluates guards, runs actions and compares contexts ------
-# Every sample is played in every reachable snapshot. So are the first event of a pipeline, the events of timers, the
-# start of a step, a step that gives up (its outcome known or not) and the end of an unwinding. Two snapshots are the
-# same when state and encoded context are equal: a machine with finitely many contexts is explored completely.
-#
-# The invariant: a trial that was cut short names the limit (`stopped_by`).
+# --- Trial of samples ------------------------------------------------------------------------------------------------
+# Every sample is played in every reachable snapshot, breadth first. So are the first event of a pipeline, the events
+# of timers, the start of a step, a step that gives up (its outcome known or not) and the end of an unwinding. Two
+# snapshots are the same when state and encoded context are equal: a machine with finitely many contexts is explored
+# completely.
 
 TRIAL_DEPTH = 50
 """The default maximum number of moves in a row."""
@@ -191,7 +191,7 @@ class Trial(Generic[StateT, EventT]):
 
 
 @dataclass(slots=True)
-class _Notes(Generic[StateT, EventT]):
+class _Findings(Generic[StateT, EventT]):
     """The findings of a running trial."""
 
     reached: dict[StateT, tuple[Move[EventT], ...]] = field(default_factory=dict)
@@ -226,8 +226,8 @@ def try_samples(
 ) -> Trial[StateT, EventT]:
     """Play the samples from `context` on, in every reachable snapshot, and return the result."""
     start = machine.begin(context)
-    notes: _Notes[StateT, EventT] = _Notes(reached={start.state: ()})
-    known = {_key(machine, start)}
+    notes: _Findings[StateT, EventT] = _Findings(reached={start.state: ()})
+    known = {_snapshot_key(machine, start)}
     waiting: deque[tuple[Snapshot[StateT, ContextT], tuple[Move[EventT], ...]]] = deque([(start, ())])
     with measure(machine) as coverage:
         while waiting:
@@ -239,7 +239,7 @@ def try_samples(
                 moves = (*path, move)
                 try:
                     decision = play(machine, snapshot, move)
-                    key = _key(machine, decision.snapshot)
+                    key = _snapshot_key(machine, decision.snapshot)
                 except Refusal as error:
                     notes.refused(error)
                     continue
@@ -273,7 +273,7 @@ def try_samples(
 def _moves(
     machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT], samples: Sequence[EventT]
 ) -> Iterator[Move[EventT]]:
-    node = known(machine.compiled, snapshot.state)
+    node = node_of(machine.compiled, snapshot.state)
     if node.final:
         return
     yield from samples
@@ -290,7 +290,7 @@ def _moves(
         yield Unwound()
 
 
-def _key(
+def _snapshot_key(
     machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT]
 ) -> tuple[StateT, bytes, bool, bool]:
     # Of the undo log only one thing decides where a workflow goes: whether there is anything in it.
@@ -298,7 +298,7 @@ def _key(
     return snapshot.state, context, bool(snapshot.undo_log), snapshot.attempted
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Exploration -----------------------------------------------------------------------------------------------------
 
 PATH_DEPTH = 8
 """The default maximum length of a path of `Exploration.paths`, in transitions."""
@@ -379,13 +379,13 @@ def explore(
     events and a starting context: by applying them, with guards; `depth` is the maximum number of moves in a row.
     """
     if samples is None and context is None:
-        return _graph(machine, PATH_DEPTH if depth is None else depth)
+        return _explore_graph(machine, PATH_DEPTH if depth is None else depth)
     if samples is None or context is None:
         raise TypeError("explore() takes samples= and context= together, or neither: events need a context to act on")
     return try_samples(machine, samples, context, depth=TRIAL_DEPTH if depth is None else depth)
 
 
-def _graph(machine: Machine[StateT, ContextT, EventT], depth: int) -> Exploration[StateT]:
+def _explore_graph(machine: Machine[StateT, ContextT, EventT], depth: int) -> Exploration[StateT]:
     table = machine.compiled
     assert table.initial is not None  # A machine without an initial state does not compile.
     arrows = arrows_of(table)
@@ -413,3 +413,49 @@ def _exits(arrows: tuple[Arrow, ...]) -> dict[str, list[Arrow]]:
     for arrow in arrows:
         exits.setdefault(arrow.from_state, []).append(arrow)
     return exits
+
+
+# --- One path --------------------------------------------------------------------------------------------------------
+
+
+def assert_path(
+    machine: Machine[StateT, ContextT, EventT],
+    context: ContextT | Snapshot[StateT, ContextT],
+    *moves: Move[EventT],
+    ends_in: StateT | None = None,
+) -> Snapshot[StateT, ContextT]:
+    """Play the moves from a new workflow (or from a snapshot) and return where they lead.
+
+    A move is an event, `StepFailure(...)` for a step that gave up, `Unwound()` for an unwinding that is done, or
+    `Attempted()` for a step that was begun and may be interrupted. Fails when one of them is refused, or when the end
+    is not `ends_in`.
+    """
+    __tracebackhide__ = True
+    snapshot = cast("Snapshot[StateT, ContextT]", context) if isinstance(context, Snapshot) else machine.begin(context)
+    story = [f"  {snapshot.state.value}"]
+    for number, move in enumerate(moves, start=1):
+        try:
+            decision = play(machine, snapshot, move)
+        except Refusal as refusal:
+            where = f"{machine.name} stopped in {snapshot.state.value!r} at move {number} of {len(moves)}:"
+            story += [f"    {move!r}", "  refused", refusal.what, _allowed_moves(machine, snapshot)]
+            raise AssertionError("\n".join([where, *story])) from refusal
+        except InterlockError as error:
+            error.add_note("\n".join(["The way to it:", *story, f"    {move!r}"]))
+            raise
+        story.append(f"    {move!r}")
+        # An unwinding with nothing to undo ends in the same decision: the state in between is shown too.
+        story += [f"  {record.to_state.value}" for record in decision.records]
+        snapshot = decision.snapshot
+    if ends_in is not None and snapshot.state is not ends_in:
+        last = name_of_move(moves[-1]) if moves else "nothing"
+        where = f"{machine.name} ended in {snapshot.state.value!r} after {last}, not in {ends_in.value!r}:"
+        raise AssertionError("\n".join([where, *story, _allowed_moves(machine, snapshot)]))
+    return snapshot
+
+
+def _allowed_moves(machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT]) -> str:
+    allowed = machine.allowed(snapshot)
+    if not allowed:
+        return f"nothing is allowed from {snapshot.state.value!r}"
+    return "\n".join(["allowed from here:", *(f"  {allowed_text(each)}" for each in allowed)])

@@ -1,8 +1,5 @@
 """`Harness`: machines on the real engine, in virtual time, inside a plain test.
 
-The store is in memory, time skips by itself, ids and luck come from a seed, every call of a step is recorded and can be
-made to fail, and the engine can be killed: what was durable is taken up by the next one on the same store.
-
     with Harness(order) as h:
         h.fail(charge, OSError("net"), times=2)
         h.start("o-1", Order())
@@ -10,7 +7,10 @@ made to fail, and the engine can be killed: what was durable is taken up by the 
         h.drain()
         h.assert_history("o-1", "STARTED", "SUBMIT", "CHARGED")
 
-It needs no plugin and no event loop, and works inside a test that has one.
+The store is in memory, time skips by itself, ids and luck come from a seed, every call of a step is recorded and can be
+made to fail, and the engine can be killed: what was durable is taken up by the next one on the same store. It needs no
+plugin and no event loop, and works inside a test that has one.
+Sections: comparison of histories, workflows of one machine, steps with faults, harness.
 """
 
 import asyncio
@@ -25,27 +25,24 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 from interlock.clock import SeededIds, SystemChance
 from interlock.core.events import Event, wire_name
-from interlock.core.machine import EventT as MachineEventT
 from interlock.core.machine import Machine, Step
 from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
-from interlock.core.values import ContextT, Snapshot, StateT, StepContext
+from interlock.core.values import ContextT, StateT, StepContext
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
 from interlock.engine.engine import Engine
 from interlock.engine.internals import EngineParts
 from interlock.engine.open import bind, check_dependencies, split_settings
 from interlock.engine.views import DeadLetter, HistoryRow, Moved, View
-from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, Refusal
+from interlock.errors import BadUsage, OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
 from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.testing.explore import Move, allowed_text, name_of_move, play
 from interlock.testing.lives import Life, Pending, never, open_on, pending
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
-# --- The comparison of a history with the expected one, as text ------------------------------------------------------
-# A failing assertion shows the whole history, with a mark on each line that is not as expected.
+# --- Comparison of histories -----------------------------------------------------------------------------------------
 
 
 def compare_history(
@@ -63,13 +60,13 @@ def compare_history(
         line = (
             "(nothing)"
             if row is None
-            else f"{row.version:>3}  {row.event}: {_text(row.from_state)} → {_text(row.to_state)}"
+            else f"{row.version:>3}  {row.event}: {_state_text(row.from_state)} → {_state_text(row.to_state)}"
         )
         if row is not None and wanted is not None and _matches(row, wanted):
             lines.append(f"    {line}")
             continue
         wrong += 1
-        lines.append(f"  ≠ {line:<50} expected {'nothing more' if wanted is None else _name(wanted)}")
+        lines.append(f"  ≠ {line:<50} expected {'nothing more' if wanted is None else _wanted_text(wanted)}")
     if not wrong:
         return ""
     return "\n".join([f"the history of {workflow!r} is not as expected:", *lines])
@@ -78,20 +75,20 @@ def compare_history(
 def _matches(row: HistoryRow[Any, Any], wanted: str | type[Event] | Enum) -> bool:
     if isinstance(wanted, Enum):
         return bool(row.to_state is wanted)
-    return row.event == _name(wanted)
+    return row.event == _wanted_text(wanted)
 
 
-def _name(wanted: str | type[Event] | Enum) -> str:
+def _wanted_text(wanted: str | type[Event] | Enum) -> str:
     if isinstance(wanted, Enum):
-        return _text(wanted)
+        return _state_text(wanted)
     return wanted if isinstance(wanted, str) else wire_name(wanted)
 
 
-def _text(state: Enum) -> str:
+def _state_text(state: Enum) -> str:
     return str(state.value)
 
 
-# --- The calls of a harness, typed by one machine: `h.of(checkout).start("c-1", Checkout())` -------------------------
+# --- Workflows of one machine ----------------------------------------------------------------------------------------
 # A harness is typed by its first machine; this is for the others, as `engine.of` is for an engine.
 
 EventT = TypeVar("EventT", bound=Event)
@@ -140,7 +137,7 @@ class Tested(Generic[StateT, ContextT, EventT]):
         return self._run(self._engine().of(self._machine).history(workflow))
 
 
-# --- Recording wrappers of the steps, undos and effects of a machine, with injected faults ---------------------------
+# --- Steps with faults -----------------------------------------------------------------------------------------------
 # An `Act` replaces the function. It records every call with its idempotency key and applies the faults that a test
 # has queued for it, in order; without queued faults it calls the function.
 
@@ -286,9 +283,8 @@ def find_act(acts: Iterable[Act], wanted: object) -> Act:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Harness ---------------------------------------------------------------------------------------------------------
 
-HarnessEventT = TypeVar("HarnessEventT", bound=Event)
 OtherStateT = TypeVar("OtherStateT", bound=Enum)
 OtherContextT = TypeVar("OtherContextT")
 OtherEventT = TypeVar("OtherEventT", bound=Event)
@@ -297,12 +293,12 @@ DRAIN_S = 3_600.0
 """Virtual seconds after which `drain` raises AssertionError by default."""
 
 
-class Harness(Generic[StateT, ContextT, HarnessEventT]):
+class Harness(Generic[StateT, ContextT, EventT]):
     """An engine to test machines with. Its calls are typed by the first machine; `of` has those of the others."""
 
     def __init__(
         self,
-        machine: Machine[StateT, ContextT, HarnessEventT],
+        machine: Machine[StateT, ContextT, EventT],
         *others: AnyMachine,
         steps: Mapping[object, Strategy] | None = None,
         seed: int = 0,
@@ -327,7 +323,7 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
-    def __enter__(self) -> "Harness[StateT, ContextT, HarnessEventT]":
+    def __enter__(self) -> "Harness[StateT, ContextT, EventT]":
         """Open the engine."""
         if self._loop is not None:
             raise BadUsage("this harness was entered before.", fix="Make a new Harness for each test.")
@@ -350,12 +346,12 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
                 self._close()
             elif self._memory is None and self._life is not None:
                 loop.abandon()
-                loop.run(_close_held(loop, self._life.store))
+                loop.run(_close_store(loop, self._life.store))
         finally:
             self._open = None
             loop.leave()
 
-    async def __aenter__(self) -> "Harness[StateT, ContextT, HarnessEventT]":
+    async def __aenter__(self) -> "Harness[StateT, ContextT, EventT]":
         """Open the engine, for `async with`."""
         return self.__enter__()
 
@@ -384,7 +380,7 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
     def send(
         self,
         workflow: str,
-        event: HarnessEventT,
+        event: EventT,
         *,
         key: str | None = None,
         if_allowed: bool = False,
@@ -576,7 +572,7 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
         loop = self._virtual()
         loop.abandon()
         if self._memory is None:
-            loop.run(_close_held(loop, life.store))
+            loop.run(_close_store(loop, life.store))
 
     def _pending(self) -> Pending | None:
         """Return the pending work. If the engine is killed meanwhile, ask the next one."""
@@ -603,7 +599,7 @@ class Harness(Generic[StateT, ContextT, HarnessEventT]):
         return self._open
 
 
-async def _close_held(loop: VirtualLoop, store: Store) -> None:
+async def _close_store(loop: VirtualLoop, store: Store) -> None:
     with loop.holding():
         await store.close()
 
@@ -614,50 +610,3 @@ def _not_open() -> BadUsage:
         why="The engine lives as long as the block of the harness.",
         fix="Use it inside: with Harness(order) as h: …",
     )
-
-
-# --- `assert_path`: a sequence of moves of a workflow in one assertion -----------------------------------------------
-# The failure message shows the path so far, the refused move, the reason, and the allowed transitions.
-
-
-def assert_path(
-    machine: Machine[StateT, ContextT, MachineEventT],
-    context: ContextT | Snapshot[StateT, ContextT],
-    *moves: Move[MachineEventT],
-    ends_in: StateT | None = None,
-) -> Snapshot[StateT, ContextT]:
-    """Play the moves from a new workflow (or from a snapshot) and return where they lead.
-
-    A move is an event, `StepFailure(...)` for a step that gave up, `Unwound()` for an unwinding that is done, or
-    `Attempted()` for a step that was begun and may be interrupted. Fails when one of them is refused, or when the end
-    is not `ends_in`.
-    """
-    __tracebackhide__ = True
-    snapshot = cast("Snapshot[StateT, ContextT]", context) if isinstance(context, Snapshot) else machine.begin(context)
-    story = [f"  {snapshot.state.value}"]
-    for number, move in enumerate(moves, start=1):
-        try:
-            decision = play(machine, snapshot, move)
-        except Refusal as refusal:
-            where = f"{machine.name} stopped in {snapshot.state.value!r} at move {number} of {len(moves)}:"
-            story += [f"    {move!r}", "  refused", refusal.what, _allowed(machine, snapshot)]
-            raise AssertionError("\n".join([where, *story])) from refusal
-        except InterlockError as error:
-            error.add_note("\n".join(["The way to it:", *story, f"    {move!r}"]))
-            raise
-        story.append(f"    {move!r}")
-        # An unwinding with nothing to undo ends in the same decision: the state in between is shown too.
-        story += [f"  {record.to_state.value}" for record in decision.records]
-        snapshot = decision.snapshot
-    if ends_in is not None and snapshot.state is not ends_in:
-        last = name_of_move(moves[-1]) if moves else "nothing"
-        where = f"{machine.name} ended in {snapshot.state.value!r} after {last}, not in {ends_in.value!r}:"
-        raise AssertionError("\n".join([where, *story, _allowed(machine, snapshot)]))
-    return snapshot
-
-
-def _allowed(machine: Machine[StateT, ContextT, MachineEventT], snapshot: Snapshot[StateT, ContextT]) -> str:
-    allowed = machine.allowed(snapshot)
-    if not allowed:
-        return f"nothing is allowed from {snapshot.state.value!r}"
-    return "\n".join(["allowed from here:", *(f"  {allowed_text(each)}" for each in allowed)])

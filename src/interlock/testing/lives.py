@@ -2,7 +2,7 @@
 
 A `Life` wraps the store for one engine. When the life ends, its pending and later calls never return: committed
 changes stay, uncommitted ones are lost, and no caller gets an answer. The next life finds the store as the last one
-left it.
+left it. `pending` asks the store what is left to do, and `SteppedLane` runs a lane's writer step by step.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ from interlock.signals import Observer, Subscribers
 from interlock.store.protocol import Batch, Granted, Held, Old, Store
 from interlock.store.values import Change, Cursor, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row
 from interlock.testing.virtual import VirtualLoop
+
+# --- Lives -----------------------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
 
@@ -199,7 +201,7 @@ async def open_on(
     return engine, inside
 
 
-# --- The pending work of a store: steps, undos, effects and running attempts, as data and as text --------------------
+# --- Pending work ----------------------------------------------------------------------------------------------------
 # It asks the store, not the engine's memory: work that is only in memory would be lost with the next crash.
 
 SHOWN_MAX = 10
@@ -227,7 +229,7 @@ async def pending(store: Store, inside: EngineParts, machines: Mapping[str, Boun
     workflows: list[str] = []
     for bound in machines.values():
         for node in bound.table.nodes.values():
-            for row in await inside.all_in(bound, node) if _owes(node) else ():
+            for row in await inside.all_in(bound, node) if _has_work(node) else ():
                 live = bound.live(row)
                 if live.owed.current is not None:
                     waiting = view_of(live).waiting or "its step is under way"
@@ -239,11 +241,11 @@ async def pending(store: Store, inside: EngineParts, machines: Mapping[str, Boun
     return Pending(running, tuple(workflows), effects)
 
 
-def _owes(node: Node) -> bool:
+def _has_work(node: Node) -> bool:
     return node.step is not None or node.unwinds_to is not None
 
 
-# --- A lane without a thread: the test decides when a group is gathered, executed, committed and acknowledged --------
+# --- Lane without a thread -------------------------------------------------------------------------------------------
 # In production a thread drives the writer; this is the other driver. It runs the same writer, step by step, in the
 # test's own thread, so that a seed decides every interleaving: the members of each group, and the instant of a power
 # cut. A client gets no answer before the step that acknowledges it.

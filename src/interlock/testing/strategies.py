@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, cast, get_type_hints
 
 import msgspec
 
-from interlock.core.decide import foreign_event, known
+from interlock.core.decide import foreign_event, node_of
 from interlock.core.declarations import StepDeclaration
 from interlock.core.events import Event, wire_name
 from interlock.core.machine import EventT, Machine
@@ -129,7 +129,7 @@ def _walks(
         ways = _ways(machine, snapshot, events, strays=strays and _chance(draw, STRAYS_OF_TEN))
         if not ways:
             break
-        here = distances.get(known(machine.compiled, snapshot.state), 0)
+        here = distances.get(node_of(machine.compiled, snapshot.state), 0)
         nearer = [way for way in ways if any(distances.get(target, here) < here for target in way.targets)]
         # A guard that has just refused would refuse again: another move has to come first.
         stuck = bool(steps) and steps[-1].refusal is not None
@@ -200,7 +200,7 @@ def _ways(
     *,
     strays: bool,
 ) -> list[_Way[EventT]]:
-    node = known(machine.compiled, snapshot.state)
+    node = node_of(machine.compiled, snapshot.state)
     astray = [_Way(strategy) for event, strategy in events.items() if event not in node.moves]
     if strays and astray:
         return astray

@@ -76,7 +76,7 @@ def test_closing_a_database_ends_the_roll_ups_of_its_streams(place: Place) -> No
             streams = [await db.stream(key) for key in STREAMS]
             for stream in streams:
                 await stream.counter("n", kind="event_log").add(1)
-        timers = [cast("Counters", stream._counters)._inside.rollup._timer for stream in streams]
+        timers = [cast("Counters", stream._counters)._parts.rollup._timer for stream in streams]
         assert [timer is not None and timer.cancelled() for timer in timers] == [True] * len(STREAMS)
 
     run(scenario)

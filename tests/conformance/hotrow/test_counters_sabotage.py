@@ -7,7 +7,7 @@ import pytest
 
 from interlock.errors import KeyReused
 from interlock.hotrow.counters import counter, statements
-from interlock.hotrow.counters.counter import Counter, Header, Headers, Known, Rollup
+from interlock.hotrow.counters.counter import CachedCounter, Counter, Header, Headers, Rollup
 from interlock.hotrow.counters.statements import whole
 from interlock.sql.values import Statements
 from tests.conformance.hotrow import test_counters, test_counters_log
@@ -51,7 +51,7 @@ def a_fold_that_deletes_what_it_did_not_add(patch: pytest.MonkeyPatch) -> None:
 
 def the_snapshot_and_the_log_read_one_after_the_other(patch: pytest.MonkeyPatch) -> None:
     async def read(self: Counter) -> tuple[int, int]:
-        executor = self._inside.executor
+        executor = self._parts.executor
         [(n, shards)] = await executor.query("SELECT n, shard_count FROM hotrow_counter WHERE name = $1", self.name)
         found = whole(n)
         for part in ("sum(n) FROM hotrow_counter_snapshot", "sum(delta) FROM hotrow_counter_event"):
@@ -66,8 +66,8 @@ def a_key_where_the_other_adds_go(patch: pytest.MonkeyPatch) -> None:
     made = Headers.made
 
     async def add_once(self: Counter, amount: int, key: str, stored: str) -> None:
-        header = await made(self._inside.headers, self._known, self._kind)
-        count = self._inside.shard_count
+        header = await made(self._parts.headers, self._known, self._kind)
+        count = self._parts.shard_count
         await self._write(header, self.kind, amount, shard=counter.shard_of(key, count), shard_count=count, key=stored)
 
     patch.setattr(Counter, "_add_once", add_once)
@@ -77,8 +77,8 @@ def a_key_spread_over_as_many_shards_as_there_are_now(patch: pytest.MonkeyPatch)
     made = Headers.made
 
     async def add_once(self: Counter, amount: int, key: str, stored: str) -> None:
-        header = await made(self._inside.headers, self._known, self._kind)
-        count = self._inside.shard_count
+        header = await made(self._parts.headers, self._known, self._kind)
+        count = self._parts.shard_count
         await self._write(
             header, header.keyed, amount, shard=counter.shard_of(key, count), shard_count=count, key=stored
         )
@@ -94,7 +94,7 @@ def a_key_without_its_counter(patch: pytest.MonkeyPatch) -> None:
 
 
 def shards_that_nobody_is_told_of(patch: pytest.MonkeyPatch) -> None:
-    async def widened(self: Headers, known: Known, header: Header, shard_count: int) -> Header:
+    async def widened(self: Headers, known: CachedCounter, header: Header, shard_count: int) -> Header:
         del self, known, shard_count
         return header
 

@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import InternalError
 from interlock.lanes.transaction import Session, Work
 from interlock.store import lane
-from interlock.store.lane import SqliteStore, happening
+from interlock.store.lane import SqliteStore, event_columns
 from interlock.store.values import Change, Cursor
 from tests.conformance.store import test_commit, test_lives, test_reads
 from tests.conformance.store.places import Place
@@ -24,7 +24,7 @@ def history_in_another_transaction(patch: pytest.MonkeyPatch) -> None:
         for change in changes:
             [(number,)] = session.query(lane.NUMBER, (change.row.id,))
             for each in change.history:
-                session.execute(lane.INSERT_EVENT, happening(int(str(number)), each))  # type: ignore[arg-type]
+                session.execute(lane.INSERT_EVENT, event_columns(int(str(number)), each))  # type: ignore[arg-type]
 
     async def twice(store: SqliteStore, changes: Sequence[Change]) -> list[str]:
         lost = await commit(store, [msgspec.structs.replace(change, history=()) for change in changes])

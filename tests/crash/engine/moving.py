@@ -21,7 +21,7 @@ from interlock.lanes.handover import tombstone_of
 from interlock.relocate.workflows import lane_source
 from interlock.relocate.workflows.mover import move_workflows
 from interlock.store import lane as lane_columns
-from interlock.store.lane import EFFECT, FORMAT, INSERT_EVENT, LETTER, TABLES, happening, starting
+from interlock.store.lane import EFFECT, FORMAT, INSERT_EVENT, LETTER, TABLES, event_columns, start_columns
 from interlock.store.postgres import statement
 from interlock.store.postgres.schema import draft_of
 from interlock.testing.faults.processes import At, Process, Processes
@@ -110,10 +110,10 @@ async def copied(url: str, path: Path) -> Path:
         names = f"number, {lane_columns.ROW}"
         put(
             f"INSERT INTO workflows ({names}) VALUES ({', '.join('?' * 19)})",
-            [(row[0], *starting(statement.row_of(tuple(row)[1:]))) for row in rows],
+            [(row[0], *start_columns(statement.row_of(tuple(row)[1:]))) for row in rows],
         )
-        happened = map(statement.happened_of, events)
-        put(INSERT_EVENT, [happening(numbers[each.workflow], each) for each in happened])
+        happened = map(statement.record_of, events)
+        put(INSERT_EVENT, [event_columns(numbers[each.workflow], each) for each in happened])
         put(EFFECT, [(*tuple(row)[:6], (row[6] or "").encode()) for row in effects])
         put(LETTER, [(*tuple(row)[:9], (row[9] or "").encode()) for row in letters])
     lane.close()

@@ -72,7 +72,7 @@ async def none_open(server: Running) -> None:
 
 async def dead(client: Client) -> None:
     """The client has noticed that its idle connections were closed."""
-    pool = client._remote.calling.pool()
+    pool = client._remote.transport.pool()
     await until(lambda: all(each.dead for each in pool._idle))
 
 

@@ -46,11 +46,11 @@ def claims_without_a_lease(patch: pytest.MonkeyPatch) -> None:
 def settled_as(happened: Callable[[Sequence[Change]], set[str]]) -> Sabotage:
     """Whatever the database says, an unknown outcome is this."""
 
-    async def settle(_: store.Settling, changes: Sequence[Change], envelope: str) -> set[str]:
+    async def settle(_: store.OutcomeResolver, changes: Sequence[Change], envelope: str) -> set[str]:
         del envelope
         return happened(changes)
 
-    return lambda patch: patch.setattr(store.Settling, "settle", settle)
+    return lambda patch: patch.setattr(store.OutcomeResolver, "settle", settle)
 
 
 def claims_with_the_same_token(patch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,6 @@ def test_a_life_that_cannot_write_is_told_with_its_reason(tmp_path: Path, monkey
     async def elsewhere(address: str, place: Ground, clients: int, lease_s: float) -> None:
         del address, place, clients, lease_s
 
-    monkeypatch.setattr(durability, "_make", elsewhere)
+    monkeypatch.setattr(durability, "_make_tables", elsewhere)
     with pytest.raises(UnavailableError, match=r"cycle 1 failed before it was killed: .*ledger"):
         asyncio.run(measure(url=f"lanes://{tmp_path}/x", cycles=1, clients=2, seed=5, watch=lambda _: None))

@@ -35,7 +35,7 @@ class Buckets:
 @pytest.fixture
 def buckets(monkeypatch: pytest.MonkeyPatch) -> Buckets:
     found = Buckets()
-    monkeypatch.setattr("interlock.catalog.backends.opens", found)
+    monkeypatch.setattr("interlock.catalog.backends.folder_opener", found)
     return found
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from interlock.chaos.flow import Kept, Row, problems, read
+from interlock.chaos.flow import Row, StoredOrder, load_orders, problems
 from interlock.chaos.messages import Operation
 from interlock.chaos.orders import Acknowledgement, Order, order
 from interlock.chaos.world import Line
@@ -29,7 +29,7 @@ UNDONE_ROWS = (
     Row(5, "undoing", "STEP_FAILED"),
     Row(6, "cancelled", "UNWOUND"),
 )
-KEPT = {"order-2": Kept("done", DONE_ROWS), "order-5": Kept("cancelled", UNDONE_ROWS)}
+KEPT = {"order-2": StoredOrder("done", DONE_ROWS), "order-5": StoredOrder("cancelled", UNDONE_ROWS)}
 
 
 def line(deed: str, workflow: str, key: str, undoes: str = "") -> Line:
@@ -51,7 +51,7 @@ ACKNOWLEDGED = [
 
 
 def found(
-    kept: dict[str, Kept] | None = None,
+    kept: dict[str, StoredOrder] | None = None,
     acknowledged: list[Acknowledgement] | None = None,
     books: list[Line] | None = None,
 ) -> list[str]:
@@ -72,7 +72,7 @@ def test_an_order_that_is_gone_is_lost() -> None:
 
 
 def test_a_version_that_was_acknowledged_and_is_not_there_is_lost() -> None:
-    [problem, *_] = found({"order-2": Kept("new", DONE_ROWS[:1])})
+    [problem, *_] = found({"order-2": StoredOrder("new", DONE_ROWS[:1])})
     assert problem == "submit of order-2 was acknowledged as version 2, reserving, and is lost"
 
 
@@ -94,29 +94,31 @@ def test_an_ignored_event_has_no_key_in_the_history() -> None:
 
 
 def test_an_order_that_is_under_way_has_not_ended() -> None:
-    [problem] = found({"order-2": Kept("shipping", DONE_ROWS[:5])})
+    [problem] = found({"order-2": StoredOrder("shipping", DONE_ROWS[:5])})
     assert problem == "order-2 has not ended: it is shipping"
 
 
 def test_what_waits_for_a_person_is_told() -> None:
-    [problem] = found({"dead letter 7": Kept("undo refund of order-5", ())})
+    [problem] = found({"dead letter 7": StoredOrder("undo refund of order-5", ())})
     assert problem == "dead letter 7: no customer placed it (undo refund of order-5)"
 
 
 def test_a_gap_between_versions_is_told() -> None:
-    [problem] = found({"order-2": Kept("done", (*DONE_ROWS[:5], DONE_ROWS[5]._replace(version=7)))})
+    [problem] = found({"order-2": StoredOrder("done", (*DONE_ROWS[:5], DONE_ROWS[5]._replace(version=7)))})
     assert problem == "order-2: version 7 follows 5"
 
 
 def test_a_result_that_was_applied_twice_was_not_fenced() -> None:
     twice = (*DONE_ROWS[:5], DONE_ROWS[4]._replace(version=6), DONE_ROWS[5]._replace(version=7))
-    [problem] = found({"order-2": Kept("done", twice)})
+    [problem] = found({"order-2": StoredOrder("done", twice)})
     assert problem == "order-2: a late result was not refused, the one of run ship-1 was applied 2 times"
 
 
 def test_an_order_that_ran_out_of_attempts_was_given_up() -> None:
     given_up = {
-        "order-2": Kept("cancelled", (*DONE_ROWS[:2], Row(3, "undoing", "STEP_FAILED"), Row(4, "cancelled", "X")))
+        "order-2": StoredOrder(
+            "cancelled", (*DONE_ROWS[:2], Row(3, "undoing", "STEP_FAILED"), Row(4, "cancelled", "X"))
+        )
     }
     books = [each for each in BOOKS if each.workflow != "order-2"]
     [problem] = found(given_up, books=books)
@@ -144,12 +146,12 @@ def test_a_finished_order_that_was_refunded_was_not_paid() -> None:
     assert found(books=books) == ["order-2 is done, and there are 0 charges that count"]
 
 
-async def _stored(home: str) -> dict[str, Kept]:
+async def _stored(home: str) -> dict[str, StoredOrder]:
     async with Engine.open(home, machines=[order], worker=False) as engine:
         await engine.start(order, "order-1", Order(1))
-    return await read(home)
+    return await load_orders(home)
 
 
 def test_the_store_is_read_by_its_histories(tmp_path_factory: pytest.TempPathFactory) -> None:
     home = f"lanes://{tmp_path_factory.mktemp('audit')}/home"
-    assert asyncio.run(_stored(home)) == {"order-1": Kept("new", [Row(1, "new", "STARTED")])}
+    assert asyncio.run(_stored(home)) == {"order-1": StoredOrder("new", [Row(1, "new", "STARTED")])}

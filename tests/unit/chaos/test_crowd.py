@@ -37,7 +37,7 @@ class FakeDriver:
 
 
 def push_out(refusals: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    monkeypatch.setattr(module, "CROWD_RETRY_S", 0.0)
     driver = FakeDriver(refusals)
     monkeypatch.setattr(module, "import_module", lambda _: driver)
     return asyncio.run(Crowd("postgresql://shop").push_out("postgresql://postgres", "shop"))
@@ -53,4 +53,4 @@ def test_a_server_that_never_has_a_connection_for_its_administrator_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(TooManyError):
-        push_out(module.RETRIES_MAX + 1, monkeypatch)
+        push_out(module.CROWD_RETRIES_MAX + 1, monkeypatch)

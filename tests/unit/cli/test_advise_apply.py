@@ -64,7 +64,7 @@ class Mover:
 @pytest.fixture
 def mover(monkeypatch: pytest.MonkeyPatch) -> Mover:
     found = Mover()
-    monkeypatch.setattr(advising, "ByAdvice", lambda: found)
+    monkeypatch.setattr(advising, "DatabaseRouter", lambda: found)
     return found
 
 

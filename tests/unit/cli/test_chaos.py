@@ -9,7 +9,7 @@ from rich.console import Console
 from interlock.chaos.scenario import Outcome, Report, Verdict
 from interlock.chaos.scenarios import SCENARIOS
 from interlock.chaos.servers import OwnPostgres, OwnRedis
-from interlock.cli.chaos import _exit, show_report
+from interlock.cli.chaos import _exit_code, show_report
 from interlock.cli.program import main
 
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_run_here_says_what_to_install(
     ],
 )
 def test_the_exit_code_tells_the_worst(outcomes: tuple[Outcome, ...], named: bool, code: int) -> None:
-    assert _exit(report(*outcomes), named=named) == code
+    assert _exit_code(report(*outcomes), named=named) == code
 
 
 def shown(told: Report) -> list[str]:

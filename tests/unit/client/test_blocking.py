@@ -117,7 +117,7 @@ def test_a_cancelled_call_closes_its_real_connection() -> None:
                 call.cancel()
             await asyncio.wait(calls)
             assert (await client.get("o-1")).version == 1
-            assert client._remote.calling.pool().open_count == 1
+            assert client._remote.transport.pool().open_count == 1
             await client.close()
 
     asyncio.run(test())

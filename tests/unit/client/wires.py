@@ -239,7 +239,7 @@ class WiredClient(Client):
 
     @property
     def open_count(self) -> int:
-        pool = self._remote.calling._pool
+        pool = self._remote.transport._pool
         return 0 if pool is None else pool.open_count
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, make_dataclass
 import msgspec
 import pytest
 
-from interlock.core.codec import Codec, completed
+from interlock.core.codec import Codec, fill_defaults
 from interlock.core.events import Event
 
 
@@ -24,7 +24,7 @@ class Outer:
 
 
 def whole(text: bytes) -> bytes:
-    return msgspec.json.encode(completed(msgspec.json.decode(text, type=Outer)))
+    return msgspec.json.encode(fill_defaults(msgspec.json.decode(text, type=Outer)))
 
 
 def test_a_default_is_set_wherever_it_is_left_out() -> None:
@@ -35,7 +35,7 @@ def test_a_default_is_set_wherever_it_is_left_out() -> None:
 
 
 def test_what_is_no_dataclass_stays_as_it_is() -> None:
-    assert completed([1, {"a": (2, None)}, "x"]) == [1, {"a": (2, None)}, "x"]
+    assert fill_defaults([1, {"a": (2, None)}, "x"]) == [1, {"a": (2, None)}, "x"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Fresh:
 
 def test_the_first_value_of_a_class_is_made_whole_as_all_others_are() -> None:
     """B4: whatever came before, a value with nothing in it is written as the defaults are."""
-    first = completed(msgspec.json.decode(b"{}", type=Fresh), flat=True)
+    first = fill_defaults(msgspec.json.decode(b"{}", type=Fresh), flat=True)
     assert msgspec.json.encode(first) == msgspec.json.encode(Fresh())
 
 
@@ -62,15 +62,14 @@ class Remembering:
 
 def test_what_a_class_has_set_besides_its_fields_counts_for_none_and_stays() -> None:
     for _ in range(2):
-        found = completed(msgspec.json.decode(b"{}", type=Remembering), flat=True)
+        found = fill_defaults(msgspec.json.decode(b"{}", type=Remembering), flat=True)
         assert {"a", "b", "_sum", "_product"} == set(vars(found))
         assert msgspec.json.encode(found) == msgspec.json.encode(Remembering())
 
 
 def test_what_is_known_of_classes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """G6: classes that are made on and on are forgotten, and found again."""
-    for module in ("completing", "codec"):
-        monkeypatch.setattr(f"interlock.core.{module}.TYPES_MAX", 1)
+    monkeypatch.setattr("interlock.core.codec.TYPES_MAX", 1)
     for name in ("One", "Two"):
         made = make_dataclass(name, [("a", int, 1), ("b", str, "x")])
         codec: Codec[object, Event] = Codec("machine", made, {})

@@ -280,4 +280,4 @@ def test_can_ignores_guards_and_takes_a_class_or_an_instance() -> None:
 
 def test_a_stranger_of_a_state_has_no_node() -> None:
     table = order_machine().compiled
-    assert decide.known(table, State.DRAFT).state is State.DRAFT
+    assert decide.node_of(table, State.DRAFT).state is State.DRAFT

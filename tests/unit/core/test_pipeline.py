@@ -41,7 +41,7 @@ def checkout() -> Pipeline[Cart]:
 
 
 def result(machine: Pipeline[Cart], snapshot: Snapshot[object, Cart], cart: Cart) -> Decision[object, Cart]:
-    node = decide.known(machine.compiled, snapshot.state)
+    node = decide.node_of(machine.compiled, snapshot.state)
     assert node.step is not None
     assert node.step.result is not None
     return decide.decide(machine.compiled, snapshot, node.step.result(cart), result=True)

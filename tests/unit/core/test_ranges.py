@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from interlock.core.policies import CLOSED, Breaker, whole
+from interlock.core.policies import CLOSED, Breaker, is_positive_int
 from interlock.errors import DefinitionError
 
 
@@ -29,4 +29,4 @@ def test_a_policy_out_of_its_range_is_refused_where_it_is_made(name: str, value:
 def test_a_policy_at_the_edge_of_its_range_is_taken() -> None:
     breaker = Breaker(failures=1, probes=1, failure_rate=1, window_calls=1, calls_min=1, business_failures=1)
     assert breaker.failed(CLOSED, 0).opened
-    assert [whole(value) for value in (1, 0, True, 1.0, "1")] == [True, False, False, False, False]
+    assert [is_positive_int(value) for value in (1, 0, True, 1.0, "1")] == [True, False, False, False, False]

@@ -31,7 +31,7 @@ def test_something_similar_is_suggested() -> None:
 
 def test_a_function_has_a_name_and_a_first_line() -> None:
     assert name_of(Rude()) == "Rude"
-    assert name_of(bounded_repr) == "shown"
+    assert name_of(bounded_repr) == "bounded_repr"
     assert first_line(Rude()) == ""
     assert first_line(State) == ""
     assert first_line(bounded_repr).startswith("Return the value's repr")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from interlock.clock import Clock, SystemClock
-from interlock.database.database import Database, Followed, Found, Hop, Opening
+from interlock.database.database import Database, FollowedPostgres, FoundDatabase, Hop, Opening
 from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
 from interlock.lanes.contention import HotRow
 from interlock.lanes.settings import LaneSettings
@@ -97,8 +97,8 @@ class Places:
     def __getitem__(self, url: str) -> Here:
         return self.known.setdefault(url, Here(url))
 
-    def _opener(self) -> Callable[[Opening, Hop], Awaitable[Found]]:
-        async def opened(opening: Opening, hop: Hop) -> Found:
+    def _opener(self) -> Callable[[Opening, Hop], Awaitable[FoundDatabase]]:
+        async def opened(opening: Opening, hop: Hop) -> FoundDatabase:
             here = self[hop.url]
             here.hops.append(hop)
             if here.gate is not None:
@@ -108,6 +108,6 @@ class Places:
             refused = here.first.pop(0) if here.first else here.opening
             if refused is not None:
                 raise refused
-            return Found(Followed(here), here, hop, opening)
+            return FoundDatabase(FollowedPostgres(here), here, hop, opening)
 
         return opened

@@ -21,8 +21,8 @@ from opentelemetry.sdk.metrics.export import (
 from interlock import Engine
 from interlock.observe.names import METRICS
 from interlock.observe.otel import OpenTelemetry
-from interlock.observe.otel_export import Exporting, Meters
-from interlock.observe.otel_metrics import Recording
+from interlock.observe.otel_export import Meters, SumExporter
+from interlock.observe.otel_metrics import RecordedHistograms
 from tests.unit.observe.tickets import Buy, Ticket, tickets
 
 GROUPS = [({("ticket", "a", "b"): 3, ("ticket", "b", "c"): 1}, 0.0007), ({("ticket", "a", "b"): 2}, 0.3)]
@@ -73,7 +73,7 @@ def test_sums_become_what_the_sdk_makes_of_single_values(temporality: Aggregatio
     summed = Meters([exporter], shutdown_on_exit=False)
     counting = OpenTelemetry(meter_provider=summed).counting
     reader = InMemoryMetricReader({HistogramKind: temporality})
-    told = Recording(MeterProvider([reader], shutdown_on_exit=False).get_meter("interlock"))
+    told = RecordedHistograms(MeterProvider([reader], shutdown_on_exit=False).get_meter("interlock"))
     assert counting is not None
     for moves, duration_s in GROUPS:
         for each in (counting, told):
@@ -141,7 +141,7 @@ def test_an_engine_exports_every_metric_and_records_none() -> None:
 
 def test_what_holds_nothing_of_ours_yet_is_handed_on_as_it_is() -> None:
     other = Kept()
-    exporter = Exporting(other)
+    exporter = SumExporter(other)
     nothing = MetricsData([])
     assert exporter.export(nothing) is MetricExportResult.SUCCESS
     assert other.kept == [nothing]

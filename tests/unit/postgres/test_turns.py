@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from interlock.postgres.isolation import CALLS_MAX, HOT_S, PAUSE_S_MAX, Turns, pause_s, turns_of
+from interlock.postgres.isolation import CALLS_MAX, HOT_S, PAUSE_S_MAX, ConflictTurns, pause_s, turns_of
 from interlock.postgres.statements import KNOWN_S, TABLES_MAX, Answer, Tables
 from interlock.sql.values import row_class
 from tests.unit.lanes.lanes import SetClock
@@ -11,7 +11,7 @@ from tests.unit.lanes.lanes import SetClock
 
 def test_a_call_is_hot_for_a_moment_after_its_conflict() -> None:
     clock = SetClock()
-    turns = Turns(clock)
+    turns = ConflictTurns(clock)
     assert not turns.is_hot("a")
     turns.conflicted("a")
     assert turns.is_hot("a")
@@ -21,7 +21,7 @@ def test_a_call_is_hot_for_a_moment_after_its_conflict() -> None:
 
 
 def test_no_more_calls_are_remembered_than_allowed() -> None:
-    turns = Turns(SetClock())
+    turns = ConflictTurns(SetClock())
     for number in range(CALLS_MAX + 1):
         turns.conflicted(number)
     assert not turns.is_hot(0)

@@ -14,15 +14,10 @@ from interlock import UnavailableError
 from interlock.client.retries import CLASSES
 from interlock.errors import InterlockError, TransactionError
 from interlock.server import problems
-from interlock.server.asgi import DASHBOARD
 from interlock.server.limits import Limits
-from interlock.server.openapi import PAGES
 from interlock.server.problems import STATUS, TITLES, answer_to, problem_of, status_of
 from interlock.server.routes import ROUTES
-from interlock.server.security.guard import Subject, route_for
 from tests.unit.server.serving import Served, problem, served
-
-SUBJECTS = {Subject.MACHINE: "machine", Subject.HOME: "home"}
 
 
 def test_what_is_not_there_is_not_found() -> None:
@@ -320,17 +315,6 @@ def test_the_documentation_is_the_document_for_whoever_asks_for_json() -> None:
             assert asked.headers["vary"] == "accept"
 
     served(test)
-
-
-def test_the_routes_are_those_of_the_table_of_keys() -> None:
-    """Nothing is served that the table does not have, or with another scope or subject."""
-    for route in ROUTES:
-        row = route_for(route.method, route.path)
-        assert row is not None, route.path
-        assert (row.scope, route.about == "home") == (route.scope, row.subject is Subject.HOME), route.path
-        if row.subject in SUBJECTS:
-            assert route.about == SUBJECTS[row.subject]
-    assert all(page.scope is None for page in (*PAGES, *DASHBOARD))
 
 
 def _every_error() -> list[type[InterlockError]]:

@@ -33,10 +33,10 @@ def scope(path: str = EVENTS, *, method: str = "POST", query: bytes = b"", **hea
 @pytest.mark.parametrize("path", [EVENTS, STARTS])
 def test_a_refusal_at_the_door_is_the_one_of_the_route(path: str) -> None:
     async def test(app: Served) -> None:
-        assert app.app.door.refusal(scope(path)) is None, "there is room"
+        assert app.app.overload.refusal(scope(path)) is None, "there is room"
         await app.start("o-1")
         told = await app.post(path, json={"id": "o-2", "event": "REMARK"})
-        answer = app.app.door.refusal(scope(path))
+        answer = app.app.overload.refusal(scope(path))
         assert answer is not None
         assert (answer.status, answer.body) == (told.status_code, told.content)
         assert {name.decode(): value.decode() for name, value in answer.headers}.items() <= told.headers.items()
@@ -58,8 +58,8 @@ def test_a_refusal_at_the_door_is_the_one_of_the_route(path: str) -> None:
 def test_what_is_not_refused_by_its_head_is_left_to_the_route(given: dict[str, object], status: int) -> None:
     async def test(app: Served) -> None:
         await app.start("o-1")
-        assert app.app.door.refusal(scope()) is not None
-        assert app.app.door.refusal(given) is None
+        assert app.app.overload.refusal(scope()) is not None
+        assert app.app.overload.refusal(given) is None
         query = given["query_string"]
         assert isinstance(query, bytes)
         answer = await app.client.request(str(given["method"]), f"{BASE}{given['path']}?{query.decode()}")
@@ -71,15 +71,15 @@ def test_what_is_not_refused_by_its_head_is_left_to_the_route(given: dict[str, o
 def test_calls_under_way_fill_the_door_too() -> None:
     async def test(app: Served) -> None:
         gate = app.engine._inside.gate
-        assert app.app.door.refusal(scope()) is None
+        assert app.app.overload.refusal(scope()) is None
         await asyncio.sleep(0)
         gate.enter()
-        before, answer = gate.refused, app.app.door.refusal(scope())
+        before, answer = gate.refused, app.app.overload.refusal(scope())
         assert answer is not None
         assert b"in_flight_max" in answer.body
         assert gate.refused == before + 1
         gate.leave()
-        assert app.app.door.refusal(scope()) is None
+        assert app.app.overload.refusal(scope()) is None
 
     served(test, admission=Admission(in_flight_max=1))
 
@@ -96,7 +96,7 @@ def test_nobody_learns_that_it_is_full_without_a_key() -> None:
         guard = Guard(store, clock=clock)
         async with serving(guard=guard, admission=Admission(in_flight_max=1)) as app:
             app.engine._inside.gate.enter()
-            refusal, allowed = app.app.door.refusal, f"Bearer {sender.key.reveal()}"
+            refusal, allowed = app.app.overload.refusal, f"Bearer {sender.key.reveal()}"
             assert refusal(scope(authorization=allowed)) is None, "keys were never read"
             await guard.fresh()
             assert refusal(scope(authorization=allowed)) is not None
@@ -114,7 +114,7 @@ def test_beyond_the_bound_of_requests_the_app_tells_that() -> None:
     async def test(app: Served) -> None:
         app.app.served.service.under_way = 1
         app.engine._inside.gate.enter()
-        assert app.app.door.refusal(scope()) is None
+        assert app.app.overload.refusal(scope()) is None
 
     served(test, admission=Admission(in_flight_max=1), limits=Limits(requests_max=1))
 
@@ -123,7 +123,7 @@ def test_those_who_come_together_are_let_in_as_far_as_there_is_room() -> None:
     """None of them has taken its token before all heads are read."""
 
     async def test(app: Served) -> None:
-        refusal = app.app.door.refusal
+        refusal = app.app.overload.refusal
         assert [refusal(scope()) is None for _ in range(5)] == [True, True, True, False, False]
         assert refusal(scope("/v1/workflows/o-1", method="GET")) is None
         await asyncio.sleep(0)

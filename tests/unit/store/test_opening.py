@@ -108,7 +108,11 @@ def test_a_server_that_cannot_be_reached_is_told_without_its_password(scheme: st
 
 
 def test_without_the_driver_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in sys.modules if each.startswith(("asyncpg", "interlock.s")) and "postgres" in each]:
+    for name in [
+        each
+        for each in sys.modules
+        if each.startswith("asyncpg") or (each.startswith("interlock.") and "postgres" in each)
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     error = refused("postgresql://host/shop")

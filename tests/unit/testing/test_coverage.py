@@ -20,7 +20,7 @@ from interlock.testing import (
 )
 from tests.unit.testing.samples import Basket, Cancel, Charged, Put, Submit, Vanish, build_shop, shop
 
-SEAM = ("_move", "_enter", "_over", "unwound")
+SEAM = ("_move", "_enter", "_end_unwinding", "unwound")
 TIMEOUT = StepFailure(step="charge", error="timeout")
 
 

@@ -1,1 +1,1 @@
-"""`interlock demo`: thousands of orders through the order machine, in memory, observed and verified."""
+"""`interlock demo`: thousands of orders through an outage and the kill of their worker, observed and verified."""

@@ -3,7 +3,7 @@
 They run in the process that kills, not in the one that is killed. Both honour idempotency keys as a payment provider
 does: a second call with the same key returns the same answer and does nothing more. Some calls fail before anything
 was done, some answers are lost, some are late. During an outage the bank refuses every call. The books are an
-append-only file with one line per deed.
+append-only file with one line per deed. The shop reaches both over one connection.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from typing import Literal, NamedTuple, cast
 import msgspec
 
 from interlock.errors import Retryable
+
+# --- Bank and books --------------------------------------------------------------------------------------------------
 
 FAILED, LOST, SLOW = 0.04, 0.08, 0.12
 """The share of first calls up to which the call fails, up to which the answer is lost, and up to which it is late."""
@@ -161,9 +163,9 @@ def order_of(intent_id: str) -> str:
     return intent_id.removeprefix("pi-")
 
 
-# --- The connection between the shop and the bank: calls one way, answers the other, one JSON array per line ---------
-# The bank's end is in the parent process, the shop's end in the worker. A kill cuts the connection; deeds that the
-# bank has done stay done. A retry under the same key gets the same answer.
+# --- Connection between the shop and the bank ------------------------------------------------------------------------
+# The bank's end is in the parent process, the shop's end in the worker: calls one way, answers the other, one JSON
+# array per line. A kill cuts the connection; deeds that the bank has done stay done.
 
 Waits = Callable[[str, str], Awaitable[None]]
 """Called with the order and the operation; returns when the customer has sent every event that comes first."""
@@ -177,7 +179,7 @@ _COMPLAINTS: dict[Verdict, str] = {
 }
 
 
-class Lines(asyncio.Protocol, ABC):
+class LineProtocol(asyncio.Protocol, ABC):
     """One end of the connection: a protocol that reads and writes whole lines."""
 
     def __init__(self) -> None:
@@ -209,7 +211,7 @@ class Lines(asyncio.Protocol, ABC):
             self._transport.close()
 
 
-class Answering(Lines):
+class BankEnd(LineProtocol):
     """The bank's end."""
 
     def __init__(self, bank: Bank) -> None:
@@ -226,7 +228,7 @@ class Answering(Lines):
             self.say((number, verdict))
 
 
-class Calling(Lines):
+class ShopEnd(LineProtocol):
     """The shop's end: the payments and the warehouse that the steps of the example call."""
 
     def __init__(self, declines: Callable[[str], int], waits: Waits) -> None:
@@ -296,7 +298,7 @@ class Gateway:
         """Open a connection to the bank, and yield the worker's end. It is closed after the block."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            end = Answering(self._bank)
+            end = BankEnd(self._bank)
             await asyncio.get_running_loop().create_unix_connection(lambda: end, sock=ours)
             try:
                 yield theirs
@@ -328,7 +330,7 @@ class Gateway:
             self._ending = asyncio.get_running_loop().call_later(seconds, recovered)
 
 
-async def call_at(descriptor: int, calling: Calling) -> None:
+async def call_at(descriptor: int, calling: ShopEnd) -> None:
     """Connect the shop's end to the socket with this descriptor."""
     line = socket.socket(fileno=descriptor)
     await asyncio.get_running_loop().create_unix_connection(lambda: calling, sock=line)

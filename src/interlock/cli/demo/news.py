@@ -1,4 +1,8 @@
-"""The worker's report to its parent process: one line per fact, in order, and only of durable facts."""
+"""The news of the demo's worker: what it reports to its parent process, and how the parent reads it.
+
+One line per fact, in order, and only of durable facts. The worker is a separate program that is never imported. So the
+names that both processes use, the argument of the worker and the dashboard's socket are here, too.
+"""
 
 import asyncio
 import contextlib
@@ -17,6 +21,8 @@ from interlock.engine.engine import Engine
 from interlock.examples.order import State
 from interlock.server.asgi import asgi
 from interlock.server.running import HOST, Listening, bound_socket, server_maker
+
+# --- Writer of the news ----------------------------------------------------------------------------------------------
 
 FLUSH_EVERY_S = 0.01
 
@@ -49,8 +55,7 @@ class News:
             os._exit(0)  # The parent process has ended.
 
 
-# --- The worker's command-line argument and the names that it shares with its parent process -------------------------
-# The worker is a separate program and is never imported; both processes import this module.
+# --- Names that the worker and its parent share ----------------------------------------------------------------------
 
 TILL, PAID = "till", "orders_paid"
 """The database with the hot counter, and the counter."""
@@ -75,8 +80,8 @@ class Life(msgspec.Struct, frozen=True):
     """The descriptor of the dashboard's socket, if there is one."""
 
 
-# --- The parser of the worker's news: acknowledgements, transitions, breaker changes and stalled orders --------------
-# It updates the outcome, and keeps every acknowledgement for the comparison with the store at the end.
+# --- Reader of the news ----------------------------------------------------------------------------------------------
+# It keeps every acknowledgement for the comparison with the store at the end.
 
 STATES = {state.value: number for number, state in enumerate(State)}
 NAMED_MAX = 3
@@ -198,7 +203,7 @@ class Listener:
         )
 
 
-# --- The dashboard of the demo: one address for all lives of the worker ----------------------------------------------
+# --- Dashboard -------------------------------------------------------------------------------------------------------
 # The socket belongs to the parent process, which passes it to every worker. Between a kill and the next worker,
 # connections wait in the socket's backlog, so a browser sees only a pause.
 

@@ -1,7 +1,8 @@
-"""The outcome of a walk: its figures, its timeline and its verification.
+"""The outcome of a walk: its tally, its timeline, its incidents and its verification.
 
 It is filled from the worker's news while the orders move, and completed by the verification. Displays may read it at
-any time. Times are seconds since the walk began.
+any time. Times are seconds since the walk began. News that a kill prevented is missing, so the tally and the timeline
+are for display only; the final figures are counted again from the histories.
 """
 
 import time
@@ -15,10 +16,8 @@ from interlock.engine.views import HistoryRow
 from interlock.examples.order import Order, State
 from interlock.signals import Signal
 
-# --- The observers of the demo: a tally of transitions, and an observer that fails on purpose (A9) -------------------
-# The tally is filled from the worker's news. News that a kill prevented is missing, so the tally is for display
-# only. The final figures are counted again from the histories. The failing observer is subscribed first: if a
-# failure could disturb later observers, the demo would show it.
+# --- Observers -------------------------------------------------------------------------------------------------------
+# The failing observer (A9) is subscribed first: if a failure could disturb later observers, the demo would show it.
 
 FAILS_EVERY = 100
 
@@ -72,8 +71,7 @@ class Faulty:
             raise ConnectionError(f"the metrics server did not take {type(signal).__name__}")
 
 
-# --- The timeline of a walk: counts per tenth of a second, the data of the plot --------------------------------------
-# The parent counts the worker's news as it arrives. News that a kill prevented is missing.
+# --- Timeline --------------------------------------------------------------------------------------------------------
 
 MOMENTS_PER_S = 10
 MOMENTS_MAX = 36_000
@@ -118,7 +116,7 @@ class Timeline:
         moment.started, moment.paid, moment.done = started, paid, done
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Outcome ---------------------------------------------------------------------------------------------------------
 
 OrderHistory = list[HistoryRow[State, Order]]
 

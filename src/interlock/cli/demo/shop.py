@@ -1,8 +1,8 @@
-"""The customers of the demo: they order, pay, cancel, ask for refunds, and send invalid events.
+"""The worker process of the demo, which is killed: an engine on a lane, the customers and the dashboard.
 
-All of them run in the worker and end with it. In the next life they resume their orders from the store. Every paid
-order is counted in one hot row. The order's id is the idempotency key, so a repetition after a kill counts no order
-twice.
+The customers order, pay, cancel, ask for refunds, and send invalid events. In the next life of the worker they resume
+their orders from the store, which is all that it knows of an earlier life. Every paid order is counted in one hot row.
+The order's id is the idempotency key, so a repetition after a kill counts no order twice.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.cli.demo.bank import Calling, call_at, home_in
+from interlock.cli.demo.bank import ShopEnd, call_at, home_in
 from interlock.cli.demo.news import BANK, PAID, TILL, Life, News, serving
 from interlock.cli.demo.outcome import Faulty
 from interlock.cli.demo.scenario import Journey, Scenario, hopeless, stray, stuck_of, wish
@@ -34,6 +34,8 @@ from interlock.examples.world import world
 from interlock.hotrow.counters.counter import Counter
 from interlock.server.running import run_until_stopped
 from interlock.signals import BreakerChanged, Signal, TransitionApplied, TransitionRejected
+
+# --- Customers -------------------------------------------------------------------------------------------------------
 
 IN_FLIGHT_MAX = 400
 PATIENCE_S = 60.0
@@ -127,7 +129,7 @@ class Shop:
 
     async def serve(self, engine: Engine, paid: Counter, *, looks_after_stalls: bool) -> None:
         """Complete every order; orders of an earlier life continue from their stored state."""
-        stored = await _stored(engine)
+        stored = await _load_states(engine)
         room = asyncio.Semaphore(IN_FLIGHT_MAX)
         async with asyncio.TaskGroup() as group:
             if looks_after_stalls and stuck_of(self._orders):
@@ -137,7 +139,7 @@ class Shop:
                 if journey.stuck:
                     self._stuck.add(order_id)
                 await room.acquire()
-                rests = state is not None and _rests(journey, state)
+                rests = state is not None and _is_at_rest(journey, state)
                 ends = self._rested(order_id, state, paid) if rests else self._order(engine, order_id, journey, paid)
                 customer = group.create_task(ends)
                 customer.add_done_callback(lambda _task: room.release())
@@ -168,13 +170,13 @@ class Shop:
                 await paid.add(1, key=order_id)
                 flying.counted = True
                 self._news.tell("P", order_id)
-            if _rests(journey, now.state):
+            if _is_at_rest(journey, now.state):
                 break
             event = await self._speak(engine, flying, now)
             if event is not None:
                 moved = await engine.send(order_id, event, key=f"{now.state.value}-{now.version}")
                 self._news.tell("A", order_id, moved.version, moved.state.value)
-            elif flying.version <= now.version and not await _soon(flying.arrived):
+            elif flying.version <= now.version and not await _is_set_in_time(flying.arrived):
                 self._news.tell("!", order_id, f"it has not left {now.state.value} for {PATIENCE_S:g} s")
                 return
             now = await engine.of(order).get(order_id)
@@ -236,7 +238,7 @@ class Shop:
         return len(self._stuck) == stuck_of(self._orders) or self._all_there.is_set()
 
 
-async def _soon(event: asyncio.Event) -> bool:
+async def _is_set_in_time(event: asyncio.Event) -> bool:
     """Wait for the event; return False after PATIENCE_S, so that a failing demo ends."""
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -245,7 +247,7 @@ async def _soon(event: asyncio.Event) -> bool:
         return False
 
 
-async def _stored(engine: Engine) -> dict[str, State]:
+async def _load_states(engine: Engine) -> dict[str, State]:
     found: dict[str, State] = {}
     cursor: str | None = None
     while True:
@@ -256,16 +258,15 @@ async def _stored(engine: Engine) -> dict[str, State]:
             return found
 
 
-def _rests(journey: Journey, state: State) -> bool:
+def _is_at_rest(journey: Journey, state: State) -> bool:
     return state in {State.CANCELLED, State.REFUNDED} or (
         state is State.DELIVERED and journey.refund_in is not State.DELIVERED
     )
 
 
-# --- The worker process of the demo, which is killed: an engine on a lane, the customers and the dashboard -----------
-# It writes news to its standard output, one line each, and only of facts: a durable transition, an acknowledgement
-# that the customer has received. It knows of an earlier life only what the store has kept. It ends when its standard
-# input closes, so it never outlives its parent. It ignores Ctrl-C, which the parent handles.
+# --- Program ---------------------------------------------------------------------------------------------------------
+# It writes news to its standard output. It ends when its standard input closes, so it never outlives its parent. It
+# ignores Ctrl-C, which the parent handles.
 
 # Single calls fail regularly, and with hundreds of concurrent calls five failures in a row are frequent. So the breaker
 # uses a failure rate. The outage is short, so the breaker probes early.
@@ -279,7 +280,7 @@ async def live(life: Life, news: News) -> None:
     home = home_in(Path(life.folder))
     shop = Shop(news, life.orders, life.seed)
     faulty = Faulty(lambda: news.tell("F"))
-    calling = Calling(shop.declines, shop.waits)
+    calling = ShopEnd(shop.declines, shop.waits)
     world.payments = world.warehouse = calling
     async with AsyncExitStack() as stack:
         await call_at(life.line, calling)

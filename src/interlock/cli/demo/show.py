@@ -1,6 +1,7 @@
-"""The final report of the demo: refusals, one history, visits per state, figures and the proof.
+"""The output of the demo: progress while the orders move, the final report, and the plot.
 
-It fits into 80 columns. The summary comes last, because it stays visible on the screen.
+Text fits into 80 columns. The summary comes last, because it stays visible on the screen. The plot is an SVG written
+by hand, without a library.
 """
 
 import math
@@ -23,9 +24,10 @@ from interlock.core.events import Event
 from interlock.core.values import StepFailure, StoredJson
 from interlock.examples.order import order
 
-# --- Bars for the terminal, from cold to hot -------------------------------------------------------------------------
+# --- Final report ----------------------------------------------------------------------------------------------------
 
 WIDTH = 32
+DETAIL_CHARACTERS_MAX = 44
 _STYLES = ("bright_black", "blue", "cyan", "green", "yellow", "red")
 
 
@@ -36,11 +38,6 @@ def bar(count: int, most: int, *, width: int = WIDTH) -> Text:
     heat = math.sqrt(count / most)
     style = _STYLES[round(heat * (len(_STYLES) - 1))]
     return Text("█" * max(1, round(width * count / most)), style=style)
-
-
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-DETAIL_CHARACTERS_MAX = 44
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
@@ -208,7 +205,7 @@ def _heading(console: Console, text: str) -> None:
     console.print(text, style="bold cyan", soft_wrap=True)
 
 
-# --- The progress display of a walk: a live table on a terminal, plain lines elsewhere -------------------------------
+# --- Progress --------------------------------------------------------------------------------------------------------
 # A separate thread draws the live table from counts that the walk keeps anyway. It reads them while they change, so
 # a frame may be slightly out of date; the next one corrects it.
 
@@ -221,7 +218,7 @@ _BREAKER_STYLES = {"closed": "green", "half_open": "yellow", "open": "bold red"}
 def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Watcher, None, None]:
     """Yield a watcher for the walk; the display ends with the block."""
     if not live:
-        yield _lines(console, outcome)
+        yield _print_tenths(console, outcome)
         return
     progress = Progress(TextColumn("orders"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
     task = progress.add_task("orders", total=outcome.orders)
@@ -231,25 +228,25 @@ def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Wat
         return Group(progress, _states_now(outcome), _others_now(outcome))
 
     def watch(now: Outcome, /) -> None:
-        _remark(console, now)
+        _print_remarks(console, now)
 
     with Live(get_renderable=frame, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
         yield watch
 
 
-def _remark(console: Console, outcome: Outcome) -> None:
+def _print_remarks(console: Console, outcome: Outcome) -> None:
     """Print and remove all queued remarks."""
     while outcome.remarks:
         remark = outcome.remarks.pop(0)
         console.print(remark.text, style=remark.style, soft_wrap=True)
 
 
-def _lines(console: Console, outcome: Outcome) -> Watcher:
+def _print_tenths(console: Console, outcome: Outcome) -> Watcher:
     printed = 0
 
     def watch(now: Outcome, /) -> None:
         nonlocal printed
-        _remark(console, now)
+        _print_remarks(console, now)
         tenth = now.done * LINES // outcome.orders
         if tenth > printed:
             printed = tenth
@@ -285,7 +282,7 @@ def _others_now(outcome: Outcome) -> Text:
     )
 
 
-# --- The plot of a walk (SVG, written by hand): transition rate, incidents, and progress of the orders ---------------
+# --- Plot ------------------------------------------------------------------------------------------------------------
 # Three panels share one time axis. Incidents are drawn twice: as named bars in the middle, and as bands under the
 # curves, so that a dip is seen together with its cause. As in machine diagrams, CSS classes set every colour for
 # both themes.
@@ -351,7 +348,7 @@ def plot(outcome: Outcome) -> str:
             f"<style>{_style()}</style>",
             f'<rect class="paper" width="{PLOT_WIDTH}" height="{height}"/>',
             f'<text class="title" x="24" y="32">{escape(title)}</text>',
-            f'<text class="soft" x="24" y="56">{escape(_plot_remark(outcome))}</text>',
+            f'<text class="soft" x="24" y="56">{escape(_plot_footer(outcome))}</text>',
             f'<g transform="translate({LEFT} 0)">',
             *_bands(spans, across, HEAD, RATE_HEIGHT),
             *_rate(outcome.timeline.moments, across),
@@ -391,7 +388,7 @@ def _verdict(outcome: Outcome) -> str:
     return "nothing lost" if not outcome.problems else counted(len(outcome.problems), "problem")
 
 
-def _plot_remark(outcome: Outcome) -> str:
+def _plot_footer(outcome: Outcome) -> str:
     done = outcome.books
     return (
         f"{outcome.acknowledged:,} calls acknowledged · {done['charged']:,} charges and {done['refunded']:,} refunds"

@@ -1,4 +1,4 @@
-"""Grid of a layered drawing: rows of cells for nodes, bends and labels.
+"""Grid of a layered (Sugiyama) drawing: rows of cells for nodes, bends and labels, in order and in place.
 
 An arrow over several rows gets a cell in each row it passes, so that nothing else is put in its way, and its
 label gets a cell of its own. So a label has a size and a place in a row, and cannot overlap a box.
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-# --- Assign a row to each node ---------------------------------------------------------------------------------------
-# The first half of a layered (Sugiyama) drawing: arrows that close a cycle are turned round, so that all of them
-# point down, and then every node gets the earliest row its arrows allow. A second pass pulls nodes towards their
-# neighbours, because a state with one arrow in and none out should stand beside where it came from.
+# --- Rows ------------------------------------------------------------------------------------------------------------
+# Arrows that close a cycle are turned round, so that all of them point down, and then every node gets the earliest
+# row its arrows allow. A second pass pulls nodes towards their neighbours, because a state with one arrow in and none
+# out should stand beside where it came from.
 #
 # The invariant: afterwards each arrow spans at least its required rows. The odd choice is to look for cycles in
 # declared order and from the initial state on: people declare the happy path first, so that the retry gets turned
@@ -91,7 +91,7 @@ def _topological(entering: Sequence[Sequence[Wire]], leaving: Sequence[Sequence[
     return order
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Cells -----------------------------------------------------------------------------------------------------------
 
 # A label one state row further from its source is worth this much less crowding, in pixels.
 _DISTANCE_PRICE = 60.0
@@ -170,7 +170,7 @@ def _label_rows(
     return chosen
 
 
-# --- Order the cells of each row so that few arrows cross ------------------------------------------------------------
+# --- Order of the cells in a row -------------------------------------------------------------------------------------
 # Sweeps down and up put each cell at the mean position of its neighbours. Swaps of adjacent cells then remove
 # crossings that remain. The best order found is kept, so more effort never makes a drawing worse.
 #
@@ -194,7 +194,7 @@ def reduce_crossings(grid: Grid) -> Grid:
     best: Rows = [list(row) for row in grid.rows]
     fewest = count_crossings(grid, best)
     for backwards in (False, True):
-        rows, crossings = _improved(grid, _discovered(grid, backwards=backwards), sweeps=sweeps, links=links)
+        rows, crossings = _improve(grid, _order_of_discovery(grid, backwards=backwards), sweeps=sweeps, links=links)
         if crossings < fewest or (crossings == fewest and not backwards):
             best, fewest = rows, crossings
     return replace(grid, rows=tuple(map(tuple, best)))
@@ -214,7 +214,7 @@ def count_crossings(grid: Grid, rows: Sequence[Sequence[int]]) -> int:
     return total
 
 
-def _discovered(grid: Grid, *, backwards: bool) -> Rows:
+def _order_of_discovery(grid: Grid, *, backwards: bool) -> Rows:
     """Return the rows in the order in which a walk downwards visits their cells, so that trees have no crossings."""
     row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
     rows: Rows = [[] for _ in grid.rows]
@@ -232,7 +232,7 @@ def _discovered(grid: Grid, *, backwards: bool) -> Rows:
     return rows
 
 
-def _improved(grid: Grid, rows: Rows, *, sweeps: int, links: int) -> tuple[Rows, int]:
+def _improve(grid: Grid, rows: Rows, *, sweeps: int, links: int) -> tuple[Rows, int]:
     best, fewest, stale = [list(row) for row in rows], count_crossings(grid, rows), 0
     sweep = 0
     while sweep < sweeps and fewest > 0 and stale < _STALE_MAX:
@@ -272,13 +272,13 @@ def _swap(grid: Grid, rows: Rows) -> None:
         for row in rows:
             for place in range(len(row) - 1):
                 left, right = row[place], row[place + 1]
-                if _saved(grid, position, left, right) > 0:
+                if _crossings_saved(grid, position, left, right) > 0:
                     row[place], row[place + 1] = right, left
                     position[left], position[right] = place + 1, place
                     improved = True
 
 
-def _saved(grid: Grid, position: dict[int, int], left: int, right: int) -> int:
+def _crossings_saved(grid: Grid, position: dict[int, int], left: int, right: int) -> int:
     """Return how many crossings are removed by exchanging the two cells."""
     saved = 0
     for neighbours in (grid.above, grid.below):
@@ -288,7 +288,7 @@ def _saved(grid: Grid, position: dict[int, int], left: int, right: int) -> int:
     return saved
 
 
-# --- Place each cell within its row ----------------------------------------------------------------------------------
+# --- Place of the cells in a row -------------------------------------------------------------------------------------
 # Brandes and Köpf, "Fast and Simple Horizontal Coordinate Assignment" (2001): cells are chained into vertical blocks
 # that follow their median neighbours, the blocks are packed, and the mean of the four ways to do it (leaning left or
 # right, looking up or down) is taken. Arrows over many rows come out straight.
@@ -319,7 +319,7 @@ class _View:
 def place(grid: Grid, extents: Sequence[Extent], spine: frozenset[int]) -> list[float]:
     """Return the coordinate of each cell's middle across the rows, with straight chains of the spine if possible."""
     links = frozenset(pair for index in spine for pair in pairwise(grid.chains[index]))
-    barred = _giving_way(grid, links)
+    barred = _barred_links(grid, links)
     befores, afters = [extent.before for extent in extents], [extent.after for extent in extents]
     results: list[list[float]] = []
     for upwards in (False, True):
@@ -328,13 +328,14 @@ def place(grid: Grid, extents: Sequence[Extent], spine: frozenset[int]) -> list[
         for mirrored in (False, True):
             if mirrored:
                 view = _View([row[::-1] for row in rows], upper, afters, befores)
-                results.append([-value for value in _packed(view, barred)])
+                results.append([-value for value in _compact(view, _blocks(view, barred))])
             else:
-                results.append(_packed(_View(rows, upper, befores, afters), barred))
-    return _balanced(results, befores, afters)
+                view = _View(rows, upper, befores, afters)
+                results.append(_compact(view, _blocks(view, barred)))
+    return _balance(results, befores, afters)
 
 
-def _giving_way(grid: Grid, spine: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+def _barred_links(grid: Grid, spine: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
     """Return the links that may not be kept straight: they would bend the spine or the inner part of a long arrow."""
     barred: set[tuple[int, int]] = set()
     spine_up = {lower: upper for upper, lower in spine}
@@ -358,10 +359,6 @@ def _giving_way(grid: Grid, spine: frozenset[tuple[int, int]]) -> frozenset[tupl
     return frozenset(barred)
 
 
-def _packed(view: _View, barred: frozenset[tuple[int, int]]) -> list[float]:
-    return _compacted(view, _blocks(view, barred))
-
-
 def _blocks(view: _View, barred: frozenset[tuple[int, int]]) -> list[int]:
     """Return for each cell the first cell of its vertical block."""
     root = list(range(len(view.before)))
@@ -378,7 +375,7 @@ def _blocks(view: _View, barred: frozenset[tuple[int, int]]) -> list[int]:
     return root
 
 
-def _compacted(view: _View, root: Sequence[int]) -> list[float]:
+def _compact(view: _View, root: Sequence[int]) -> list[float]:
     """Push every block as far left as its neighbours let it, then back right where that costs nothing."""
     gaps: dict[int, dict[int, float]] = {block: {} for block in root}
     waiting = dict.fromkeys(gaps, 0)
@@ -403,7 +400,7 @@ def _compacted(view: _View, root: Sequence[int]) -> list[float]:
     return [position[block] for block in root]
 
 
-def _balanced(results: list[list[float]], befores: Sequence[float], afters: Sequence[float]) -> list[float]:
+def _balance(results: list[list[float]], befores: Sequence[float], afters: Sequence[float]) -> list[float]:
     """Line the four results up with the narrowest one and take the mean of the two middle values."""
     cells = range(len(befores))
     sides = [

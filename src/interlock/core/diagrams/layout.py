@@ -6,6 +6,8 @@ whichever is easier to read at the width of a page; both are laid out from the s
 The invariant, checked by the tests on random machines: no label overlaps a box or another label, and everything
 is inside the canvas. The odd choice is that the result is plain numbers and not a drawing, so that tests can check
 it without reading SVG.
+
+Sections: legend, tracks, routes, straightening, layout.
 """
 
 import math
@@ -17,9 +19,9 @@ from typing import Literal
 from interlock.core.diagrams.grid import Extent, Grid, Wire, assign_rows, build_grid, downward, place, reduce_crossings
 from interlock.core.diagrams.sketch import Arrow, Node, Size, Sketch, label_size, text_width
 
-# --- Legend under a drawing: the meaning of its signs, and remarks that do not fit into it ---------------------------
-# A legend names only signs that occur in the picture. Signs stand side by side and wrap; remarks, which may list
-# many states, are broken between words.
+# --- Legend ----------------------------------------------------------------------------------------------------------
+# It names only signs that occur in the picture. Signs stand side by side and wrap; remarks, which may list many
+# states, are broken between words.
 #
 # The invariant: no line is wider than `width_max`, unless a single word already is. The odd choice is that the
 # legend has its own width, since such a word must widen the canvas instead of running out of it.
@@ -167,7 +169,7 @@ def _meet(one: Turn, other: Turn) -> bool:
     return one.low < other.high + _CLEARANCE and other.low < one.high + _CLEARANCE
 
 
-# --- Route each arrow through the placed cells -----------------------------------------------------------------------
+# --- Routes through the placed cells ---------------------------------------------------------------------------------
 # Inside a row an arrow runs straight through the cell kept free for it; between two rows, where nothing else stands,
 # it changes sides. The invariant: no arrow touches a box or a label that is not its own. It needs no search.
 #
@@ -305,7 +307,7 @@ def find_knots(
     return routes
 
 
-# --- Remove needless corners from arrows, in a last pass -------------------------------------------------------------
+# --- Straightening: fewer corners, in a last pass --------------------------------------------------------------------
 # Coordinates are averages, so an arrow may miss the box it goes to by a few pixels and need two corners to get
 # there. Here each arrow's label and bends, which stand in one line, are shifted together to where the arrow needs
 # fewest corners.
@@ -374,7 +376,7 @@ def _corner_price(place: float, ends: Sequence[tuple[float, float]]) -> tuple[fl
     return round(sum(_CORNER_PRICE + miss for miss in misses if miss > 0), 1), min(misses)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Layout ----------------------------------------------------------------------------------------------------------
 
 Flow = Literal["down", "right"]
 Point = tuple[float, float]
@@ -500,7 +502,7 @@ def lay_out(sketch: Sketch) -> Layout:
     grid = reduce_crossings(build_grid(rows, falling, down, [size.width for size in labels]))
     flows: tuple[Flow, ...] = ("down", "right")
     best = min((_draw(sketch, grid, down, labels, flow) for flow in flows), key=lambda drawing: drawing.strain)
-    return _framed(sketch, best)
+    return _add_frame(sketch, best)
 
 
 def _draw(sketch: Sketch, grid: Grid, down: Sequence[bool], labels: Sequence[Size], flow: Flow) -> _Drawing:
@@ -512,15 +514,15 @@ def _draw(sketch: Sketch, grid: Grid, down: Sequence[bool], labels: Sequence[Siz
     routes = find_knots(grid, bands, ways, cells.box_lengths)
     row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
     along = [(bands.starts[row_of[cell]] + bands.ends[row_of[cell]]) / 2 for cell in range(len(middles))]
-    centres = [_turned((along[cell], middles[cell]), flow) for cell in range(len(middles))]
+    centres = [_turn((along[cell], middles[cell]), flow) for cell in range(len(middles))]
     nodes = tuple(
-        _place_node(node, _centred(centre, size), flow)
+        _place_node(node, _box_around(centre, size), flow)
         for node, centre, size in zip(sketch.nodes, centres, cells.boxes, strict=False)
     )
     arrows: list[PlacedArrow] = []
     for arrow, route, falls, size, cell in zip(sketch.arrows, routes, down, labels, grid.labels, strict=True):
-        points = tuple(_turned(knot, flow) for knot in route)
-        label = None if cell is None else _centred(centres[cell], size)
+        points = tuple(_turn(knot, flow) for knot in route)
+        label = None if cell is None else _box_around(centres[cell], size)
         arrows.append(PlacedArrow(arrow, points if falls else points[::-1], label))
     return _at_origin(flow, nodes, tuple(arrows))
 
@@ -549,29 +551,29 @@ def _measure_cells(sketch: Sketch, grid: Grid, labels: Sequence[Size], flow: Flo
     reach = [0.0] * len(grid.above)
     boxes: list[Size] = []
     for index, node in enumerate(sketch.nodes):
-        along, across = _turned((node.size.width, node.size.height), flow)
+        along, across = _turn((node.size.width, node.size.height), flow)
         inset = _PORT_INSET if flow == "down" else _PORT_INSET_SIDE
         if node.lines:
             across = max(across, 2 * (min(wanted[index], across / 2 + _WIDENING_MAX - inset) + inset))
             reach[index] = across / 2 - inset
-        boxes.append(Size(*_turned((along, across), flow)))
+        boxes.append(Size(*_turn((along, across), flow)))
         lengths[index] = box_lengths[index] = along
         loop = 0.0
         if node.loop:
             size = label_size(node.loop)
-            loop_along, loop_across = _turned((size.width, size.height), flow)
+            loop_along, loop_across = _turn((size.width, size.height), flow)
             loop = LOOP_REACH + loop_across
             lengths[index] = max(along, loop_along)
         extents[index] = Extent(across / 2 + _NODE_MARGIN, across / 2 + loop + _NODE_MARGIN)
     for cell, size in zip(grid.labels, labels, strict=True):
         if cell is not None:
-            along, across = _turned((size.width, size.height), flow)
+            along, across = _turn((size.width, size.height), flow)
             extents[cell] = Extent(across / 2 + _LABEL_MARGIN, across / 2 + _LABEL_MARGIN)
             lengths[cell] = box_lengths[cell] = along
     return _Cells(tuple(extents), tuple(lengths), tuple(box_lengths), tuple(reach), tuple(boxes))
 
 
-def _turned(pair: Point, flow: Flow) -> Point:
+def _turn(pair: Point, flow: Flow) -> Point:
     """Convert (along, across) to (x, y), or back."""
     return (pair[1], pair[0]) if flow == "down" else pair
 
@@ -587,7 +589,7 @@ def _place_node(node: Node, box: Box, flow: Flow) -> PlacedNode:
     return PlacedNode(node, box, label)
 
 
-def _centred(centre: Point, size: Size) -> Box:
+def _box_around(centre: Point, size: Size) -> Box:
     return Box(centre[0] - size.width / 2, centre[1] - size.height / 2, size.width, size.height)
 
 
@@ -604,12 +606,12 @@ def _at_origin(flow: Flow, nodes: tuple[PlacedNode, ...], arrows: tuple[PlacedAr
     return _Drawing(
         flow,
         Size(max(1.0, right - left), max(1.0, bottom - top)),
-        tuple(_moved_node(placed, -left, -top) for placed in nodes),
-        tuple(_moved_arrow(placed, -left, -top) for placed in arrows),
+        tuple(_shift_node(placed, -left, -top) for placed in nodes),
+        tuple(_shift_arrow(placed, -left, -top) for placed in arrows),
     )
 
 
-def _framed(sketch: Sketch, drawing: _Drawing) -> Layout:
+def _add_frame(sketch: Sketch, drawing: _Drawing) -> Layout:
     """Add the title above, the legend below and a margin."""
     title = text_width(sketch.title, TITLE_SIZE, bold=True) + text_width(f"version {sketch.version}", TITLE_SIZE)
     width = max(drawing.size.width, title)
@@ -624,8 +626,8 @@ def _framed(sketch: Sketch, drawing: _Drawing) -> Layout:
         flow=drawing.flow,
         width=math.ceil(width + 2 * _PADDING),
         height=math.ceil(legend_top + legend.height + _PADDING),
-        nodes=tuple(_moved_node(placed, aside, above) for placed in drawing.nodes),
-        arrows=tuple(_moved_arrow(placed, aside, above) for placed in drawing.arrows),
+        nodes=tuple(_shift_node(placed, aside, above) for placed in drawing.nodes),
+        arrows=tuple(_shift_arrow(placed, aside, above) for placed in drawing.arrows),
         legend=legend,
         legend_top=legend_top,
     )
@@ -648,15 +650,15 @@ def _entries(sketch: Sketch) -> list[LegendEntry]:
     return [entry for entry, present in entries if present]
 
 
-def _moved_node(placed: PlacedNode, aside: float, below: float) -> PlacedNode:
-    label = None if placed.loop_label is None else _moved(placed.loop_label, aside, below)
-    return PlacedNode(placed.node, _moved(placed.box, aside, below), label)
+def _shift_node(placed: PlacedNode, aside: float, below: float) -> PlacedNode:
+    label = None if placed.loop_label is None else _shift_box(placed.loop_label, aside, below)
+    return PlacedNode(placed.node, _shift_box(placed.box, aside, below), label)
 
 
-def _moved_arrow(placed: PlacedArrow, aside: float, below: float) -> PlacedArrow:
-    label = None if placed.label is None else _moved(placed.label, aside, below)
+def _shift_arrow(placed: PlacedArrow, aside: float, below: float) -> PlacedArrow:
+    label = None if placed.label is None else _shift_box(placed.label, aside, below)
     return PlacedArrow(placed.arrow, tuple((x + aside, y + below) for x, y in placed.points), label)
 
 
-def _moved(box: Box, aside: float, below: float) -> Box:
+def _shift_box(box: Box, aside: float, below: float) -> Box:
     return Box(box.left + aside, box.top + below, box.width, box.height)

@@ -1,8 +1,7 @@
-"""Write a machine as Graphviz DOT, for the layouts and formats of Graphviz.
+"""Diagrams as text: Graphviz DOT, Mermaid, and Markdown tables.
 
-The invariant: every name and label is a quoted string with its quotes and backslashes escaped, so no name can
-end its string or be read as one of Graphviz's own escapes. The odd choice is that states are quoted even where
-DOT does not require it, because one rule is simpler than two.
+The invariant, for any names: the text parses, and each name shows unchanged. So each format first makes a name visible
+(`sketch.visible`) and then escapes it by its own rules.
 """
 
 import re
@@ -11,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from interlock.core.describe import MachineDescription, StateDescription, TransitionDescription, TransitionKind
 from interlock.core.diagrams.sketch import (
     CatchAll,
+    Gathered,
     busiest,
     duration,
     fresh,
@@ -24,7 +24,17 @@ from interlock.core.diagrams.sketch import (
 )
 from interlock.core.diagrams.svg import LIGHT, Paint
 
-_KINDS: Mapping[TransitionKind, tuple[str, str]] = {
+
+def _internal(gathered: Gathered, state: StateDescription) -> list[TransitionDescription]:
+    return [transition for transition in gathered.single if transition.internal and transition.source == state.name]
+
+
+# --- Graphviz DOT ----------------------------------------------------------------------------------------------------
+# Every name and label is a quoted string with its quotes and backslashes escaped, so no name can end its string or be
+# read as one of Graphviz's own escapes. The odd choice is that states are quoted even where DOT does not require it,
+# because one rule is simpler than two.
+
+_EDGE_STYLES: Mapping[TransitionKind, tuple[str, str]] = {
     "event": ("solid", LIGHT.arrow),
     "failed": ("dashed", LIGHT.failed),
     "unwound": ("dashed", LIGHT.unwound),
@@ -37,34 +47,34 @@ def dot(description: MachineDescription, *, visits: Mapping[str, int] | None = N
     names = {state.name for state in description.states}
     start = fresh("start", names)
     lines = [
-        f"digraph {_quoted(description.name)} {{",
+        f"digraph {_dot_string(description.name)} {{",
         '    graph [rankdir=TB, fontname="Helvetica"];',
         '    node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];',
         '    edge [fontname="Helvetica", fontsize=10];',
-        f"    {_quoted(start)} [shape=point, width=0.15];",
+        f"    {_dot_string(start)} [shape=point, width=0.15];",
     ]
     for state in description.states:
-        inside = [
-            transition for transition in gathered.single if transition.internal and transition.source == state.name
-        ]
-        lines.append(f"    {_quoted(state.name)} [{_state_attributes(description, state, inside, visits)}];")
-    lines += [f"    {_quoted(start)} -> {_quoted(state.name)};" for state in description.states if state.initial]
+        inside = _internal(gathered, state)
+        lines.append(f"    {_dot_string(state.name)} [{_dot_attributes(description, state, inside, visits)}];")
     lines += [
-        _edge(transition.source, transition.target, transition)
+        f"    {_dot_string(start)} -> {_dot_string(state.name)};" for state in description.states if state.initial
+    ]
+    lines += [
+        _dot_edge(transition.source, transition.target, transition)
         for transition in gathered.single
         if not transition.internal
     ]
     for index, group in enumerate(gathered.catch_alls):
         pill = fresh(f"any {index + 1}", names)
-        label = _lines([f"any: {sources_in_words(group.sources, description)}"])
-        lines.append(f'    {_quoted(pill)} [label={label}, style="rounded,dashed", color="{LIGHT.pill.stroke}"];')
+        label = _dot_label([f"any: {sources_in_words(group.sources, description)}"])
+        lines.append(f'    {_dot_string(pill)} [label={label}, style="rounded,dashed", color="{LIGHT.pill.stroke}"];')
         # An internal catch-all leaves nothing, so its pill points to itself.
         target = pill if group.target is None else group.target
-        lines += [_edge(pill, target, transition) for transition in group.transitions]
+        lines += [_dot_edge(pill, target, transition) for transition in group.transitions]
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _state_attributes(
+def _dot_attributes(
     description: MachineDescription,
     state: StateDescription,
     inside: list[TransitionDescription],
@@ -76,13 +86,13 @@ def _state_attributes(
         words.append(f"step {step}")
     words += [f"after {timer}" for timer in timer_words(state)]
     words += [f"stays on {trigger(transition)}" for transition in inside]
-    paint = _paint(state)
+    paint = _dot_paint(state)
     if visits is not None:
         count = visits.get(state.name, 0)
         paint = LIGHT.heat[level(count, busiest(description, visits))]
         words.append(f"{count:,} visits")
     attributes = [
-        f"label={_lines(words)}",
+        f"label={_dot_label(words)}",
         f'fillcolor="{paint.fill}"',
         f'color="{paint.stroke}"',
         f'fontcolor="{paint.text}"',
@@ -94,7 +104,7 @@ def _state_attributes(
     return ", ".join(attributes)
 
 
-def _paint(state: StateDescription) -> Paint:
+def _dot_paint(state: StateDescription) -> Paint:
     if state.final:
         return LIGHT.final
     if state.unwinds_to is not None:
@@ -104,34 +114,33 @@ def _paint(state: StateDescription) -> Paint:
     return LIGHT.plain if state.step is None else LIGHT.step
 
 
-def _edge(source: str, target: str, transition: TransitionDescription) -> str:
-    style, colour = _KINDS[transition.kind]
-    label = _lines([trigger(transition)])
+def _dot_edge(source: str, target: str, transition: TransitionDescription) -> str:
+    style, colour = _EDGE_STYLES[transition.kind]
+    label = _dot_label([trigger(transition)])
     return (
-        f"    {_quoted(source)} -> {_quoted(target)} "
+        f"    {_dot_string(source)} -> {_dot_string(target)} "
         f'[label={label}, style={style}, color="{colour}", fontcolor="{colour}"];'
     )
 
 
-def _lines(words: list[str]) -> str:
+def _dot_label(words: list[str]) -> str:
     """Return a label of several lines; only the breaks between them are Graphviz escapes."""
-    return '"' + "\\n".join(_quoted(word)[1:-1] for word in words) + '"'
+    return '"' + "\\n".join(_dot_string(word)[1:-1] for word in words) + '"'
 
 
-def _quoted(text: str) -> str:
+def _dot_string(text: str) -> str:
     # Graphviz reads HTML entities even inside quotes, so a bare ampersand is one too.
     safe = visible(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{safe}"'
 
 
-# --- Write a machine as a Mermaid `stateDiagram-v2`, for pages that render Mermaid -----------------------------------
+# --- Mermaid `stateDiagram-v2` ---------------------------------------------------------------------------------------
 # Mermaid's grammar has many words and signs that end a label or start something else, so every character that is not
 # plainly harmless is written as an entity (`#35;`), and a state keeps its own name as id only if it is a plain word;
 # otherwise it gets a number.
 #
-# The invariant: for any names the text parses, and each name shows unchanged. The odd choice is that internal
-# transitions stand in a state's note, because Mermaid can only draw an arrow, and an arrow would mean that the state
-# is left.
+# The odd choice is that internal transitions stand in a state's note, because Mermaid can only draw an arrow, and an
+# arrow would mean that the state is left.
 
 _PLAIN_ID = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # Reserved words of Mermaid, in any case: an id must not be one of them.
@@ -163,47 +172,44 @@ _HARMLESS = frozenset(" _-.,/[]()=+!?'→·")
 
 def mermaid(description: MachineDescription, *, visits: Mapping[str, int] | None = None) -> str:
     """Write the machine as a Mermaid state diagram, coloured by `visits` if they are given."""
-    ids = _ids(description)
+    ids = _mermaid_ids(description)
     gathered = gather(description)
     lines = ["stateDiagram-v2", "    direction TB"]
     for state in description.states:
         label = visible(state.name) + ("" if visits is None else f" ({visits.get(state.name, 0):,})")
-        lines.append(f'    state "{_text(label)}" as {ids[state.name]}')
-    for group, pill in _pills(gathered.catch_alls, ids):
+        lines.append(f'    state "{_mermaid_text(label)}" as {ids[state.name]}')
+    for group, pill in _mermaid_pills(gathered.catch_alls, ids):
         words = f"any: {sources_in_words(group.sources, description)}"
-        lines.append(f'    state "{_text(visible(words))}" as {pill}')
+        lines.append(f'    state "{_mermaid_text(visible(words))}" as {pill}')
     lines += [f"    [*] --> {ids[state.name]}" for state in description.states if state.initial]
     lines += [
-        f"    {ids[transition.source]} --> {ids[transition.target]}: {_text(trigger(transition))}"
+        f"    {ids[transition.source]} --> {ids[transition.target]}: {_mermaid_text(trigger(transition))}"
         for transition in gathered.single
         if not transition.internal
     ]
-    for group, pill in _pills(gathered.catch_alls, ids):
+    for group, pill in _mermaid_pills(gathered.catch_alls, ids):
         # Mermaid has no arrow that stays: an internal catch-all points from its pill to itself.
         target = pill if group.target is None else ids[group.target]
-        lines += [f"    {pill} --> {target}: {_text(trigger(transition))}" for transition in group.transitions]
+        lines += [f"    {pill} --> {target}: {_mermaid_text(trigger(transition))}" for transition in group.transitions]
     lines += [f"    {ids[state.name]} --> [*]" for state in description.states if state.final]
     for state in description.states:
-        inside = [
-            transition for transition in gathered.single if transition.internal and transition.source == state.name
-        ]
-        lines += _note(ids[state.name], state, inside)
-    return "\n".join([*lines, *_classes(description, ids, visits)]) + "\n"
+        lines += _mermaid_note(ids[state.name], state, _internal(gathered, state))
+    return "\n".join([*lines, *_mermaid_classes(description, ids, visits)]) + "\n"
 
 
-def _ids(description: MachineDescription) -> dict[str, str]:
+def _mermaid_ids(description: MachineDescription) -> dict[str, str]:
     """Return an id for each state: its own name if it is a valid Mermaid id, otherwise a unique number."""
     names = [state.name for state in description.states]
     plain = {name for name in names if _PLAIN_ID.fullmatch(name) and name.lower() not in _RESERVED}
     return {name: name if name in plain else fresh(f"s{index}", plain) for index, name in enumerate(names)}
 
 
-def _pills(groups: tuple[CatchAll, ...], ids: Mapping[str, str]) -> list[tuple[CatchAll, str]]:
+def _mermaid_pills(groups: tuple[CatchAll, ...], ids: Mapping[str, str]) -> list[tuple[CatchAll, str]]:
     taken = set(ids.values())
     return [(group, fresh(f"any{index}", taken)) for index, group in enumerate(groups)]
 
 
-def _text(text: str) -> str:
+def _mermaid_text(text: str) -> str:
     written = "".join(
         character if character.isalnum() or character in _HARMLESS else f"#{ord(character)};" for character in text
     )
@@ -215,7 +221,7 @@ def _text(text: str) -> str:
     return re.sub(r"(?i)\bend note", lambda match: match[0].replace(" ", "#32;"), written)
 
 
-def _note(state_id: str, state: StateDescription, inside: list[TransitionDescription]) -> list[str]:
+def _mermaid_note(state_id: str, state: StateDescription, inside: list[TransitionDescription]) -> list[str]:
     words: list[str] = []
     step = step_words(state)
     if step is not None:
@@ -228,10 +234,12 @@ def _note(state_id: str, state: StateDescription, inside: list[TransitionDescrip
     words += [f"stays on {trigger(transition)}" for transition in inside]
     if not words:
         return []
-    return [f"    note right of {state_id}", *(f"        {_text(word)}" for word in words), "    end note"]
+    return [f"    note right of {state_id}", *(f"        {_mermaid_text(word)}" for word in words), "    end note"]
 
 
-def _classes(description: MachineDescription, ids: dict[str, str], visits: Mapping[str, int] | None) -> list[str]:
+def _mermaid_classes(
+    description: MachineDescription, ids: dict[str, str], visits: Mapping[str, int] | None
+) -> list[str]:
     members: dict[str, list[str]] = {}
     paints: dict[str, Paint] = {}
     for state in description.states:
@@ -254,11 +262,10 @@ def _classes(description: MachineDescription, ids: dict[str, str], visits: Mappi
     return lines + [f"    class {','.join(states)} {name}" for name, states in members.items()]
 
 
-# --- Write a machine as two Markdown tables: its transitions, and its states -----------------------------------------
-# Unlike a picture, tables can be read aloud, searched and reviewed in a diff. The invariant: each row has as many
-# cells as its head, for any names, because all Markdown syntax in them is escaped. The odd choice is that
-# underscores within a word are not escaped: Markdown does not interpret them, and names of states stay readable in
-# the source.
+# --- Markdown tables -------------------------------------------------------------------------------------------------
+# The invariant: each row has as many cells as its head, because all Markdown syntax in names is escaped. The odd
+# choice is that underscores within a word are not escaped: Markdown does not interpret them, and names of states stay
+# readable in the source.
 
 _MARKUP = re.compile(r"[\\`*|\[\]~]|(?<![^\W_])_|_(?![^\W_])")
 _TRANSITION_HEAD = ("from", "event", "guard", "to", "action")
@@ -277,7 +284,7 @@ def table(description: MachineDescription) -> str:
         target = "(stays)" if group.target is None else group.target
         transitions += [_transition_row(sources, target, transition) for transition in group.transitions]
     states = [_state_row(state) for state in description.states]
-    return _rows(_TRANSITION_HEAD, transitions) + "\n" + _rows(_STATE_HEAD, states)
+    return _markdown_table(_TRANSITION_HEAD, transitions) + "\n" + _markdown_table(_STATE_HEAD, states)
 
 
 def _transition_row(source: str, target: str, transition: TransitionDescription) -> tuple[str, ...]:
@@ -310,11 +317,11 @@ def _kinds(state: StateDescription) -> list[str]:
     return [name for name, applies in kinds if applies]
 
 
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([_cell(text) for text in row] for row in rows)]
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([_escape_markdown(text) for text in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _cell(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     marked = _MARKUP.sub(lambda match: f"\\{match[0]}", visible(text))
     return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

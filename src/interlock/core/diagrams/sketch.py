@@ -16,7 +16,7 @@ from typing import Literal
 
 from interlock.core.describe import MachineDescription, StateDescription, TransitionDescription, TransitionKind
 
-# --- Texts that all diagrams share: durations, guards, and names with visible characters only ------------------------
+# --- Texts that all diagrams share -----------------------------------------------------------------------------------
 # A machine's names come from user code and may contain anything, so each format first makes them visible here and
 # then escapes them for its own syntax. The invariant is that `visible` never returns a control character, a lone
 # surrogate or a line break: one name is always one line, in every format.
@@ -87,9 +87,9 @@ def fresh(wanted: str, taken: Collection[str]) -> str:
     return wanted
 
 
-# --- Group catch-all transitions into one arrow from "any" state -----------------------------------------------------
+# --- Catch-all transitions -------------------------------------------------------------------------------------------
 # A catch-all is described once per state it applies to. Drawn like that it would clutter the diagram, so transitions
-# that differ only in their source are grouped here, for all diagram formats.
+# that differ only in their source become one arrow from "any" state, in all formats.
 #
 # The invariant: every transition of the description is either in `single` or in exactly one group. The odd choice is
 # the threshold: a catch-all that applies to only one or two states is drawn as plain arrows, because a pill with a
@@ -160,7 +160,7 @@ def sources_in_words(sources: tuple[str, ...], description: MachineDescription) 
     return ", ".join(sources)
 
 
-# --- Estimate the width of a text without a font ---------------------------------------------------------------------
+# --- Text widths, estimated without a font ---------------------------------------------------------------------------
 # An SVG is drawn with the font of the reader's system, so its boxes must fit the text in any of them. The widths
 # below are those of DejaVu Sans, the widest of the usual system fonts; in every other one the text is a little
 # narrower than its box. The invariant is that an estimate is never zero for a text that can be seen.
@@ -195,7 +195,7 @@ def _character_width(character: str) -> int:
     return _WIDTH_OTHER
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Boxes and arrows ------------------------------------------------------------------------------------------------
 
 Look = Literal["plain", "step", "resting", "unwinding", "final", "start", "any"]
 Role = Literal["name", "detail", "visits", "event", "failed", "unwound", "guard", "pill"]
@@ -451,11 +451,10 @@ def _padded(lines: tuple[Line, ...], padding: tuple[float, float]) -> Size:
     )
 
 
-# --- Heat levels: the visits of a state on a scale of a few levels ---------------------------------------------------
-# Shared by everything that colours by visits, so that a state has the same heat in an SVG, in Mermaid and in DOT.
-# The invariant: level 0 means never visited, and only that. The odd choice is the square root: visits differ by
-# orders of magnitude, so a linear scale would leave all but the busiest state cold, and a logarithm would make all
-# of them hot.
+# --- Heat levels -----------------------------------------------------------------------------------------------------
+# Shared by all formats, so that a state has the same heat in an SVG, in Mermaid and in DOT. The invariant: level 0
+# means never visited, and only that. The odd choice is the square root: visits differ by orders of magnitude, so a
+# linear scale would leave all but the busiest state cold, and a logarithm would make all of them hot.
 
 HEAT_LEVELS = 6
 

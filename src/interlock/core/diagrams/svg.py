@@ -41,7 +41,7 @@ from interlock.core.diagrams.sketch import (
     sketch,
 )
 
-# --- Colours of SVG diagrams, and their style sheet ------------------------------------------------------------------
+# --- Colours and style sheet -----------------------------------------------------------------------------------------
 # Every colour of an SVG is set by a class, so that the same drawing can be light, dark, or whichever the reader's
 # system prefers. The invariant: both palettes have the same fields, so nothing is ever drawn in a colour of the
 # other one, and each text colour is legible on its fill.
@@ -210,7 +210,7 @@ def _rules(scope: str, rules: dict[str, str]) -> str:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Drawing ---------------------------------------------------------------------------------------------------------
 
 _TIP_LENGTH = 8.0
 _TIP_WIDTH = 3.6

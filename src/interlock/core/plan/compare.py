@@ -10,7 +10,6 @@ Compare with every version that still has stored workflows, not only with the la
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from interlock.core.describe import EventDescription, MachineDescription, StateDescription
@@ -39,7 +38,7 @@ from interlock.core.plan.states import (
 from interlock.core.schemas import ANNOTATED, without_annotations
 from interlock.core.values import Finding
 
-# --- Compare the context types: which stored contexts still decode, and which fields they lose or gain ---------------
+# --- Contexts --------------------------------------------------------------------------------------------------------
 # A context is read whenever its workflow is, and written again with every event. A field that the new type does not
 # have is therefore lost after the next event.
 
@@ -52,14 +51,14 @@ def context_findings(
         return []
     removed, added = compare_fields(new.context_schema, old.context_schema)
     findings = [
-        *(_incompatible(problem) for problem in problems),
-        *(_removed(field) for field in removed),
-        *([_added(added)] if added else []),
+        *(_incompatible_context(problem) for problem in problems),
+        *(_removed_field(field) for field in removed),
+        *([_added_fields(added)] if added else []),
     ]
-    return findings or [_changed()]
+    return findings or [_changed_context()]
 
 
-def _incompatible(problem: Incompatibility) -> Finding:
+def _incompatible_context(problem: Incompatibility) -> Finding:
     return Finding(
         code="context-breaks" if problem.severity == "error" else "context-unproven",
         severity=problem.severity,
@@ -70,7 +69,7 @@ def _incompatible(problem: Incompatibility) -> Finding:
     )
 
 
-def _removed(field: RemovedField) -> Finding:
+def _removed_field(field: RemovedField) -> Finding:
     return Finding(
         code="context-field-gone",
         severity="warning",
@@ -81,7 +80,7 @@ def _removed(field: RemovedField) -> Finding:
     )
 
 
-def _added(paths: tuple[str, ...]) -> Finding:
+def _added_fields(paths: tuple[str, ...]) -> Finding:
     return Finding(
         code="context-fields-added",
         severity="info",
@@ -91,7 +90,7 @@ def _added(paths: tuple[str, ...]) -> Finding:
     )
 
 
-def _changed() -> Finding:
+def _changed_context() -> Finding:
     return Finding(
         code="context-changed",
         severity="info",
@@ -101,7 +100,7 @@ def _changed() -> Finding:
     )
 
 
-# --- Compare the alphabets: added and removed events, and payloads already written that may not decode ---------------
+# --- Alphabets and payloads ------------------------------------------------------------------------------------------
 # Most payloads matter only while they are in transit: a webhook that is being retried, a command in a client's
 # queue. Two kinds are kept by the store itself: the event of a timer, and the outcome of a step that has an undo,
 # which stays in the undo log until the workflow ends. They must meet the same demands as a context.
@@ -157,7 +156,7 @@ def _payload_incompatibilities(old: dict[str, object], new: dict[str, object]) -
     # A payload that the store kept is read with unknown fields ignored; one from outside is refused for them.
     stored = accepts(new, old)
     outside = [problem for problem in accepts(new, old, unknown_fields="refused") if problem not in stored]
-    return (*stored, *(msgspec.structs.replace(problem, severity="warning") for problem in outside))
+    return (*stored, *(replace(problem, severity="warning") for problem in outside))
 
 
 def payload_findings(
@@ -175,9 +174,11 @@ def payload_findings(
             for problem in problems.get(name, ())
         ]
         if places:
-            changes += [_lost(name, field, places) for field in compare_fields(after.schema, before.schema).removed]
+            changes += [
+                _lost_field(name, field, places) for field in compare_fields(after.schema, before.schema).removed
+            ]
         if not changes and not identical(before.schema, after.schema):
-            changes.append(_changed_event(name))
+            changes.append(_changed_payload(name))
         findings += changes
     return findings
 
@@ -198,7 +199,7 @@ def _incompatible_payload(event: str, problem: Incompatibility, places: tuple[st
     )
 
 
-def _lost(event: str, field: RemovedField, places: tuple[str, ...]) -> Finding:
+def _lost_field(event: str, field: RemovedField, places: tuple[str, ...]) -> Finding:
     return Finding(
         code="payload-field-gone",
         severity="warning",
@@ -209,7 +210,7 @@ def _lost(event: str, field: RemovedField, places: tuple[str, ...]) -> Finding:
     )
 
 
-def _changed_event(event: str) -> Finding:
+def _changed_payload(event: str) -> Finding:
     return Finding(
         code="payload-changed",
         severity="info",
@@ -240,7 +241,7 @@ def kept_events(machine: MachineDescription) -> dict[str, tuple[str, ...]]:
     return kept
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- The whole machine -----------------------------------------------------------------------------------------------
 
 
 def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[str, str] | None = None) -> Plan:

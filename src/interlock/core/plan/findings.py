@@ -1,4 +1,4 @@
-"""The values a plan is made of: findings, verdicts and incompatibilities.
+"""`Plan` and the values it is made of: findings, verdicts and incompatibilities, with the plain-text report.
 
 They are frozen and JSON-encodable, so the same plan can be printed by the CLI, returned over HTTP and kept in
 a release pipeline. They hold text written for a person: what changed, why it matters, how to fix it.
@@ -91,9 +91,8 @@ def proves_safe(findings: tuple[Finding, ...]) -> bool:
     return all(finding.severity != "error" and finding.code not in WITHOUT_PROOF for finding in findings)
 
 
-# --- Format a plan as plain text: the verdict, then the findings, then every state -----------------------------------
-# No colours and no terminal width: the same text goes to a terminal, a pull request and a log. It takes the parts of
-# a plan and not the plan, so that `Plan.text()` can call it without an import cycle.
+# --- Report ----------------------------------------------------------------------------------------------------------
+# No colours and no terminal width: the same text goes to a terminal, a pull request and a log.
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
@@ -177,7 +176,7 @@ def _state_lines(states: tuple[StateVerdict, ...]) -> list[str]:
     return lines
 
 
-# --- The `Plan`: everything that comparing two versions of a machine found, as one frozen value ----------------------
+# --- Plan ------------------------------------------------------------------------------------------------------------
 # `safe` is true only when nothing stored is known to break, all stored data are proved to decode without losing a
 # value, and all undos still exist. It is a field and not a property so that the JSON has it too.
 

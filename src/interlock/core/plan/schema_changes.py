@@ -1,15 +1,16 @@
-"""Check that all data written under the old schema decode under the new one, with the same meaning.
+"""Comparison of two JSON schemas: whether data written under the old one decode under the new one, unchanged.
 
 `accepts` returns a list of incompatibilities; an empty list is a proof for the types that a JSON schema can
 express. It follows how msgspec decodes: unknown fields are ignored, a missing field needs a default, an integer
 is read where a float (or a decimal) is expected but never the reverse, and a union picks its member by the JSON
-kind of the value, or by its tag.
+kind of the value, or by its tag. Values that decode to another meaning are reported as well (rounded integers, items
+that fall together in a set). `compare_fields` lists the fields that are dropped or added.
 
-Decoded values must also mean the same: an integer that a float rounds, items that fall together in a set, bytes that
-are read as the text of their base64 are reported as well. Facts that a schema of msgspec omits are in its annotations
-(`interlock.core.schemas`); without them, in a description of an earlier release, a `datetime` without declared timezone
-looks like `str` and the key type of a mapping is lost. Byte lengths are rounded to base64 blocks, and flags list only
-their single bits. Recursive types: a pair that is already being compared is not entered again.
+Facts that a schema of msgspec omits are in its annotations (`core.schemas`); a description of an earlier release lacks
+them, so there a `datetime` without declared timezone looks like `str`, and the key type of a mapping is lost. Byte
+lengths are rounded to base64 blocks, and flags list only their single bits.
+
+Sections: scalars, containers, unions and recursion, dropped and added fields.
 """
 
 import math
@@ -38,7 +39,7 @@ from interlock.core.plan.schema_shapes import (
 )
 from interlock.core.schemas import DATETIME, KEYS, NAIVE_DATETIME, OMITS, TEXT, TIME
 
-# --- Compare schemas of numbers, strings and enumerated values: every old value must be inside the new bounds --------
+# --- Scalars: numbers, strings and enumerated values -----------------------------------------------------------------
 # Each function compares one alternative of the old schema with the one alternative of the new schema that msgspec
 # would pick for it. A literal value is compared as the narrowest range that holds it, so there is one rule for "the
 # constant 3" and for "an integer from 1 to 5".
@@ -262,9 +263,9 @@ def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-# --- Compare schemas of arrays and objects, and list the inner schemas that must be compared next --------------------
-# The functions do not recurse. They return obligations (old inner schema, new inner schema, path) and leave the
-# order of work and the treatment of recursive types to the caller, which keeps this module free of cycles.
+# --- Containers: arrays and objects ----------------------------------------------------------------------------------
+# The functions do not recurse. They return obligations (old inner schema, new inner schema, path), and `_Comparison`
+# decides the order of work and the treatment of recursive types.
 #
 # Odd choice: the old side is read as a closed world. A struct is written with exactly the fields it declares, so a
 # field that the old schema does not list was not stored. On the new side unknown fields are ignored, as msgspec
@@ -389,17 +390,18 @@ def _is_scalar(schema: Schema) -> bool:
 
 def _length_max(schema: Schema) -> float:
     """Return the longest array that was stored: without `items`, the number of positions."""
-    longest = number(schema, "maxItems")
     closed = bool(schemas(schema, "prefixItems")) and not isinstance(schema.get("items"), dict)
-    limits = [math.inf if longest is None else longest, len(schemas(schema, "prefixItems")) if closed else math.inf]
-    return min(limits)
+    return _items_max(schema, closed=closed)
 
 
 def _accepted_length_max(schema: Schema) -> float:
     """Return the longest array that is accepted: an array-like struct ignores items after its fields."""
-    longest = number(schema, "maxItems")
-    closed = schema.get("items") is False
-    return min(math.inf if longest is None else longest, len(schemas(schema, "prefixItems")) if closed else math.inf)
+    return _items_max(schema, closed=schema.get("items") is False)
+
+
+def _items_max(schema: Schema, *, closed: bool) -> float:
+    positions = len(schemas(schema, "prefixItems")) if closed else math.inf
+    return min(_or_infinite(number(schema, "maxItems")), positions)
 
 
 def _at(prefix: list[Schema], rest: Schema, place: int) -> Schema:
@@ -467,9 +469,8 @@ def _compare_defaults(
 
 
 def _count_max(old: Schema) -> float:
-    most = number(old, "maxProperties")
     listed = len(members(old, "properties")) if stored_rest(old) is None else math.inf
-    return min(math.inf if most is None else most, listed)
+    return min(_or_infinite(number(old, "maxProperties")), listed)
 
 
 def _key_obligations(old: Schema, new: Schema, old_rest: Schema | None, path: str) -> list[Obligation]:
@@ -486,7 +487,8 @@ def _key_schema(schema: Schema) -> Schema:
     return {"type": "string", "not": ANYTHING} if constraint is None else {"type": "string", **constraint}
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Unions and recursion --------------------------------------------------------------------------------------------
+# A pair that is already being compared is not entered again, so the comparison of a recursive type ends.
 
 _KEEP_TYPE = "keep the old type, or put the new type under a new name with a default"
 _KNOWN: dict[Kind, frozenset[str]] = {
@@ -655,7 +657,7 @@ def _kinds(schema: Schema) -> set[Kind]:
     return {kind for kind in map(kind_of_value, values) if schema.get("type", kind) == kind}
 
 
-# --- Find the fields of stored data that the new type drops, and those that it adds ----------------------------------
+# --- Dropped and added fields ----------------------------------------------------------------------------------------
 # An unknown field is ignored when data are read, and missing when they are written again: a renamed field decodes
 # without an error and loses its value in every stored workflow. So the two schemas are walked a second time, for
 # fields that are dropped and fields that are filled with a default.
@@ -684,12 +686,12 @@ class FieldChanges(NamedTuple):
 
 def compare_fields(new_schema: Schema, old_schema: Schema) -> FieldChanges:
     """Return the fields that are dropped and those that are filled in when the new type reads old data."""
-    walk = _Walk(Document(old_schema), Document(new_schema))
+    walk = _FieldWalk(Document(old_schema), Document(new_schema))
     walk.run(Obligation(old_schema, new_schema, "$"))
     return FieldChanges(tuple(_removed_field(path, twins) for path, twins in walk.removed.items()), tuple(walk.added))
 
 
-class _Walk:
+class _FieldWalk:
     """One walk over two documents, side by side."""
 
     def __init__(self, old: Document, new: Document) -> None:
@@ -700,7 +702,7 @@ class _Walk:
         self.added: dict[str, None] = {}
 
     def run(self, first: Obligation) -> None:
-        # As in `schemas`: pairs by identity, kept alive as values, so that the walk of a recursive type ends.
+        # As in `_Comparison.run`: pairs by identity, kept alive as values, so that the walk of a recursive type ends.
         entered: dict[tuple[int, int], Obligation] = {}
         waiting = [first]
         while waiting:
@@ -756,8 +758,8 @@ class _Walk:
 
     def _same_type(self, old: Schema, new: Schema) -> bool:
         """Return whether the new field reads the same values as the old one; null may have come with the default."""
-        wanted = {canonical(self._new, _bare(part)) for part in self._new.alternatives(new)}
-        return all(canonical(self._old, _bare(part)) in wanted for part in self._old.alternatives(old))
+        wanted = {canonical(self._new, _without_default(part)) for part in self._new.alternatives(new)}
+        return all(canonical(self._old, _without_default(part)) in wanted for part in self._old.alternatives(old))
 
 
 def _removed_field(path: str, twins: tuple[str, ...]) -> RemovedField:
@@ -770,5 +772,5 @@ def _removed_field(path: str, twins: tuple[str, ...]) -> RemovedField:
     return RemovedField(path, f"{why}; probably a rename, since {listed} is new and of the same type", fix)
 
 
-def _bare(schema: Schema) -> Schema:
+def _without_default(schema: Schema) -> Schema:
     return {key: value for key, value in schema.items() if key != "default"}

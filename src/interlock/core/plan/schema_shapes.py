@@ -175,7 +175,7 @@ def show(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# --- Canonical form of a JSON schema: equal bytes mean equal decoding ------------------------------------------------
+# --- Canonical form: equal bytes mean equal decoding -----------------------------------------------------------------
 # Two releases rarely write the same schema byte for byte: a class is renamed, a docstring becomes a description,
 # fields change places. None of that changes what decodes. The canonical form numbers definitions in the order in
 # which they occur (which also makes recursive types finite), sorts unordered lists and drops prose.

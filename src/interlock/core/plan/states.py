@@ -1,8 +1,9 @@
-"""Compare the transitions out of one state: refused events, new targets, new events.
+"""Comparison of one state of the old machine with its replacement: exits, attachments, stranded workflows.
 
-Targets of the old machine are compared under their new names, so a pure renaming changes no arrow. Several guarded
-transitions for one event are one ordered list: the first guard that returns True wins, so their order matters.
-Transitions of unwinding are compared with the state's role, not here.
+Targets of the old machine are compared under their new names (`Renames`), so a pure renaming changes no arrow. A parked
+workflow is moved by its step, by its timers, by unwinding, or by an event from outside; whether a change strands it
+depends only on which of these remain. Every finding is a plain sentence, because it is also the reason in the table of
+states.
 
 Odd choice: when an event used to unwind, any change of its arrows counts as bypassing the unwinding as soon as one of
 the new arrows does not unwind. Guards are only names here, so which arrow a workflow would take cannot be known.
@@ -23,11 +24,7 @@ from interlock.core.describe import (
 from interlock.core.plan.findings import Severity
 from interlock.core.values import Finding
 
-# --- exits -----------------------------------------------------------------------------------------------------------
-# Queries on a description: how a workflow leaves a state, and whether it does so without an event from outside.
-#
-# A parked workflow is moved by its step, by its timers, by unwinding, or by an event from outside. Whether a change
-# strands it depends only on which of these remain.
+# --- Exits of a state ------------------------------------------------------------------------------------------------
 
 
 def is_active(state: StateDescription) -> bool:
@@ -92,7 +89,7 @@ def _clears(machine: MachineDescription, arrow: TransitionDescription) -> bool:
     return arrow.settle is True and not cuts_off
 
 
-# --- Mapping of old states to new states -----------------------------------------------------------------------------
+# --- Renamed states --------------------------------------------------------------------------------------------------
 # The newer machine declares `renamed`; a caller of `plan` may add to it or override it. Names that do not exist are
 # findings, not exceptions: a plan should show all mistakes together.
 #
@@ -111,8 +108,10 @@ class Renames:
         self._new_names: set[str] = {state.name for state in new.states}
         explicit = dict(overrides or {})
         for source, target in {**new.renamed, **explicit}.items():
-            told_before = source not in explicit and source not in self._old_names and old.renamed.get(source) == target
-            if not told_before:
+            declared_before = (
+                source not in explicit and source not in self._old_names and old.renamed.get(source) == target
+            )
+            if not declared_before:
                 self._enter(source, target, explicit=source in explicit)
         self._note_merged()
 
@@ -188,7 +187,9 @@ def _list_names(names: set[str] | list[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Arrows ----------------------------------------------------------------------------------------------------------
+# Several guarded transitions for one event are one ordered list: the first guard that returns True wins, so their
+# order matters. Transitions of unwinding are compared with the state's role.
 
 _NOTHING = "nothing, if that is meant"
 
@@ -299,9 +300,7 @@ def _finding(state: str, code: str, severity: Severity, what: str, why: str, fix
     return Finding(code=code, severity=severity, what=what, why=why, fix=fix, location=state)
 
 
-# --- Compare what is attached to a state: step, timers, effects, dwell and role --------------------------------------
-# Every function returns findings about one pair of states, written as plain sentences, because the same sentence is
-# the reason in the table of states. Whether a workflow is stranded is decided in `stranded`.
+# --- Attachments: step, timers, effects, dwell and role --------------------------------------------------------------
 
 _OWED = "what is owed to a workflow is stored by name when it enters the state"
 
@@ -328,7 +327,7 @@ def _compare_role(old: StateDescription, new: StateDescription) -> list[Finding]
         "final": "it is finished now: no event, step or timer applies to it any more",
     }[becomes]
     fix = f"{_NOTHING}; otherwise keep `{old.name}` as it was and add a new state"
-    return [_attachment_finding(old, "state-role", "warning", f"was {was}, is {becomes} now", why, fix)]
+    return [_finding(old.name, "state-role", "warning", f"was {was}, is {becomes} now", why, fix)]
 
 
 def _role(state: StateDescription) -> str:
@@ -344,18 +343,18 @@ def _compare_unwinding(old: StateDescription, new: StateDescription, mapped: str
         what = "was unwinding, is not any more: undos that are still owed here would never run"
         fix = f"keep `{old.name}` unwinding, or map it to a state that unwinds"
         return [
-            _attachment_finding(
-                old, "unwinding-lost", "error", what, "what was done outside would be left without its undo", fix
+            _finding(
+                old.name, "unwinding-lost", "error", what, "what was done outside would be left without its undo", fix
             )
         ]
     if old.unwinds_to is None:
         what = f"was not unwinding, unwinds to `{new.unwinds_to}` now"
         why = "unwinding begins on entering; a workflow already here did not ask for it"
-        return [_attachment_finding(old, "unwinding-added", "warning", what, why, "add a new unwinding state instead")]
+        return [_finding(old.name, "unwinding-added", "warning", what, why, "add a new unwinding state instead")]
     if mapped == new.unwinds_to:
         return []
     what = f"unwinds to `{new.unwinds_to}` instead of `{old.unwinds_to}`"
-    return [_attachment_finding(old, "unwinding-target", "info", what, "a workflow under way ends elsewhere", _NOTHING)]
+    return [_finding(old.name, "unwinding-target", "info", what, "a workflow under way ends elsewhere", _NOTHING)]
 
 
 def _compare_steps(old: StateDescription, new: StateDescription) -> list[Finding]:
@@ -364,11 +363,11 @@ def _compare_steps(old: StateDescription, new: StateDescription) -> list[Finding
         return []
     if had is None and has is not None:
         what = f"a step `{has.name}` was added: a workflow already here does not owe it"
-        return [_attachment_finding(old, "step-added", "warning", what, _OWED, "put the step into a new state")]
+        return [_finding(old.name, "step-added", "warning", what, _OWED, "put the step into a new state")]
     if had is not None and has is None:
         what = f"a step `{had.name}` that was owed here no longer exists"
         fix = f"keep the step until no workflow is parked in `{old.name}`"
-        return [_attachment_finding(old, "step-gone", "warning", what, _OWED, fix)]
+        return [_finding(old.name, "step-gone", "warning", what, _OWED, fix)]
     assert had is not None
     assert has is not None
     return [*_compare_step_names(old, had, has), *_compare_step_settings(old, had, has)]
@@ -381,7 +380,7 @@ def _compare_step_names(state: StateDescription, had: StepDescription, has: Step
     code, verb = ("step-renamed", "renamed") if alike else ("step-replaced", "replaced")
     what = f"step `{had.name}` {verb}: it is `{has.name}` now"
     fix = f"keep the name `{had.name}`, or let the runs in progress finish first"
-    return [_attachment_finding(state, code, "warning", what, _OWED, fix)]
+    return [_finding(state.name, code, "warning", what, _OWED, fix)]
 
 
 def _compare_step_settings(state: StateDescription, had: StepDescription, has: StepDescription) -> list[Finding]:
@@ -390,14 +389,12 @@ def _compare_step_settings(state: StateDescription, had: StepDescription, has: S
         ("heartbeat", _heartbeat(had), _heartbeat(has)),
         ("attempts", str(had.attempts), str(has.attempts)),
         ("dependency", str(had.dependency), str(has.dependency)),
-        ("returned events", _list_attachments(had.returns), _list_attachments(has.returns)),
-        ("undone outcomes", _list_attachments(had.undoes), _list_attachments(has.undoes)),
+        ("returned events", _list_events(had.returns), _list_events(has.returns)),
+        ("undone outcomes", _list_events(had.undoes), _list_events(has.undoes)),
     ]
     why = "it applies from the next attempt on"
     return [
-        _attachment_finding(
-            state, "step-settings", "info", f"{name} of step `{has.name}`: {before} → {after}", why, _NOTHING
-        )
+        _finding(state.name, "step-settings", "info", f"{name} of step `{has.name}`: {before} → {after}", why, _NOTHING)
         for name, before, after in changes
         if before != after
     ]
@@ -415,18 +412,16 @@ def _compare_timers(old: StateDescription, new: StateDescription) -> list[Findin
             what = f"its timer {_timer(timer)} is gone: timers already set would send an undeclared event"
             fix = f"keep the timer until no workflow is parked in `{old.name}`"
             findings.append(
-                _attachment_finding(old, "timer-gone", "warning", what, "a parked workflow relies on it to go on", fix)
+                _finding(old.name, "timer-gone", "warning", what, "a parked workflow relies on it to go on", fix)
             )
         else:
             remaining.remove(twin)
             what = f"its timer {_timer(timer)} is {_timer(twin)} now: timers already set may keep their old time"
-            findings.append(
-                _attachment_finding(old, "timer-changed", "info", what, "a timer is set on entering", _NOTHING)
-            )
+            findings.append(_finding(old.name, "timer-changed", "info", what, "a timer is set on entering", _NOTHING))
     for timer in remaining:
         what = f"a timer {_timer(timer)} was added: workflows already here may not have it"
         findings.append(
-            _attachment_finding(old, "timer-added", "info", what, "a timer is set on entering the state", _NOTHING)
+            _finding(old.name, "timer-added", "info", what, "a timer is set on entering the state", _NOTHING)
         )
     return findings
 
@@ -436,10 +431,10 @@ def _compare_effects(old: StateDescription, new: StateDescription) -> list[Findi
     for effect in sorted(set(old.effects) - set(new.effects)):
         what = f"its effect `{effect}` is gone: one that is still owed cannot be carried out"
         fix = f"keep `{effect}` until none is owed"
-        findings.append(_attachment_finding(old, "effect-gone", "warning", what, _OWED, fix))
+        findings.append(_finding(old.name, "effect-gone", "warning", what, _OWED, fix))
     for effect in sorted(set(new.effects) - set(old.effects)):
         what = f"an effect `{effect}` was added: only workflows that enter from now on owe it"
-        findings.append(_attachment_finding(old, "effect-added", "info", what, _OWED, _NOTHING))
+        findings.append(_finding(old.name, "effect-added", "info", what, _OWED, _NOTHING))
     return findings
 
 
@@ -448,13 +443,7 @@ def _compare_dwell(old: StateDescription, new: StateDescription) -> list[Finding
         return []
     what = f"allowed dwell: {_seconds(old.dwell_max_s)} → {_seconds(new.dwell_max_s)}"
     why = "workflows parked here become stalled at another time"
-    return [_attachment_finding(old, "dwell-changed", "info", what, why, _NOTHING)]
-
-
-def _attachment_finding(
-    state: StateDescription, code: str, severity: Severity, what: str, why: str, fix: str
-) -> Finding:
-    return Finding(code=code, severity=severity, what=what, why=why, fix=fix, location=state.name)
+    return [_finding(old.name, "dwell-changed", "info", what, why, _NOTHING)]
 
 
 def _timer(timer: TimerDescription) -> str:
@@ -466,7 +455,7 @@ def _heartbeat(step: StepDescription) -> str:
     return "none" if step.heartbeat_s is UNSET else f"{step.heartbeat_s:g} s"
 
 
-def _list_attachments(names: tuple[str, ...]) -> str:
+def _list_events(names: tuple[str, ...]) -> str:
     return ", ".join(sorted(names)) or "(not declared)"
 
 
@@ -474,7 +463,7 @@ def _seconds(value: float | None) -> str:
     return "unlimited" if value is None else f"{value:g} s"
 
 
-# --- Find parked workflows that would wait for ever under the new machine --------------------------------------------
+# --- Stranded workflows, which would wait for ever under the new machine ---------------------------------------------
 # The reasons are checked in this order: the state is removed, nothing leads out of it, no path ends, or only a step
 # or timer that a parked workflow does not have leads out (they are owed on entering).
 #

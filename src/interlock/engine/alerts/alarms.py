@@ -1,8 +1,8 @@
-"""The fan-out of alerts: to the observers of the engine, to the log, and to every receiver.
+"""The alerts of an engine: their fan-out to observers, log and receivers, and the open ones in the store.
 
 Sending never waits and never raises, because it happens on the engine's own loop. `Subscribers` guards the observers,
 the log is the standard one (`interlock.alerts`: a warning when an alert begins, a note when it is over), and receivers
-only queue the alert in their outbox.
+only queue the alert in their outbox. Among several processes, one at a time has the turn to look for new alerts.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ class Alarms:
                     )
 
 
-# --- Open alerts in the store, and the turn to look for new ones among several processes (B7) ------------------------
+# --- Open alerts and turns (B7) --------------------------------------------------------------------------------------
 # A process that ends, or loses its turn, leaves open alerts. The next process to look reads them here: it resolves
 # those that ended meanwhile, and does not send the others again. A look saves the alerts of the look before, and
 # only when no receiver has anything waiting. An alert that a crash kept from its receiver is therefore sent again,

@@ -1,4 +1,4 @@
-"""The outbox of one receiver: a bounded queue, a thread of its own, and bounded retries.
+"""Delivery of alerts: the outbox of one receiver, with a bounded queue, a thread of its own and bounded retries.
 
 Each receiver has its own thread, so that one that hangs delays neither the engine nor the other receivers; the loop's
 own executor is not used, because user code may have filled it. The thread is a daemon and is started by the first
@@ -33,7 +33,7 @@ from interlock.engine.alerts.receivers import Post, Receiver
 from interlock.errors import DefinitionError
 from interlock.redaction import logger_of
 
-# --- One HTTP POST with one deadline, from the standard library, in the thread that calls it -------------------------
+# --- HTTP POST -------------------------------------------------------------------------------------------------------
 # Timeouts of sockets count from one byte to the next, so that a slow receiver could hold a thread for ever. Here
 # every wait gets the rest of the whole timeout, and only the head of the answer is read. Redirects are not followed:
 # that would carry the body, with its secrets, to an undeclared address.
@@ -113,7 +113,7 @@ def _set_timeout(wire: socket.socket, deadline_s: float, clock: Clock) -> None:
     wire.settimeout(left_s)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Outbox ----------------------------------------------------------------------------------------------------------
 
 _LOG = logger_of("interlock.alerts")
 

@@ -299,7 +299,7 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return dict(headers)
 
 
-# --- The receivers declared in the environment, for `interlock serve` and `interlock worker` -------------------------
+# --- Receivers from the environment ----------------------------------------------------------------------------------
 # A routing key and a secret are not command-line options, where every user of the machine could read them. An
 # invalid value is refused when the program starts, not when the first alert is due.
 

@@ -1,6 +1,9 @@
-"""Views of breakers and limits for people, and the notes that a process leaves for the next one.
+"""The breakers of an engine: their views for people, and the publication of their changes.
 
-A note is written when a breaker changes. One that cannot be read is ignored.
+A change goes to observers, to alerts and, as a note, to the store for the next process. A breaker that was open when
+the process ended begins half-open in the next: a probe runs immediately, and calls wait while the dependency is still
+down. One that a person holds stays held. A note that cannot be written does not stop the engine; one that cannot be
+read is ignored.
 """
 
 import asyncio
@@ -145,12 +148,6 @@ def read_note(text: str) -> Noted | None:
         return msgspec.json.decode(text, type=Noted)
     except msgspec.DecodeError:
         return None
-
-
-# --- Breaker events of an engine: signals to observers, alerts, and notes in the store for the next process ----------
-# A breaker that was open when the process ended begins half-open in the next: a probe runs immediately, and calls
-# wait while the dependency is still down. One that a person holds stays held. A note that cannot be written does not
-# stop the engine.
 
 
 class Minding:

@@ -4,7 +4,8 @@ There is one outlet per name and process, whichever engines and workflows call t
 Engines may live in different threads, so it has a lock; each user is notified in its own event loop. Virtual clocks
 have outlets of their own: a simulation does not open the breakers of the real world.
 
-An outlet without users keeps whether it is open, and forgets failures that had not opened it.
+An outlet without users keeps whether it is open, and forgets failures that had not opened it. In a cluster it asks
+`ClusterPeers`, which `engine.cluster` implements with Redis; it still decides by itself.
 """
 
 import os
@@ -29,14 +30,14 @@ from interlock.core.policies import (
     Verdict,
 )
 
-# --- A moving count of a dependency's calls and retries, for the retry budget (C5) -----------------------------------
-# The window moves in tenths, so that it is one small list whatever the traffic is.
+# --- Retry budget ----------------------------------------------------------------------------------------------------
 
 PARTS = 10
+"""The window moves in tenths, so that it is one small list whatever the traffic is."""
 
 
-class Spending:
-    """Counts of calls and retries in one moving window."""
+class RetryBudget:
+    """Counts of calls and retries in one moving window, and whether one more retry is within the budget (C5)."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -75,14 +76,13 @@ class Spending:
         self._at = max(at, self._at)
 
 
-# --- The protocol between an outlet and the other processes of a cluster ---------------------------------------------
-# An outlet without a cluster has none. `shared` implements it with Redis.
+# --- Protocol of a cluster -------------------------------------------------------------------------------------------
 
 Forced = Literal["open", "closed"]
 
 
-class Others(Protocol):
-    """The other processes that call one dependency."""
+class ClusterPeers(Protocol):
+    """The other processes that call one dependency. An outlet without a cluster has none."""
 
     @property
     def up(self) -> bool:
@@ -110,7 +110,7 @@ class Others(Protocol):
         ...
 
 
-# --- Reasons for a breaker's changes, for people: one line, with the error that caused it ----------------------------
+# --- Reasons of a breaker's changes ----------------------------------------------------------------------------------
 # A reason is part of the breaker's view, of the alert, and of the note for the next process. A waiting workflow
 # shows only `fact_of` it: a key that may see one workflow may not read the errors of others.
 
@@ -156,7 +156,7 @@ def _in_a_row(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count} {what}s in a row"
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Outlet ----------------------------------------------------------------------------------------------------------
 
 Kind = Literal["first", "retry", "undo"]
 
@@ -210,7 +210,7 @@ class Outlet:
         self.under_way = self.undos_under_way = 0
         self._last_phase: Phase = "closed"
         self.used = False
-        self.others: Others | None = None
+        self.others: ClusterPeers | None = None
         self.declared = dependency
         self._declare(dependency)
 
@@ -218,7 +218,7 @@ class Outlet:
         self.declared = dependency
         self.concurrency_max = dependency.concurrency_max
         self.breaker = dependency.breaker
-        self._spending = Spending(Budget(share=dependency.budget))
+        self._spending = RetryBudget(Budget(share=dependency.budget))
         self._limit_rate(dependency.rate_per_s)
 
     def declare(self, dependency: Dependency) -> None:

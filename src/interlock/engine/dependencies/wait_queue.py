@@ -1,8 +1,13 @@
-"""The wait queue of one engine at one dependency, oldest workflow first, undos before calls.
+"""Slots and wait queues: where an attempt of a step, undo or effect waits until it may begin.
+
+`Slots` bound the concurrent attempts of an engine. A `Line` is the queue of one engine at one dependency, oldest
+workflow first, undos before calls. `Places` has all of both. An attempt with a dependency needs a permit of the
+dependency and a slot. It waits for the permit first, so that a slow dependency keeps no slot from others.
 
 A workflow in a queue is its id in memory and its row in the store. It costs no task, no timer and no attempt, however
-long the breaker is open. A called workflow has a pass kept for it, and declines it if it no longer needs it. Retries
-beyond the budget step aside, so that they do not delay first calls; when the budget allows one, they are next.
+long the breaker is open. A called workflow has a slot or pass kept for it, and declines it if it no longer needs it. So
+no workflow overtakes the queue, and no slot is lost. Retries beyond the budget step aside, so that they do not delay
+first calls; when the budget allows one, they are next.
 """
 
 import asyncio
@@ -17,15 +22,15 @@ from interlock.clock import Chance, Clock
 from interlock.core.policies import Dependency, Verdict
 from interlock.engine.dependencies.dependency import Change, Kind, Outcome, Outlet, outlet_of
 
-# --- A priority queue by age: the workflow that was started first comes first ----------------------------------------
+# --- Queue by age ----------------------------------------------------------------------------------------------------
 # In the order of arrival every workflow would wait after all newer ones at each of its steps: a thousand would be
 # half done before the first ends. By age the oldest finish first, and a workflow's time depends only on older ones.
 
 ItemT = TypeVar("ItemT")
 
 
-class Oldest(Generic[ItemT]):
-    """Items with their birth; items of the same birth in the order of arrival."""
+class AgeQueue(Generic[ItemT]):
+    """A priority queue: the oldest item first; items of the same birth in the order of arrival."""
 
     def __init__(self) -> None:
         self.heap: list[tuple[int, int, ItemT]] = []
@@ -60,10 +65,7 @@ class Oldest(Generic[ItemT]):
         self.heap.clear()
 
 
-# --- A bounded number of slots for concurrent attempts, and the queue of names that wait for one (G6) ----------------
-# A workflow that finds no free slot is not a task and not a closure: it is its id in a queue, and its row in the
-# store. A called name has a slot kept for it, and declines it if it no longer needs it. So no name overtakes the
-# queue, and no slot is lost.
+# --- Slots (G6) ------------------------------------------------------------------------------------------------------
 
 
 class Slots:
@@ -136,7 +138,7 @@ class Slots:
             self.called(name)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- The queue at a dependency ---------------------------------------------------------------------------------------
 
 HELD_MIN = 100
 """On a shared store, this many wait in memory besides twice the permits of the dependency; more wait in the store."""
@@ -206,9 +208,9 @@ class Line:
         self.outlet = outlet
         self._chance = chance
         self._changed = changed
-        self._undos = Oldest[Waiter]()
-        self._calls = Oldest[Waiter]()
-        self._aside = Oldest[Waiter]()
+        self._undos = AgeQueue[Waiter]()
+        self._calls = AgeQueue[Waiter]()
+        self._aside = AgeQueue[Waiter]()
         """Retries beyond the budget."""
         self._queued: set[tuple[str, bool]] = set()
         self._kept: dict[tuple[str, bool], Pass] = {}
@@ -218,7 +220,7 @@ class Line:
         self._loop = asyncio.get_running_loop()
         self._pulling = self._again = self._closed = False
         self._open = False
-        self.parked: Oldest[tuple[str, str]] = Oldest()
+        self.parked: AgeQueue[tuple[str, str]] = AgeQueue()
         """On a shared store: workflows that wait in the store, each with its machine."""
         self._undo_probed = False
         """Whether the last probe was an undo."""
@@ -376,13 +378,13 @@ class Line:
             self._pulling = False
         self._set_timer()
 
-    def _turns(self) -> tuple[Oldest[Waiter], ...]:
+    def _turns(self) -> tuple[AgeQueue[Waiter], ...]:
         """Return the queues in order: undos first, except after an undo's probe: a failing undo would keep it open."""
         if self._undo_probed and self.outlet.phase == "half_open":
             return self._aside, self._calls, self._undos
         return self._undos, self._aside, self._calls
 
-    def _call(self, queue: Oldest[Waiter]) -> None:
+    def _call(self, queue: AgeQueue[Waiter]) -> None:
         while queue.heap:
             name, slots, kind = queue.heap[0][2]
             if self.keeps(name, kind):
@@ -428,14 +430,14 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-# --- The slots of an engine and the wait queues of its dependencies (C8, G6) -----------------------------------------
-# Steps, undos and effects have slots of their own, so that compensation works while all steps are stuck (C9). An
-# attempt with a dependency needs a permit of the dependency and a slot. It waits for the permit first, so that
-# waiting for a slow dependency keeps no slot from others.
+# --- All slots and queues of an engine (C8, G6) ----------------------------------------------------------------------
 
 
 class Places:
-    """All slots and wait queues of one engine."""
+    """All slots and wait queues of one engine.
+
+    Steps, undos and effects have slots of their own, so that compensation works while all steps are stuck (C9).
+    """
 
     def __init__(self, steps: int, undos: int, effects: int, lines: Mapping[str, Line] | None = None) -> None:
         self.steps, self.undos, self.effects = Slots(steps), Slots(undos), Slots(effects)

@@ -1,7 +1,7 @@
-"""Commands of callers: a start and an event. Each decides on the staged state of its group.
+"""Commands of callers: a start and an event, and the retry or resolution of a dead letter by an operator.
 
-Both are idempotent: a start by its id and input (B4), an event by its delivery key (B5). A repetition gets the first
-answer, from the store.
+Each decides on the staged state of its group. Starts and events are idempotent: a start by its id and input (B4), an
+event by its delivery key (B5). A repetition gets the first answer, from the store.
 """
 
 import asyncio
@@ -223,7 +223,7 @@ def _another_version(row: Row, expected: int) -> VersionConflict:
     return VersionConflict(f"workflow {row.id!r} is at version {row.version}, not {expected}.")
 
 
-# --- Commands of operators on dead letters: retry or resolve ---------------------------------------------------------
+# --- Dead letters ----------------------------------------------------------------------------------------------------
 # A retry keeps the idempotency key and resets the count of attempts. Resolving an undo continues with the older
 # undos. Resolving a step leaves the workflow in its state, until an event moves it: the run of the step stays in the
 # undo log.

@@ -14,7 +14,7 @@ Sections: moves of the store; errors of an engine that cannot act; envelopes and
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from interlock.clock import Chance
@@ -225,8 +225,12 @@ class PathPolicy(Protocol):
         """The claims of due work; None when the only engine keeps the times of all due work in memory."""
         ...
 
-    async def write(self, changed: Sequence[Staged]) -> Sequence[str]:
-        """Commit a group, and return the workflows whose change was lost. Raises OutcomeUnknown (G9)."""
+    @property
+    def write(self) -> Callable[[Sequence[Staged]], Awaitable[Sequence[str]]] | None:
+        """Commits a group, settles its outcome if that is unknown, and returns the workflows whose change was lost.
+
+        None: the store commits it, and an unknown outcome is fatal (G9).
+        """
         ...
 
     def kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
@@ -275,7 +279,7 @@ class Pipeline:
         self._policy = policy
         self._memory_is_current = policy.memory_is_current
         self._groups_max = policy.groups_max
-        self._write = policy.write
+        self._commit = policy.write or self._commit_to_owned
         self._machines = machines
         self._settings = settings
         self._listener = listener
@@ -465,7 +469,7 @@ class Pipeline:
             changed = [staged for staged in group.staged.values() if staged.touched]
             decided_s = self._loop.time()
             reach("engine.decided")
-            lost = await self._write(changed) if changed else ()
+            lost = await self._commit(changed) if changed else ()
             if not (changed or is_here(self.store)):
                 await confirm(self.store)
         except Exception as error:  # noqa: BLE001 -- every awaiting caller gets it.
@@ -550,6 +554,9 @@ class Pipeline:
             group.deferred.add(workflow)
             return LookFirst()
         return answer
+
+    async def _commit_to_owned(self, changed: Sequence[Staged]) -> Sequence[str]:
+        return await self.store.commit([staged.change() for staged in changed])
 
     async def _read_into(self, group: Group, rows: Iterable[Row]) -> None:
         other: list[Row] = []

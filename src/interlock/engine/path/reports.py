@@ -1,8 +1,8 @@
-"""Reports that move a workflow from inside: results of steps and undos, timers, free slots, crashes.
+"""Reports of the engine on its workflows: results of attempts, due timers, free slots, crashes, counts.
 
 A result belongs to one visit, one key and one lease token. It is late if the workflow has moved on meanwhile, or
 another attempt has taken over. A late result changes nothing, and observers get a signal (G5: a result is applied at
-most once). Reports never pass admission.
+most once). Reports never pass admission. Those of effects never move the machine (B12).
 """
 
 import asyncio
@@ -445,7 +445,7 @@ def _give_up(
     staged.owe(replace(owed, dead=kind, letter=letter), group.now_us)
 
 
-# --- Reports of effects: begun, done, to be retried, or a dead letter (B12). They never move the machine -------------
+# --- Effects ---------------------------------------------------------------------------------------------------------
 # Attempts are counted before they begin, like those of steps: an effect that kills the process is not retried for
 # ever.
 
@@ -555,10 +555,8 @@ class EffectFailed(_EffectReport):
             )
 
 
-# --- Saving of counts of events that changed nothing (B5), kept in memory first; see also `sharing.counting` ---------
-
 COUNTS_SAVED_S = 1.0
-"""How long counts of duplicate, ignored and refused events may be in memory only."""
+"""How long counts of duplicate, ignored and refused events may be in memory only (B5)."""
 
 
 class SaveCounts(Report):

@@ -44,14 +44,16 @@ from interlock.engine.tracing import Guarded
 from interlock.errors import InvalidPayload
 from interlock.store.values import FREE, HOLD, KEEP, STAYS, Change, HistoryRecord, Letter, OwedEffect, Row
 
-# --- The context of decisions: ids, the time of the group, and the slots in which attempts begin ---------------------
-# Inside a transaction of the caller there are no slots: an engine begins what is owed then.
+# --- Context of decisions --------------------------------------------------------------------------------------------
 
 replace = msgspec.structs.replace
 
 
 class DecisionContext:
-    """The ids, time and slots of the engine, for one group."""
+    """The ids, time and slots of the engine, for one group.
+
+    Inside a transaction of the caller there are no slots: an engine begins what is owed then.
+    """
 
     __slots__ = ("ids", "now_us", "owner", "places", "recovered", "tracing")
 
@@ -109,7 +111,7 @@ def later_us(means: DecisionContext, wait_s: float) -> int:
 def count(live: LoadedWorkflow, which: int, means: DecisionContext) -> None:
     """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5).
 
-    Does nothing on a shared store: see `sharing.counting`.
+    Does nothing on a shared store, where other processes count too.
     """
     if means.owner:
         return
@@ -124,7 +126,7 @@ def uncount(live: LoadedWorkflow | None, counts: tuple[int, int, int] | None, me
         live.row = replace(live.row, counts=counts)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Staged workflow -------------------------------------------------------------------------------------------------
 
 
 class Staged(msgspec.Struct, gc=False):

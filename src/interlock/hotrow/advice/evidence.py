@@ -112,9 +112,9 @@ def timed(windows: list[Evidence], now_s: float) -> list[tuple[float, Evidence]]
     return found[::-1]
 
 
-# --- The figures that the rule compares: the evidence of a window relative to the tool's declaration -----------------
-# All of them are multiples of a limit, so that the rule can give every comparison the same margin. A missing
-# measurement counts as good: advice is given only for measured problems.
+# --- Figures ---------------------------------------------------------------------------------------------------------
+# Figures are multiples of a limit of the tool's declaration, so that the rule can give every comparison the same
+# margin. A missing measurement counts as good: advice is given only for measured problems.
 
 COUNTERS = "hotrow_counter"
 SHARDS = "hotrow_counter_shard"

@@ -1,4 +1,4 @@
-"""The placement rule, a pure function of a tool's declaration and its measurements (D10).
+"""Placement advice: the rule, a pure function of a tool's declaration and its measurements (D10), and its verdicts.
 
 The default is to stay. A hot row that can be spread gets a helper; unrelated writes that wait for each other get
 databases of their own; a workload within its budget, with a plateau above the needed rate, stays; a row that cannot be
@@ -7,7 +7,7 @@ by its hand-offs, never by its writes.
 
 Every comparison has a margin. A verdict that is shown already is kept as long as some reading of the thresholds inside
 their margins supports it; only then are they read strictly. A margin is so wide that a value which strays by 30 % to
-either side cannot be on both ends of it.
+either side cannot be on both ends of it. Sections: verdicts, texts, rule, hysteresis, evidence of databases in use.
 """
 
 import json
@@ -27,9 +27,7 @@ from interlock.lanes.contention import EVERY_S
 from interlock.lanes.settings import COUNTER_SHARDS_MAX, LaneSettings
 from interlock.urls import is_postgres_url
 
-# --- Verdicts on a workload: the action, its reason, the measurements, the command to run and its undo ---------------
-# There are six actions: a workload stays, is tuned, gets a helper, is separated, is coupled to PostgreSQL, or comes
-# back from there.
+# --- Verdicts --------------------------------------------------------------------------------------------------------
 
 Action = Literal["stay", "tune", "helper", "separate", "couple", "uncouple"]
 
@@ -64,7 +62,7 @@ Case = Literal[
     "distant",
     "cold",
 ]
-"""The reason of a verdict; `words` has a text for each."""
+"""The reason of a verdict; `WHY` has a text for each."""
 
 CHOICES: dict[Case, Choice] = {
     "calm": Choice("stay"),
@@ -110,7 +108,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return Choice(self.action, self.target)
 
 
-# --- Texts of verdicts: the reason, the measurements, the command to run and its undo --------------------------------
+# --- Texts -----------------------------------------------------------------------------------------------------------
 # No text promises the impossible (D13): grouping commits and spreading a row over shards lower what a hot row costs,
 # and the writes of one row go on depending on each other. A test reads every text that this module can make. Names
 # and keys are the user's, so they are shown as Python and TOML would write them.
@@ -160,7 +158,7 @@ HELD_BACK = (
 UNKNOWN_KIND = "Whether its rows can be spread is not declared. If they are only added to, set `shardable = true`."
 
 
-def worded(case: Case, tool: Tool, evidence: Evidence, found: Figures) -> Verdict:
+def _verdict(case: Case, tool: Tool, evidence: Evidence, found: Figures) -> Verdict:
     """Return the verdict of a case, with its texts."""
     choice = CHOICES[case]
     remedy = _remedy(case, tool, evidence, found)
@@ -170,7 +168,7 @@ def worded(case: Case, tool: Tool, evidence: Evidence, found: Figures) -> Verdic
         action=choice.action,
         target=choice.target,
         why=WHY[case],
-        evidence=tuple(_measured(case, tool, evidence, found)),
+        evidence=tuple(_measurements(case, tool, evidence, found)),
         command=remedy.command,
         undo=remedy.undo,
         knobs=remedy.knobs,
@@ -189,7 +187,7 @@ def held_back(verdict: Verdict, *, votes: int, windows: int) -> Verdict:
     )
 
 
-def _measured(case: Case, tool: Tool, evidence: Evidence, found: Figures) -> list[str]:
+def _measurements(case: Case, tool: Tool, evidence: Evidence, found: Figures) -> list[str]:
     lines = [
         f"It lives {LIVES[evidence.engine]}; {_count(evidence.writes_per_s)} writes per second"
         + _rows(evidence.distinct_rows)
@@ -273,9 +271,9 @@ def _remedy(case: Case, tool: Tool, evidence: Evidence, found: Figures) -> _Reme
         case "stay":
             return _Remedy()
         case "tune":
-            return _tuning(tool, evidence)
+            return _tune(tool, evidence)
         case "helper":
-            return _helping(case, evidence, found)
+            return _help(case, evidence, found)
         case "separate":
             code = "stream = await db.stream(key)  # The key of what belongs together: a customer, an article."
             undo = "Copy the rows of the streams back into the database first; then db_per_write_stream = false."
@@ -283,10 +281,10 @@ def _remedy(case: Case, tool: Tool, evidence: Evidence, found: Figures) -> _Reme
                 f"{_section(evidence)}\ndb_per_write_stream = true\n\n{code}", undo, {"db_per_write_stream": True}, code
             )
         case "couple" | "uncouple":
-            return _routing(case, evidence)
+            return _couple(case, evidence)
 
 
-def _tuning(tool: Tool, evidence: Evidence) -> _Remedy:
+def _tune(tool: Tool, evidence: Evidence) -> _Remedy:
     batch = max(tool.group_commit_max_batch or 0, LaneSettings().group_commit_max_batch)
     window_s = max(tool.group_commit_window or 0.0, round(tool.write_latency_budget * WINDOW_SHARE, 4))
     lines = f"{_section(evidence)}\ngroup_commit_max_batch = {batch}\ngroup_commit_window = {window_s:g}"
@@ -294,7 +292,7 @@ def _tuning(tool: Tool, evidence: Evidence) -> _Remedy:
     return _Remedy(lines, f"Take the two lines out of {_section(evidence)} again.", knobs)
 
 
-def _helping(case: Case, evidence: Evidence, found: Figures) -> _Remedy:
+def _help(case: Case, evidence: Evidence, found: Figures) -> _Remedy:
     if case == "crowded":
         knob, more = f"{_section(evidence)}\ncounter_shard_count =", min(found.shards * 2, COUNTER_SHARDS_MAX)
         return _Remedy(f"{knob} {more}", f"{knob} {found.shards}", {"counter_shard_count": more})
@@ -306,7 +304,7 @@ def _helping(case: Case, evidence: Evidence, found: Figures) -> _Remedy:
     return _Remedy(f'{counter}"{kind}")', f'{counter}"{before}")', knobs, f'{counter}"{kind}")')
 
 
-def _routing(case: Case, evidence: Evidence) -> _Remedy:
+def _couple(case: Case, evidence: Evidence) -> _Remedy:
     schema = re.sub(r"[^a-z0-9_]+", "_", evidence.database.lower())
     lane = f"s3://BUCKET/{evidence.database}" if evidence.engine == "object" else f"lanes:///FOLDER/{evidence.database}"
     postgres = f"postgresql://HOST/DATABASE?schema={schema}"
@@ -331,7 +329,7 @@ def _count(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or rate == int(rate) else f"{rate:.2g}"  # noqa: PLR2004 -- two digits suffice.
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Rule ------------------------------------------------------------------------------------------------------------
 
 
 class Limits(NamedTuple):
@@ -362,10 +360,10 @@ SKEW_MOST = 4.0
 def advise(tool: Tool, evidence: Evidence, current: Choice | None = None) -> Verdict:
     """Return the verdict on one window. `current`, the shown choice, is kept near a threshold."""
     found = figures_of(tool, evidence)
-    return worded(_decided(tool, evidence, found, current), tool, evidence, found)
+    return _verdict(_decide(tool, evidence, found, current), tool, evidence, found)
 
 
-def _decided(tool: Tool, evidence: Evidence, found: Figures, current: Choice | None) -> Case:
+def _decide(tool: Tool, evidence: Evidence, found: Figures, current: Choice | None) -> Case:
     strict = _case(tool, evidence, found, STRICT)
     if current is None or CHOICES[strict] == current:
         return strict
@@ -423,7 +421,7 @@ def _bears_more(tool: Tool, evidence: Evidence) -> bool:
     return there is None or there >= tool.aggregate_write_rate or there > (evidence.plateau_per_s or 0.0)
 
 
-# --- Hysteresis of advice: a verdict is shown once most of the latest windows proposed it ----------------------------
+# --- Hysteresis ------------------------------------------------------------------------------------------------------
 # `step` is pure: the state before, the verdict of one more window and its time give the state after. The margins of
 # the rule keep a shown verdict near its thresholds; the votes here keep a burst of one window from being shown at
 # all. Going back to a lane takes a day on top: a workload that was moved by its worst hours is not judged by a quiet
@@ -501,7 +499,7 @@ def step(state: Advisor, verdict: Verdict, now_s: float) -> Advisor:
     return state
 
 
-# --- Evidence of databases in use: the windows of the contention table in the form that the rule takes ---------------
+# --- Evidence of databases in use ------------------------------------------------------------------------------------
 # A database and its streams and shards are one workload in several lanes: their windows of the same few seconds
 # become one. Nothing is opened and nothing is locked. Notes beside the evidence list what could not be read, because
 # no evidence and nothing hot look alike.
@@ -510,7 +508,7 @@ _BELOW = re.compile(r"\.(?:streams|shards)/")
 """Separates the address of a database from the name of a stream or shard."""
 
 
-class Gathered(msgspec.Struct, frozen=True):
+class GatheredEvidence(msgspec.Struct, frozen=True):
     """The evidence of an address, with notes."""
 
     windows: list[Evidence]
@@ -519,30 +517,30 @@ class Gathered(msgspec.Struct, frozen=True):
     """Sources that could not be read, and the accuracy of the numbers."""
 
 
-async def gather(url: str, seconds: float, *, clock: Clock) -> Gathered:
+async def gather(url: str, seconds: float, *, clock: Clock) -> GatheredEvidence:
     """Watch an address for `seconds`. Raises TargetNotFound and UnavailableError."""
     if not is_postgres_url(url):
         # An owner publishes a report every few seconds; each is a window.
-        seen = await look(url, seconds, clock=clock, patient=True)
-        return Gathered(as_evidence(seen.windows), seen.notes)
+        reading = await look(url, seconds, clock=clock, patient=True)
+        return GatheredEvidence(as_evidence(reading.windows), reading.notes)
     windows: list[Window] = []
     notes: list[str] = []
     for _ in range(WINDOWS):
-        seen = await look(url, seconds / WINDOWS, clock=clock)
-        windows += seen.windows
-        notes = seen.notes
-    return Gathered(as_evidence(windows), notes)
+        reading = await look(url, seconds / WINDOWS, clock=clock)
+        windows += reading.windows
+        notes = reading.notes
+    return GatheredEvidence(as_evidence(windows), notes)
 
 
 def as_evidence(windows: Sequence[Window]) -> list[Evidence]:
     """Join the windows of a database and its streams, one for each few seconds; oldest first."""
     workloads: dict[tuple[str, str], list[Window]] = {}
     for window in sorted(windows, key=lambda each: each.at_s):
-        workloads.setdefault((_base(window.database), window.engine), []).append(window)
+        workloads.setdefault((_database_of(window.database), window.engine), []).append(window)
     found: list[Evidence] = []
-    for (database, _), seen in workloads.items():
-        lanes = {window.url for window in seen}
-        found += [_joined(database, each, streams=len(lanes)) for each in _slots(seen, several=len(lanes) > 1)]
+    for (database, _), group in workloads.items():
+        lanes = {window.url for window in group}
+        found += [_join_windows(database, each, streams=len(lanes)) for each in _slots(group, several=len(lanes) > 1)]
     return sorted(found, key=lambda each: each.at_s or 0.0)
 
 
@@ -554,7 +552,7 @@ def _slots(windows: Sequence[Window], *, several: bool) -> list[list[Window]]:
     return [list({window.url: window for window in slot}.values()) for slot in slots]
 
 
-def _joined(database: str, windows: Sequence[Window], *, streams: int) -> Evidence:
+def _join_windows(database: str, windows: Sequence[Window], *, streams: int) -> Evidence:
     last = max(windows, key=lambda each: each.at_s)
     latencies_s = [each.latency_p99_s for each in windows if each.latency_p99_s is not None]
     rows = sorted((row for each in windows for row in each.rows), key=dependent_per_s, reverse=True)
@@ -573,6 +571,6 @@ def _joined(database: str, windows: Sequence[Window], *, streams: int) -> Eviden
     )
 
 
-def _base(database: str) -> str:
+def _database_of(database: str) -> str:
     """Return the database of a stream or shard, which precedes the slash: no name of a database has one."""
     return database.partition("/")[0]

@@ -1,4 +1,4 @@
-"""The choice of a counter's form from its measurements (D7), as a pure function.
+"""The choice of a counter's form (D7): a pure function of its measurements, and the signal that measures contention.
 
 Up, immediately: from the row to shards when the row is handed from writer to writer more often than the
 threshold, unless they share their commits; from shards to the log when even a shard is, and where appending to the log
@@ -68,7 +68,7 @@ def calm_below(current: Form, *, threshold: float, shard_count: int) -> float:
     return CALM_SHARE * threshold * rows_below
 
 
-# --- The contention signal of counters: hand-offs of their rows, and whether those cost anything ---------------------
+# --- Contention signal -----------------------------------------------------------------------------------------------
 # One read serves all counters, at most once a second, independent of the number of adds.
 #
 # In a lane many writers of one row share one commit as long as its groups have room: each hands the row to the next
@@ -84,7 +84,7 @@ FULL_SHARE: Final = 0.5
 ROW_TABLE: Final = "hotrow_counter"
 SHARD_TABLE: Final = "hotrow_counter_shard"
 
-Contended = Callable[[], Awaitable[Sequence[HotRow]]]
+ReadContention = Callable[[], Awaitable[Sequence[HotRow]]]
 """The contention signal of a database: `Database.contention`."""
 
 log = logger_of("interlock.hotrow")
@@ -111,7 +111,7 @@ class SignalReading(NamedTuple):
 class Signal:
     """The contention signal, read again after `LOOK_S`."""
 
-    def __init__(self, contended: Contended | None, clock: Clock, *, groups: Groups | None = None) -> None:
+    def __init__(self, contended: ReadContention | None, clock: Clock, *, groups: Groups | None = None) -> None:
         self._contended = contended
         self._clock = clock
         self._groups = groups

@@ -7,6 +7,8 @@
 An add is written in exactly one place: the counter's row, one of its shards, or its log; the value is the sum of all
 places. So a counter may be opened as anything at any time, by several processes as different things, and `auto` may
 change its form between two adds. Only adds with a key have a fixed place, or a retry could miss its first attempt.
+
+Sections: shards, form of an `auto` counter, headers, names and keys, roll-up, counter, counters of a database.
 """
 
 import asyncio
@@ -25,11 +27,11 @@ from interlock.hotrow.counters.choice import (
     LOOK_S,
     ROW_TABLE,
     SHARD_TABLE,
-    Contended,
     Form,
     Groups,
     Kind,
     Measured,
+    ReadContention,
     Signal,
     SignalReading,
     calm_below,
@@ -41,7 +43,7 @@ from interlock.lanes.settings import COUNTER_SHARDS_MAX
 from interlock.redaction import logger_of
 from interlock.sql.values import EngineName, Executor, Statements
 
-# --- The values of a counter's shards, and their skew (D5): whether adds spread evenly -------------------------------
+# --- Shards ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Shards:
         return max(sizes) * len(sizes) / sum(sizes) if any(sizes) else 1.0
 
 
-# --- The form of one `auto` counter in this process, chosen from the measurements since the last look (D7) -----------
+# --- Form of an `auto` counter ---------------------------------------------------------------------------------------
 # Every process chooses for itself. That is safe because the value is the sum of all forms, and because adds with a
 # key have a place that no choice moves.
 
@@ -97,14 +99,14 @@ class Automatic:
         self._adds += 1
         return self.form
 
-    def _choose(self, adds_per_s: float, seen: SignalReading, now_s: float) -> None:
+    def _choose(self, adds_per_s: float, signal: SignalReading, now_s: float) -> None:
         if adds_per_s >= calm_below(self.form, threshold=self._threshold, shard_count=self._shard_count):
             self._calm_since_s = now_s
         measured = Measured(
-            row_handoffs_per_s=seen.rates.get((ROW_TABLE, self._name), 0.0),
-            shard_handoffs_per_s=seen.rates.get((SHARD_TABLE, self._name), 0.0),
+            row_handoffs_per_s=signal.rates.get((ROW_TABLE, self._name), 0.0),
+            shard_handoffs_per_s=signal.rates.get((SHARD_TABLE, self._name), 0.0),
             calm_s=now_s - self._calm_since_s,
-            commits_shared=seen.commits_shared,
+            commits_shared=signal.commits_shared,
             appends_apart=self._appends_apart,
         )
         chosen = choose(self.form, measured, threshold=self._threshold)
@@ -113,7 +115,7 @@ class Automatic:
             self.form, self._calm_since_s = chosen, now_s
 
 
-# --- This process's cache of counters: their header rows, and the current form of `auto` counters --------------------
+# --- Headers ---------------------------------------------------------------------------------------------------------
 # A header says where adds with a key go, and how many shards may hold something. The first never changes; the second
 # only grows, and is committed BEFORE a shard beyond it is written: a reader that comes after an acknowledged add
 # finds the shard it went to. So a header that was read once is cached for ever, and no add reads it again.
@@ -133,7 +135,7 @@ class Header(NamedTuple):
     """How many shards may hold something."""
 
 
-class Known:
+class CachedCounter:
     """The cache entry of one counter."""
 
     __slots__ = ("automatic", "header", "name")
@@ -152,10 +154,10 @@ class Headers:
         self._tables = tables
         self._shard_count = shard_count
         self._threshold = threshold
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, CachedCounter] = OrderedDict()
         self._reading: Once[Header] = Once()
 
-    def known(self, name: str) -> Known:
+    def known(self, name: str) -> CachedCounter:
         """Return the cache entry of this counter, one for all handles."""
         found = self._known.get(name)
         if found is None:
@@ -164,16 +166,16 @@ class Headers:
             automatic = Automatic(
                 name, threshold=self._threshold, shard_count=self._shard_count, engine=self._executor.engine
             )
-            found = self._known[name] = Known(name, automatic)
+            found = self._known[name] = CachedCounter(name, automatic)
         else:
             self._known.move_to_end(name)
         return found
 
-    async def made(self, known: Known, kind: Kind) -> Header:
+    async def made(self, known: CachedCounter, kind: Kind) -> Header:
         """Return the header of a counter; create and cache it if it is missing."""
         return self._remember(known, await self._reading.do((known.name, kind), partial(self._made, known.name, kind)))
 
-    async def widened(self, known: Known, header: Header, shard_count: int) -> Header:
+    async def widened(self, known: CachedCounter, header: Header, shard_count: int) -> Header:
         """Return the header after it was committed with at least this shard count."""
         if header.shard_count >= shard_count:
             return header
@@ -197,14 +199,14 @@ class Headers:
         return None
 
     @staticmethod
-    def _remember(known: Known, header: Header) -> Header:
+    def _remember(known: CachedCounter, header: Header) -> Header:
         # Another task may have widened it further meanwhile.
         if known.header is None or known.header.shard_count < header.shard_count:
             known.header = header
         return known.header
 
 
-# --- Names and idempotency keys of counters: their checks, and the text that the database stores ---------------------
+# --- Names and keys --------------------------------------------------------------------------------------------------
 # The key that the database remembers names the counter too, with its length in front: one caller may use one key for
 # two counters, and no two pairs of counter and key make the same text.
 
@@ -257,11 +259,12 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-# --- The roll-up of the event log: entries become part of a snapshot, so that reading stays cheap (D6) ---------------
-# It has its own cadence and a bounded cost: a turn starts one cadence after the first append that is not rolled up,
-# and folds a bounded number of bounded transactions. A fold takes entries out of the log and adds them to the
-# snapshot in ONE transaction, so no crash can fall between the two, and no reader sees an entry twice or not at all.
-# A concurrent fold of another process takes other entries, or fails and is retried.
+# --- Roll-up ---------------------------------------------------------------------------------------------------------
+# Entries of the event log become part of a snapshot, so that reading stays cheap (D6). The cost is bounded: a turn
+# starts one cadence after the first append that is not rolled up, and folds a bounded number of bounded transactions.
+# A fold takes entries out of the log and adds them to the snapshot in ONE transaction, so no crash can fall between
+# the two, and no reader sees an entry twice or not at all. A concurrent fold of another process takes other entries,
+# or fails and is retried.
 #
 # A counter without appends starts no turn. Between turns nothing but a timer with a weak reference exists, so a
 # database that is dropped without being closed is not kept alive. A turn that fails is counted, logged and repeated;
@@ -336,7 +339,7 @@ class Rollup:
 
     def _wait(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(self._cadence_s, _call, WeakMethod(self._begin))
+        self._timer = self._loop.call_later(self._cadence_s, _call_if_alive, WeakMethod(self._begin))
 
     def _begin(self) -> None:
         if not self._closed and self._loop is not None:
@@ -381,13 +384,13 @@ class Rollup:
         return True
 
 
-def _call(method: WeakMethod[Callable[[], None]]) -> None:
+def _call_if_alive(method: WeakMethod[Callable[[], None]]) -> None:
     found = method()
     if found is not None:
         found()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Counter ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,10 +410,10 @@ class CounterParts:
 class Counter:
     """A counter. Make one with `Database.counter`; it is cheap, and needs no closing."""
 
-    __slots__ = ("_inside", "_kind", "_known")
+    __slots__ = ("_kind", "_known", "_parts")
 
-    def __init__(self, inside: CounterParts, known: Known, kind: Kind) -> None:
-        self._inside = inside
+    def __init__(self, parts: CounterParts, known: CachedCounter, kind: Kind) -> None:
+        self._parts = parts
         self._known = known
         self._kind: Kind = kind
 
@@ -435,13 +438,13 @@ class Counter:
         if key is not None:
             await self._add_once(amount, key, stored_key(self.name, key))
             return
-        header = self._known.header or await self._inside.headers.made(self._known, self._kind)
+        header = self._known.header or await self._parts.headers.made(self._known, self._kind)
         form = self._kind
         if form == "auto":
-            form = await self._known.automatic.next_form(self._inside.signal, self._inside.clock.monotonic_s())
-        count = self._inside.shard_count
+            form = await self._known.automatic.next_form(self._parts.signal, self._parts.clock.monotonic_s())
+        count = self._parts.shard_count
         # Chosen once, and here: in WHERE it would be chosen anew for every row (D5).
-        shard = int(self._inside.chance.fraction() * count)
+        shard = int(self._parts.chance.fraction() * count)
         await self._write(header, form, amount, shard=shard, shard_count=count, key=None)
 
     async def value(self) -> int:
@@ -459,47 +462,47 @@ class Counter:
 
         One call folds at most 100,000 entries; when it returns that number, there may be more.
         """
-        await self._inside.tables.need(self._inside.executor, "counter")
-        return await self._inside.rollup.run(self.name)
+        await self._parts.tables.need(self._parts.executor, "counter")
+        return await self._parts.rollup.run(self.name)
 
     def __repr__(self) -> str:
         return f"<Counter {self.name!r}, {self._kind}: {self.kind}>"
 
     async def _add_once(self, amount: int, key: str, stored: str) -> None:
-        header = self._known.header or await self._inside.headers.made(self._known, self._kind)
+        header = self._known.header or await self._parts.headers.made(self._known, self._kind)
         count = header.keyed_shard_count
         await self._write(header, header.keyed, amount, shard=shard_of(key, count), shard_count=count, key=stored)
 
     async def _write(
         self, header: Header, form: Form, amount: int, *, shard: int, shard_count: int, key: str | None
     ) -> None:
-        inside, name = self._inside, self.name
+        parts, name = self._parts, self.name
         match form:
             case "exact":
-                await inside.executor.execute(statements.ADD, name, amount, key=key)
+                await parts.executor.execute(statements.ADD, name, amount, key=key)
             case "sharded":
                 if header.shard_count < shard_count:
-                    await inside.headers.widened(self._known, header, shard_count)
-                part = await inside.executor.shard(shard)
-                await inside.tables.need(part, "shard")
+                    await parts.headers.widened(self._known, header, shard_count)
+                part = await parts.executor.shard(shard)
+                await parts.tables.need(part, "shard")
                 await part.execute(statements.ADD_SHARD, name, shard, amount, key=key)
             case "event_log":
-                await inside.executor.execute(statements.APPEND, name, amount, key=key)
-                inside.rollup.appended(name)
+                await parts.executor.execute(statements.APPEND, name, amount, key=key)
+                parts.rollup.appended(name)
             case _:
                 assert_never(form)
 
     async def _read(self) -> tuple[int, int]:
         """Return the value outside of the shards, and the number of shards. Called before the shards are read."""
-        inside = self._inside
-        await inside.tables.need(inside.executor, "counter")
-        for shard_count, *apart in await inside.executor.query(statements.VALUE, self.name):
+        parts = self._parts
+        await parts.tables.need(parts.executor, "counter")
+        for shard_count, *apart in await parts.executor.query(statements.VALUE, self.name):
             return sum([whole(n) for n in apart]), whole(shard_count)
         return 0, 0
 
     async def _shard_values(self, count: int) -> list[int]:
         # On PostgreSQL all shards are rows of one database, which is asked once.
-        parts = await asyncio.gather(*[self._inside.executor.shard(shard) for shard in range(count)])
+        parts = await asyncio.gather(*[self._parts.executor.shard(shard) for shard in range(count)])
         found = await asyncio.gather(*[self._shards_in(part) for part in {id(part): part for part in parts}.values()])
         values = [0] * count
         for shard, n in (row for rows in found for row in rows):
@@ -508,12 +511,11 @@ class Counter:
         return values
 
     async def _shards_in(self, part: Executor) -> list[tuple[int, int]]:
-        await self._inside.tables.need(part, "shard")
+        await self._parts.tables.need(part, "shard")
         return [(whole(shard), whole(n)) for shard, n in await part.query(statements.SHARDS, self.name)]
 
 
-# --- All counters of one open database, with the parts that they share -----------------------------------------------
-# Close them before the database is closed.
+# --- Counters of a database ------------------------------------------------------------------------------------------
 
 SHARD_COUNT: Final = 16
 THRESHOLD: Final = 50.0
@@ -532,7 +534,7 @@ class Counters:
         kind: Kind = "auto",
         clock: Clock | None = None,
         chance: Chance | None = None,
-        contention: Contended | None = None,
+        contention: ReadContention | None = None,
         groups: Groups | None = None,
         threshold: float = THRESHOLD,
         roll_up_every_s: float = CADENCE_S,
@@ -542,7 +544,7 @@ class Counters:
         tables = Tables()
         self._kind: Kind = kind
         """The kind of a counter that is opened without one: `auto`, unless it was set otherwise (D16)."""
-        self._inside = CounterParts(
+        self._parts = CounterParts(
             executor=executor,
             clock=clock,
             chance=chance or SystemChance(),
@@ -563,21 +565,21 @@ class Counters:
                 fix='Leave it out, or write kind="auto": it is chosen by measured contention.',
             )
         chosen = self._kind if kind == "auto" else kind
-        return Counter(self._inside, self._inside.headers.known(name), chosen)
+        return Counter(self._parts, self._parts.headers.known(name), chosen)
 
     @property
     def roll_up_failures(self) -> int:
         """Roll-ups that failed. Nothing is lost by that: what is not rolled up counts all the same."""
-        return self._inside.rollup.failures
+        return self._parts.rollup.failures
 
     @property
     def signal_failures(self) -> int:
         """Looks at the contention signal that failed: `auto` counters kept their form."""
-        return self._inside.signal.failures
+        return self._parts.signal.failures
 
     async def close(self) -> None:
         """End the roll-up. Call it before the database is closed; what it leaves in the log counts all the same."""
-        await self._inside.rollup.close()
+        await self._parts.rollup.close()
 
 
 def _refuse_shard_count(count: object) -> None:

@@ -1,4 +1,4 @@
-"""The SQL of counters, one comment per statement: ordinary tables in the user's own database.
+"""The tables of counters and their SQL: ordinary tables in the user's own database, created when first needed.
 
 A counter is one row of `hotrow_counter`, up to `shard_count` rows of `hotrow_counter_shard`, the rows of
 `hotrow_counter_event` that were not rolled up yet, and one row of `hotrow_counter_snapshot` for those that were. Its
@@ -15,6 +15,8 @@ from weakref import WeakSet
 
 from interlock.errors import TransactionError
 from interlock.sql.values import Executor, Statements
+
+# --- SQL -------------------------------------------------------------------------------------------------------------
 
 COUNTER_TABLES: Final = (
     # `n` counts exact adds. `shard_count` is 0 until the first shard is written. `keyed` and
@@ -98,9 +100,9 @@ VALUE: Final = (
 SHARDS: Final = "SELECT shard, n FROM hotrow_counter_shard WHERE name = $1"
 
 
-# --- Deduplication of concurrent calls: the first caller starts the work, and all of them get its result -------------
+# --- Deduplication of concurrent calls -------------------------------------------------------------------------------
 # A burst on a new counter would otherwise create its tables a hundred times. A cancelled caller does not cancel the
-# work. Completed work is not recorded: callers keep that themselves.
+# work.
 
 ResultT = TypeVar("ResultT")
 
@@ -127,7 +129,7 @@ class Once(Generic[ResultT]):
         return await asyncio.shield(task)
 
 
-# --- The tables of counters: created when they are first needed, and not checked again while the database is open ----
+# --- Creation of the tables ------------------------------------------------------------------------------------------
 # They are looked for first: CREATE needs rights that reading does not, and on PostgreSQL takes a lock that stops all
 # writers. Of two processes that create the same table concurrently on PostgreSQL, one can fail although it says IF
 # NOT EXISTS: that one looks again.
@@ -190,7 +192,7 @@ async def _define(tx: Statements, tables: Sequence[str]) -> None:
         await tx.execute(sql)
 
 
-# --- Amounts of counters: the check of an argument, and numbers as the two engines return them -----------------------
+# --- Amounts ---------------------------------------------------------------------------------------------------------
 
 AMOUNT_MAX: Final = 2**63 - 1
 

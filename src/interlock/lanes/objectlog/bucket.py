@@ -1,10 +1,11 @@
-"""The bucket protocol of a lane: seven calls, and three ways in which a call can fail.
+"""The bucket of a lane: its protocol of seven calls, three ways in which a call can fail, and the retries.
 
 Only success can be trusted, no other answer to a write. A lost response to a stored object comes back as "exists
 already", and so does a conflict without a rival; a hang is an error although the object is there. So a writer reads
 (`get`) before it believes, and these three classes say no more than what is certain.
 
-Every call blocks. Implementations: obstore in production, a fake with scripted faults in the simulator.
+Every call blocks. Implementations: obstore in production, a fake with scripted faults in the simulator. Nothing here
+imports a package that a bucket needs, so code can use it before it knows whether a bucket is named.
 """
 
 import contextlib
@@ -80,10 +81,6 @@ class Bucket(Protocol):
         ...
 
 
-# --- Translation of bucket errors into Interlock's -------------------------------------------------------------------
-# It imports none of the packages that a bucket needs, so code can use it before it knows whether a bucket is named.
-
-
 @contextlib.contextmanager
 def answering(what: str) -> Generator[None]:
     """Raise UnavailableError for a bucket that does not answer or refuses."""
@@ -97,17 +94,14 @@ def answering(what: str) -> Generator[None]:
         ) from error
 
 
-# --- The error for a missing package that a lane on a bucket needs ---------------------------------------------------
-
-
 def missing_extra(package: str) -> MissingExtra:
     """Return the error for a package that is not installed, with the command that installs it."""
     return MissingExtra(f"a database in a bucket needs {package}, which is not installed.", extra="objects")
 
 
-# --- The injected environment of the object log, which a simulation replaces: time, chance, ids, pauses, threads -----
-# The protocol itself is plain blocking code. The simulator runs each writer in a thread of its own and lets exactly
-# one of them run at a time. So it tests the production code itself, and not a model of it.
+# --- Environment -----------------------------------------------------------------------------------------------------
+# A simulation replaces it. The protocol itself is plain blocking code. The simulator runs each writer in a thread of
+# its own and lets exactly one of them run at a time. So it tests the production code itself, and not a model of it.
 
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0
@@ -132,7 +126,7 @@ def _boot() -> str:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The environment of a lane on a bucket."""
+    """The environment of a lane on a bucket: time, chance, ids, pauses, threads."""
 
     clock: Clock = field(default_factory=SystemClock)
     chance: Chance = field(default_factory=SystemChance)

@@ -20,12 +20,13 @@ from typing import NamedTuple
 from interlock.errors import CorruptionError
 from interlock.lanes.objectlog.format import Page
 
-# --- SQLite's checksum of its write-ahead log, fast enough for every page of every group -----------------------------
-# The rule is a loop over words: `first, second = second, first + second + word`, modulo 2**32. In Python that loop
-# takes longer than everything else that is done with a page. But it is linear: a word counts by Fibonacci numbers
-# that depend only on how many words follow it. So the first half of a page can be shifted onto the second half and
-# added to it, all words simultaneously, then the first half of what is left, and so on. Python's large integers do
-# that with one multiplication per half: a page is one number, made of lanes of 64 bits that hold 32.
+# --- Checksum --------------------------------------------------------------------------------------------------------
+# SQLite's checksum of its write-ahead log, fast enough for every page of every group. The rule is a loop over words:
+# `first, second = second, first + second + word`, modulo 2**32. In Python that loop takes longer than everything else
+# that is done with a page. But it is linear: a word counts by Fibonacci numbers that depend only on how many words
+# follow it. So the first half of a page can be shifted onto the second half and added to it, all words simultaneously,
+# then the first half of what is left, and so on. Python's large integers do that with one multiplication per half: a
+# page is one number, made of lanes of 64 bits that hold 32.
 #
 # The loop is still here, for short inputs and as the reference for the fast way.
 
@@ -107,7 +108,7 @@ def _weights(words: int) -> tuple[int, int, int]:
     return before, middle, (before + middle) & _WORD
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Capture ---------------------------------------------------------------------------------------------------------
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24

@@ -1,6 +1,6 @@
 """The doctor of a database in a bucket: reads all of it, beside the owner or without one, and changes nothing.
 
-It needs no lease. It reads the manifest, walks the history (`walk`), looks at what lies below it, replays into a
+It needs no lease. It reads the manifest, walks the history (`Walk`), looks at what lies below it, replays into a
 temporary file and lets SQLite check the pages. The owner goes on meanwhile: damage is believed only if the manifest
 still promises what was read; otherwise it looks again.
 
@@ -15,11 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from interlock.clock import Clock
-from interlock.errors import CorruptionError, UnavailableError, UnusableFile
+from interlock.errors import CorruptionError, UnusableFile
 from interlock.lanes.connection import Prepare
 from interlock.lanes.doctor import Facts, look_at
 from interlock.lanes.objectlog import probe, report
-from interlock.lanes.objectlog import report as objectlog_report
 from interlock.lanes.objectlog.append import READ_AHEAD, Position, check_link
 from interlock.lanes.objectlog.bucket import Bucket, World, answering
 from interlock.lanes.objectlog.cache import Cache
@@ -42,6 +41,7 @@ from interlock.lanes.objectlog.manifest import (
     check_hash,
     end_of_log,
     flaw_of,
+    history_too_short,
     moved,
     no_database,
     read_manifest,
@@ -51,12 +51,11 @@ from interlock.lanes.objectlog.manifest import (
 from interlock.lanes.objectlog.report import BucketOwner, BucketReport, SnapshotFacts, State
 from interlock.lanes.settings import LaneSettings
 
-# --- walk ------------------------------------------------------------------------------------------------------------
-# The doctor's walk along a log: every object from the oldest snapshot to the end, and every snapshot on the way.
-#
-# Unlike an owner it does not stop at the first damage. A slot that is missing or wrong ends the replay, and the
-# chain is followed on after it. The next snapshot makes the replay whole again, so the restorable states are known
-# exactly. Where a snapshot and the replay meet, their pages are compared.
+# --- Walk ------------------------------------------------------------------------------------------------------------
+# The walk goes along the log, from the oldest snapshot to the end. Unlike an owner it does not stop at the first
+# damage. A slot that is missing or wrong ends the replay, and the chain is followed on after it. The next snapshot
+# makes the replay whole again, so the restorable states are known exactly. Where a snapshot and the replay meet, their
+# pages are compared.
 #
 # Objects are read in windows, and only the pages of one group and a few parts of a snapshot are held in memory; the
 # replayed database is a temporary file.
@@ -237,7 +236,7 @@ class Walk:
             self.begun_below.add(epoch)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Examination -----------------------------------------------------------------------------------------------------
 
 HEADS_AT_ONCE = 100
 OVERDUE = 4
@@ -254,27 +253,29 @@ def examine(
     """
     try:
         with answering("look at the database"), tempfile.TemporaryDirectory(prefix="interlock-doctor-") as place:
-            report = _settled(bucket, name, Path(place), clock, prepare, watch)
+            found = _examine_history(bucket, name, Path(place), clock, prepare, watch)
     except OSError as error:
         raise UnusableFile(
             f"the database cannot be replayed into a temporary folder: {error.strerror or error}.",
             fix="Name a folder with space for the whole database in TMPDIR.",
         ) from error
-    findings = report.findings
+    findings = found.findings
     if folder is not None:
         watch("probing the bucket", 0, 1)
-        findings += objectlog_report.promises(probe.examine(folder, World(clock=clock)))
+        findings += report.promises(probe.examine(folder, World(clock=clock)))
     ranks = ("error", "warning", "info")
     return msgspec.structs.replace(
-        report,
+        found,
         healthy=all(finding.severity == "info" for finding in findings),
         findings=sorted(findings, key=lambda finding: ranks.index(finding.severity)),
     )
 
 
-def _settled(bucket: Bucket, name: str, place: Path, clock: Clock, prepare: Prepare, watch: Watch) -> BucketReport:
+def _examine_history(
+    bucket: Bucket, name: str, place: Path, clock: Clock, prepare: Prepare, watch: Watch
+) -> BucketReport:
     for look in range(LOOKS_MAX):
-        notes = objectlog_report.Notes()
+        notes = report.Notes()
         manifest = _manifest(bucket, name, notes)
         if manifest is None:
             return BucketReport(url=name, healthy=False, findings=notes.all())
@@ -290,28 +291,24 @@ def _settled(bucket: Bucket, name: str, place: Path, clock: Clock, prepare: Prep
         facts = _facts(replayed, clock, prepare, notes, watch) if replayed and walk.whole else None
         _weigh(manifest, walk, notes)
         return _report(name, manifest, walk, below, facts, notes)
-    raise UnavailableError(
-        f"{name} could not be looked at: {LOOKS_MAX} times, its owner has deleted what was just being read.",
-        why="Its history is shorter than it takes to read it.",
-        fix="Try again, from a machine nearer to the bucket, or raise retention_s of the database.",
-    )
+    raise history_too_short(name, "looked at")
 
 
-def _manifest(bucket: Bucket, name: str, notes: objectlog_report.Notes) -> Manifest | None:
+def _manifest(bucket: Bucket, name: str, notes: report.Notes) -> Manifest | None:
     """Return the manifest, or None when the examination cannot go on without it."""
     try:
         found = read_manifest(bucket)
     except CorruptionError as error:
-        notes.add(objectlog_report.manifest_wrong(error.what))
+        notes.add(report.manifest_wrong(error.what))
         return None
     if found is None:
         if not bucket.keys("log/"):
             raise no_database(name)
-        notes.add(objectlog_report.manifest_wrong("the manifest is gone; there is a log."))
+        notes.add(report.manifest_wrong("the manifest is gone; there is a log."))
         return None
     flaw = flaw_of(found[0])
     if flaw:
-        notes.add(objectlog_report.manifest_wrong(f"{KEY} cannot be used: {flaw}."))
+        notes.add(report.manifest_wrong(f"{KEY} cannot be used: {flaw}."))
         return None
     return found[0]
 
@@ -326,7 +323,7 @@ class _Below(NamedTuple):
     """Whether the first slot of all still has its fence, or is part of the history."""
 
 
-def _below(bucket: Bucket, manifest: Manifest, notes: objectlog_report.Notes) -> _Below:
+def _below(bucket: Bucket, manifest: Manifest, notes: report.Notes) -> _Below:
     first = manifest.kept
     seqs: list[int] = []
     old: list[int] = []
@@ -349,10 +346,10 @@ def _below(bucket: Bucket, manifest: Manifest, notes: objectlog_report.Notes) ->
             try:
                 entry = decode_header(head, log_key(seq))
             except CorruptionError as error:
-                notes.add(objectlog_report.damaged(error.what))
+                notes.add(report.damaged(error.what))
                 continue
             if (entry.database.hex(), entry.seq) != (manifest.database, seq):
-                notes.add(objectlog_report.misplaced(f"{log_key(seq)} cannot be used: it belongs to another place."))
+                notes.add(report.misplaced(f"{log_key(seq)} cannot be used: it belongs to another place."))
             elif entry.kind == "fence":
                 fences.add(entry.epoch)
             elif seq <= manifest.collected:
@@ -363,55 +360,49 @@ def _below(bucket: Bucket, manifest: Manifest, notes: objectlog_report.Notes) ->
     parts = sum(
         key.rpartition("/")[0] not in known and key.partition("-")[0] < below for key in bucket.keys("snapshot/")
     )
-    for finding in objectlog_report.left_over(len(old), parts, strays):
+    for finding in report.left_over(len(old), parts, strays):
         notes.add(finding)
     begins = first <= 1 or (bool(seqs) and seqs[0] == 1 and 1 not in old)
     return _Below(end_of_log(bucket, last), frozenset(fences), begins)
 
 
-def _compare_epochs(
-    bucket: Bucket, manifest: Manifest, walk: Walk, below: _Below, notes: objectlog_report.Notes
-) -> None:
+def _compare_epochs(bucket: Bucket, manifest: Manifest, walk: Walk, below: _Below, notes: report.Notes) -> None:
     for epoch in sorted(walk.begun_below - below.fences - walk.fences):
-        notes.add(
-            objectlog_report.fence_missing(
-                f"the fence of epoch {epoch} is gone: groups of it are there, and it is not."
-            )
-        )
+        notes.add(report.fence_missing(f"the fence of epoch {epoch} is gone: groups of it are there, and it is not."))
     if not below.begins:
-        notes.add(objectlog_report.fence_missing(f"{log_key(1)} is gone, which is the fence of the first owner."))
+        notes.add(report.fence_missing(f"{log_key(1)} is gone, which is the fence of the first owner."))
     if walk.epoch > manifest.epoch:
         found = read_manifest(bucket)
         if found is not None and walk.epoch > found[0].epoch:
             problem = f"the manifest is at epoch {found[0].epoch}, and the log at epoch {walk.epoch}: it went back."
-            notes.add(objectlog_report.manifest_wrong(problem))
+            notes.add(report.manifest_wrong(problem))
 
 
-def _facts(replayed: Path, clock: Clock, prepare: Prepare, notes: objectlog_report.Notes, watch: Watch) -> Facts | None:
+def _facts(replayed: Path, clock: Clock, prepare: Prepare, notes: report.Notes, watch: Watch) -> Facts | None:
     watch("checking the pages", 0, 1)
     try:
         facts = look_at(replayed, clock=clock, prepare=prepare)
     except CorruptionError as error:
-        notes.add(objectlog_report.damaged(error.what))
+        notes.add(report.damaged(error.what))
         return None
     for finding in facts.findings:
         # A database that was never opened to the end has no tables yet.
         if finding.code != "not-a-lane" or facts.pages:
-            notes.add(objectlog_report.in_bucket(finding))
+            notes.add(report.in_bucket(finding))
     watch("checking the pages", 1, 1)
     return facts
 
 
-def _weigh(manifest: Manifest, walk: Walk, notes: objectlog_report.Notes) -> None:
+def _weigh(manifest: Manifest, walk: Walk, notes: report.Notes) -> None:
     weight = walk.replay_bytes + walk.replay_objects * GROUP_WEIGHT_BYTES
     last_bytes = manifest.snapshots[-1].bytes if manifest.snapshots else 0
     expected = max(LaneSettings().snapshot_bytes_min, last_bytes)
     if weight > OVERDUE * expected:
-        notes.add(objectlog_report.overdue(walk.replay_objects, walk.replay_bytes, expected))
+        notes.add(report.overdue(walk.replay_objects, walk.replay_bytes, expected))
 
 
 def _report(
-    name: str, manifest: Manifest, walk: Walk, below: _Below, facts: Facts | None, notes: objectlog_report.Notes
+    name: str, manifest: Manifest, walk: Walk, below: _Below, facts: Facts | None, notes: report.Notes
 ) -> BucketReport:
     owner = manifest.owner
     return BucketReport(

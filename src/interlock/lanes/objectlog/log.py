@@ -1,4 +1,4 @@
-"""The log of an open lane on a bucket: copies each group from the write-ahead log to the bucket, and nothing back.
+"""The log of an open lane on a bucket: appends each group to the bucket, and keeps the log short by snapshots.
 
 `append` is the lane's hand-off. It runs in the lane's driver, after the local commit and before any acknowledgement:
 capture the pages, write the next slot, and look after the lease, a snapshot and the collection when they are due. The
@@ -39,11 +39,12 @@ from interlock.lanes.objectlog.format import (
 from interlock.lanes.objectlog.manifest import Keeper, Manifest, Snapshot, fenced, read_manifest
 from interlock.lanes.settings import LaneSettings
 
-# --- Snapshots: the whole database at one position of the log, so that replay is short and old groups can go ---------
-# A snapshot is taken beside the writer, from a read transaction that was begun between two groups: what it shows is
-# durable, and stands still while it is copied. Its parts have a name that no other writer uses, so they need no
-# condition. The manifest names it only when all are stored, and only then are groups deleted: the order is snapshot,
-# floor, deletion. A crash between any two leaves nothing worse than unused objects.
+# --- Snapshots -------------------------------------------------------------------------------------------------------
+# A snapshot is the whole database at one position of the log. It makes replay short, and old groups can go. It is taken
+# beside the writer, from a read transaction that was begun between two groups: what it shows is durable, and stands
+# still while it is copied. Its parts have a name that no other writer uses, so they need no condition. The manifest
+# names it only when all are stored, and only then are groups deleted: the order is snapshot, floor, deletion. A crash
+# between any two leaves nothing worse than unused objects.
 #
 # The odd choice is page 1. SQLite's backup copies every page as it is but the first, whose counters it raises; so
 # that one is put in as it stands in the log, and a snapshot is what replay would have made, byte for byte.
@@ -205,12 +206,11 @@ def _drop_unknown(bucket: Bucket, manifest: Manifest) -> None:
     bucket.delete(old)
 
 
-# --- upkeep ----------------------------------------------------------------------------------------------------------
-# Upkeep of an open lane's log: snapshots when they are due, and collection of what the history no longer needs.
-#
-# Both take long, so they run beside the writer, one at a time. Neither touches the manifest: a finished piece of
-# work leaves an update, which the lane's driver applies between two groups. So the manifest never has two concurrent
-# changes, and never one by a process that is not the owner.
+# --- Upkeep ----------------------------------------------------------------------------------------------------------
+# Snapshots when they are due, and the collection of what the history no longer needs. Both take long, so they run
+# beside the writer, one at a time. Neither touches the manifest: a finished piece of work leaves an update, which the
+# lane's driver applies between two groups. So the manifest never has two concurrent changes, and never one by a process
+# that is not the owner.
 
 Update = Callable[[Manifest], Manifest]
 
@@ -314,14 +314,14 @@ class Upkeep:
             faultpoints.reach("manifest.changed")
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Log -------------------------------------------------------------------------------------------------------------
 
 RENEWED_AFTER = 1 / 3
 """The part of the lease after which it is renewed."""
 
 
 class ObjectLog:
-    """The log of a lane that this process owns. Made by `opening.open_log`."""
+    """The log of a lane that this process owns. Made by `open.open_log`."""
 
     local_sync = False
 

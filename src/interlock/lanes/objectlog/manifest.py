@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from interlock.errors import CorruptionError, Fenced, TargetNotFound
+from interlock.errors import CorruptionError, Fenced, TargetNotFound, UnavailableError
 from interlock.lanes.objectlog.bucket import Bucket, BucketError, Found, Patience, World
 from interlock.lanes.objectlog.format import (
     HASH_BYTES,
@@ -196,10 +196,10 @@ def fenced(epoch: int, owner: Owner | None = None) -> Fenced:
     return Fenced(f"the lane was taken over{who} (epoch {epoch}).")
 
 
-# --- Reading a database in a bucket from outside: without its lease, beside its owner, and without a trace -----------
-# The owner goes on meanwhile: it appends, takes snapshots, and deletes what the history no longer needs. So a reader
-# that misses an object reads the manifest again before calling it damage (`moved`): an object that was collected
-# meanwhile is not lost, and reading begins anew from what is kept now.
+# --- Reading beside the owner ----------------------------------------------------------------------------------------
+# A reader needs no lease and leaves no trace. The owner goes on meanwhile: it appends, takes snapshots, and deletes
+# what the history no longer needs. So a reader that misses an object reads the manifest again before calling it damage
+# (`moved`): an object that was collected meanwhile is not lost, and reading begins anew from what is kept now.
 
 LOOKS_MAX = 5
 """How often reading begins anew because the owner has collected objects that were just being read."""
@@ -227,11 +227,20 @@ def manifest_at(bucket: Bucket, name: str) -> Manifest:
 
 
 def no_database(name: str) -> TargetNotFound:
-    """The error for an address without a database."""
+    """Return the error for an address without a database."""
     return TargetNotFound(
         f"there is no database at {name}.",
         why="A database in a bucket has a manifest below its address, from the first time it is opened.",
         fix="Check the address: the bucket, the folder, the name, the endpoint.",
+    )
+
+
+def history_too_short(name: str, action: str) -> UnavailableError:
+    """Return the error for a database whose owner collects faster than it can be read."""
+    return UnavailableError(
+        f"{name} could not be {action}: {LOOKS_MAX} times, its owner has deleted what was just being read.",
+        why="Its history is shorter than it takes to read it.",
+        fix="Try again, from a machine nearer to the bucket, or raise retention_s of the database.",
     )
 
 

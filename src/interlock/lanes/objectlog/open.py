@@ -27,12 +27,12 @@ from interlock.lanes.objectlog.remote_bucket import open_bucket, open_folder, op
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import BucketAddress
 
-# --- The takeover of a lane whose log is a bucket: how a process becomes its owner -----------------------------------
-# Every open takes a new epoch, the same owner included, in four steps: swap the manifest to epoch + 1; write a
-# *fence* into the next free slot; read the manifest again, which must still be ours, with the fence above the floor;
-# replay to the fence. From then on an older owner can never acknowledge: its next slot is taken, by this fence or by
-# one before it, and fences are never deleted (G4). What it had appended before the fence is part of the log, and is
-# replayed.
+# --- Takeover --------------------------------------------------------------------------------------------------------
+# How a process becomes the owner. Every open takes a new epoch, the same owner included, in four steps: swap the
+# manifest to epoch + 1; write a *fence* into the next free slot; read the manifest again, which must still be ours,
+# with the fence above the floor; replay to the fence. From then on an older owner can never acknowledge: its next slot
+# is taken, by this fence or by one before it, and fences are never deleted (G4). What it had appended before the fence
+# is part of the log, and is replayed.
 #
 # Lease expiry decides when to try, never what is right. It is judged by this process's own monotonic clock: a lease
 # has run out when the manifest stayed the same for as long as the lease says (G8).
@@ -181,7 +181,7 @@ def _wait_for_lease(bucket: Bucket, world: World, manifest: Manifest) -> None:
             )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Opening ---------------------------------------------------------------------------------------------------------
 
 
 def open_log(
@@ -216,23 +216,21 @@ def open_log(
     return ObjectLog(bucket, world, settings, keeper, upkeep, cache=cache, position=position, leased_s=leased_s)
 
 
-# --- Opening a lane on a bucket by its address: as its owner, or only to read ----------------------------------------
-# A reader gets the bucket without the probe: the probe would write, and reading relies on none of the promises it
-# proves.
-
-
 def log_opener(address: BucketAddress, *, settings: LaneSettings, clock: Clock) -> OpenLog:
     """Return the function that opens the log at the address, once the local file's lock is held."""
     return partial(_open, address, settings, World(clock=clock), None)
 
 
 def log_taker(address: BucketAddress, *, settings: LaneSettings, clock: Clock, short_s: float) -> OpenLog:
-    """Return the same for a mover, which takes the lane from a live owner (see `takeover.claim`)."""
+    """Return the function that opens it for a mover, which takes the lane from a live owner (see `claim`)."""
     return partial(_open, address, settings, World(clock=clock), short_s)
 
 
 def bucket_of(address: BucketAddress) -> Bucket:
-    """Return the objects of the database at the address, for reading."""
+    """Return the objects of the database at the address, for reading.
+
+    Without the probe: that would write, and reading relies on none of the promises that it proves.
+    """
     return open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
 
 

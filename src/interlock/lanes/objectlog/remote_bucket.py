@@ -27,7 +27,8 @@ from typing import NamedTuple, cast
 from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Denied, Found, Unclear, World, missing_extra
 from interlock.lanes.objectlog.probe import REQUEST_TIMEOUT_S_MIN, prove, remember_proven
-from interlock.urls import BUCKET_SECRETS, MASK, BucketAddress
+from interlock.redaction import MASK
+from interlock.urls import BUCKET_SECRETS, BucketAddress
 
 try:
     import obstore
@@ -207,14 +208,14 @@ def _translated_errors() -> Generator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 -- whatever it is, it says nothing certain about the object.
-        raise _meaning(error) from None
+        raise _translate(error) from None
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # A panic in Rust; the class cannot be imported.
             raise
         raise Unclear(f"obstore failed inside: {_error_text(error)}") from None
 
 
-def _meaning(error: Exception) -> BucketError:
+def _translate(error: Exception) -> BucketError:
     text = _error_text(error)
     if _REFUSED.search(str(error)):
         return Denied(text)
@@ -275,7 +276,7 @@ def _clients(address: BucketAddress, request_timeout_s: float) -> _Clients:
     # The environment is part of the cache key: a changed variable takes effect at the next open.
     environment = _environment()
     try:
-        return _made(address._replace(folder="", name=""), request_timeout_s, environment)
+        return _make_clients(address._replace(folder="", name=""), request_timeout_s, environment)
     except Exception as error:  # noqa: BLE001 -- obstore raises many classes here; all of them are about the settings.
         problem = _error_text(error)
         for name, value in address.options:
@@ -288,7 +289,9 @@ def _clients(address: BucketAddress, request_timeout_s: float) -> _Clients:
 
 
 @lru_cache(maxsize=CLIENTS_MAX)
-def _made(address: BucketAddress, request_timeout_s: float, environment: frozenset[tuple[str, str]]) -> _Clients:
+def _make_clients(
+    address: BucketAddress, request_timeout_s: float, environment: frozenset[tuple[str, str]]
+) -> _Clients:
     global _clients_made  # noqa: PLW0603 -- one obstore per process.
     _clients_made = True
     timeout = timedelta(seconds=request_timeout_s)

@@ -22,7 +22,7 @@ import apsw
 import msgspec
 
 from interlock.clock import Clock
-from interlock.errors import CorruptionError, UnavailableError
+from interlock.errors import CorruptionError
 from interlock.lanes.connection import Prepare, make_folder
 from interlock.lanes.handover import Tombstone
 from interlock.lanes.keys import MakeRow
@@ -36,6 +36,7 @@ from interlock.lanes.objectlog.manifest import (
     Left,
     Manifest,
     Watch,
+    history_too_short,
     manifest_at,
     moved,
     no_database,
@@ -97,11 +98,7 @@ class BucketCopy:
                     self._at = None
                     if not moved(self._bucket, manifest):
                         raise
-        raise UnavailableError(
-            f"{self._name} could not be copied: {LOOKS_MAX} times, its owner has deleted what was just being read.",
-            why="Its history is shorter than it takes to read it.",
-            fix="Try again, from a machine nearer to the bucket, or raise retention_s of the database.",
-        )
+        raise history_too_short(self._name, "copied")
 
     def connection(self) -> apsw.Connection:
         """Return a connection that reads the state of the last `forward`, until the next one."""

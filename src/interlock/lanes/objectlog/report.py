@@ -1,4 +1,4 @@
-"""The doctor's report on a database in a bucket, as data.
+"""The doctor's report on a database in a bucket, as data, and the findings in it.
 
 It needs none of the packages for buckets, so the command line can know it without them.
 """
@@ -76,7 +76,7 @@ class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding] = []
 
 
-# --- The findings of the doctor of a bucket: what can be wrong, why it matters, and what to do -----------------------
+# --- Findings --------------------------------------------------------------------------------------------------------
 # An error means that something acknowledged is damaged or gone, or that the bucket could let two owners both win; a
 # warning that something will get in the way; an info is worth knowing. The number of each kind is bounded: a bucket
 # that was wiped has no end of symptoms.

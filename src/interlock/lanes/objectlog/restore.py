@@ -1,8 +1,8 @@
-"""Point-in-time restore: a database in a bucket, as it was at one place of its log, in a plain local file.
+"""Point-in-time restore of a database in a bucket into a local file, and the way back: a file becomes its state.
 
-It takes no lease and writes nothing into the bucket, so it may run beside the owner. It loads the newest snapshot that
-is not later (or one before it, if that is damaged), and replays the log after it, every link of it checked. If the
-owner collects objects that are just being read, it begins again from what is kept now.
+A restore takes no lease and writes nothing into the bucket, so it may run beside the owner. It loads the newest
+snapshot that is not later (or one before it, if that is damaged), and replays the log after it, every link of it
+checked. If the owner collects objects that are just being read, it begins again from what is kept now.
 
 The file gets its name last: until then it is a temporary one beside it, and it is synced and checked by SQLite before
 it is renamed. So a file of that name is whole, and an error leaves no file.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from interlock.clock import Clock, Ids
-from interlock.errors import CorruptionError, TargetNotFound, UnavailableError, UnusableFile
+from interlock.errors import CorruptionError, TargetNotFound, UnusableFile
 from interlock.lanes.connection import Prepare
 from interlock.lanes.doctor import Facts, look_at, opened_to_look
 from interlock.lanes.file import check_target, own_target, put_in_place
@@ -32,6 +32,7 @@ from interlock.lanes.objectlog.manifest import (
     check_hash,
     end_of_log,
     fenced,
+    history_too_short,
     manifest_at,
     moved,
     read_manifest,
@@ -60,7 +61,7 @@ class Restored(NamedTuple):
         return _moment(self.at.time_us) if self.at.time_us else None
 
 
-class _Made(NamedTuple):
+class _State(NamedTuple):
     at: Position
     snapshot: int
 
@@ -87,7 +88,7 @@ def restore(
     temporary = path.with_name(f".{path.name}.{ids.new().hex}.restoring")
     try:
         with answering("restore the database"):
-            made = _made(bucket, temporary, name, at, watch)
+            made = _restore_state(bucket, temporary, name, at, watch)
         watch("checking the pages", 0, 1)
         facts = _checked(temporary, made.at.seq, clock, prepare)
         if at is None:
@@ -104,7 +105,7 @@ def restore(
     return Restored(path, made.at, made.snapshot, facts.pages, facts.page_bytes)
 
 
-def _made(bucket: Bucket, temporary: Path, name: str, at: Moment, watch: Watch) -> _Made:
+def _restore_state(bucket: Bucket, temporary: Path, name: str, at: Moment, watch: Watch) -> _State:
     for _ in range(LOOKS_MAX):
         manifest = manifest_at(bucket, name)
         try:
@@ -113,14 +114,10 @@ def _made(bucket: Bucket, temporary: Path, name: str, at: Moment, watch: Watch) 
             # Missing may mean collected: the owner goes on while we read.
             if not moved(bucket, manifest):
                 raise
-    raise UnavailableError(
-        f"{name} could not be restored: {LOOKS_MAX} times, its owner has deleted what was just being read.",
-        why="Its history is shorter than it takes to read it.",
-        fix="Try again, from a machine nearer to the bucket, or raise retention_s of the database.",
-    )
+    raise history_too_short(name, "restored")
 
 
-def _replayed(bucket: Bucket, manifest: Manifest, temporary: Path, at: Moment, watch: Watch) -> _Made:
+def _replayed(bucket: Bucket, manifest: Manifest, temporary: Path, at: Moment, watch: Watch) -> _State:
     starts = _starts(manifest, at)
     until = _until(bucket, manifest, at)
     cache = Cache(temporary)
@@ -138,7 +135,7 @@ def _replayed(bucket: Bucket, manifest: Manifest, temporary: Path, at: Moment, w
             _refuse_hole(bucket, until)
     if isinstance(at, datetime) and not begun and not groups:
         raise _not_kept(f"of {at.isoformat()}", "it has no group that is so old")
-    return _Made(position, begun)
+    return _State(position, begun)
 
 
 def _starts(manifest: Manifest, at: Moment) -> list[Snapshot]:
@@ -239,10 +236,10 @@ def _moment(time_us: int) -> datetime:
     return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
-# --- Seeding of a database in a bucket from a file: the pages of the file become one group of the log ----------------
-# Nothing about the result is special: the seeding process is the owner for that time and fences the owner before.
-# The next owner replays the group or finds a snapshot of it. An existing history stays: the group comes after it,
-# and earlier states can still be restored.
+# --- Seeding from a file ---------------------------------------------------------------------------------------------
+# The pages of the file become one group of the log. Nothing about the result is special: the seeding process is the
+# owner for that time and fences the owner before. The next owner replays the group or finds a snapshot of it. An
+# existing history stays: the group comes after it, and earlier states can still be restored.
 
 SEED_BYTES_MAX: Final = 1_073_741_824
 """G6: the group is made in memory."""

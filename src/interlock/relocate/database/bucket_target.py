@@ -1,6 +1,6 @@
 """Bucket as the target of a move.
 
-The draft is a lane in the bucket, with a mark that refuses every other use (`lanes.arriving`). The mover owns it with
+The draft is a lane in the bucket, with a mark that refuses every other use (`lanes.handover`). The mover owns it with
 a lease: each piece is one group, in the bucket when the call returns. A plan takes no lease and writes nothing: it
 replays the log into a temporary file (`BucketCopy`).
 
@@ -53,7 +53,7 @@ from interlock.relocate.database.lane import (
     tables_in,
     taken,
 )
-from interlock.relocate.database.protocol import Alone, Draft, Pending
+from interlock.relocate.database.protocol import Draft, FileThread, Pending
 from interlock.relocate.database.rows import Page, StoredRow, count_in_lane, lane_rows, lane_rows_of
 from interlock.relocate.database.shape import KEY_TABLES, Shape, Table
 from interlock.urls import parse_bucket_url
@@ -64,7 +64,7 @@ DEFINITIONS: Final = "interlock_definitions"
 ResultT = TypeVar("ResultT")
 
 
-class _Seen(NamedTuple):
+class _AddressState(NamedTuple):
     """State of the address."""
 
     there: bool = False
@@ -82,18 +82,18 @@ class BucketTarget:
     def __init__(self, url: str, shown: str, clock: Clock) -> None:
         self.shown = shown
         self._url = url
-        self._alone = Alone()
+        self._thread = FileThread()
         self._clock = clock
         self._translators = Translators()
-        self._seen: _Seen | None = None
+        self._state: _AddressState | None = None
         self._lane: Lane | None = None
 
     async def close(self) -> None:
         """Release the draft, so that another mover can continue."""
         try:
-            await self._alone.run(self._close)
+            await self._thread.run(self._close)
         finally:
-            self._alone.close()
+            self._thread.close()
 
     def _close(self) -> None:
         lane, self._lane = self._lane, None
@@ -104,46 +104,48 @@ class BucketTarget:
 
     async def last_epoch(self) -> int:
         """Return the epoch of the last move."""
-        seen = await self._look()
-        return max(seen.epoch, 0 if seen.mark is None else seen.mark.epoch, 0 if seen.left is None else seen.left.epoch)
+        state = await self._load_state()
+        return max(
+            state.epoch, 0 if state.mark is None else state.mark.epoch, 0 if state.left is None else state.left.epoch
+        )
 
     async def draft(self) -> Draft | None:
         """Return the draft that exists here; None without one."""
         if self._lane is not None:
             return await self._run(draft_in)
-        return (await self._look()).draft
+        return (await self._load_state()).draft
 
     async def refuse_taken(self) -> None:
         """Raise BadUsage when a database lives there, or lived there: a tombstone in a bucket is permanent."""
-        seen = await self._look()
-        if seen.left is not None:
+        state = await self._load_state()
+        if state.left is not None:
             raise BadUsage(
-                f"the database at {self.shown} was moved away from there (move {seen.left.epoch}).",
+                f"the database at {self.shown} was moved away from there (move {state.left.epoch}).",
                 why="The tombstone in the bucket stays, because it still redirects clients that open that address.",
                 fix="Name another address in the bucket.",
             )
-        if seen.there and seen.mark is None:
-            raise taken(self.shown, seen.names)
+        if state.there and state.mark is None:
+            raise taken(self.shown, state.names)
 
-    async def _look(self) -> _Seen:
-        if self._seen is None:
-            self._seen = await self._alone.run(self._looked)
-        return self._seen
+    async def _load_state(self) -> _AddressState:
+        if self._state is None:
+            self._state = await self._thread.run(self._read_state)
+        return self._state
 
-    def _looked(self) -> _Seen:
+    def _read_state(self) -> _AddressState:
         address = parse_bucket_url(self._url)
         with answering("look for a database"):
             found = read_manifest(bucket_of(address))
         if found is None:
-            return _Seen()
+            return _AddressState()
         left = found[0].left
         if left is not None:
-            return _Seen(there=True, left=Tombstone(left.url, left.epoch, left.time_us))
+            return _AddressState(there=True, left=Tombstone(left.url, left.epoch, left.time_us))
         with tempfile.TemporaryDirectory(prefix="interlock-route-") as folder:
             copy = BucketCopy(self._url, Path(folder), clock=self._clock, prepare=self._translators.prepare)
             with contextlib.closing(copy):
                 _ = copy.forward()
-                return _seen_in(copy.connection())
+                return _state_in(copy.connection())
 
     # --- the lane -----------------------------------------------------------------------------------------------
 
@@ -176,8 +178,8 @@ class BucketTarget:
         """Create the lane, its mark and its tables; an existing draft is emptied."""
         mark = Mark(draft.epoch, draft.source)
         if self._lane is None:
-            seen = await self._look()
-            await self._alone.run(lambda: self._own(seen.mark or mark))
+            state = await self._load_state()
+            await self._thread.run(lambda: self._own(state.mark or mark))
 
         def make(connection: apsw.Connection) -> None:
             _empty(connection)
@@ -189,11 +191,11 @@ class BucketTarget:
     async def resume(self, shape: Shape) -> None:
         """Acquire the draft of an earlier mover."""
         del shape
-        seen = await self._look()
-        if seen.mark is None:
+        state = await self._load_state()
+        if state.mark is None:
             raise _arrived(self.shown)
-        mark = seen.mark
-        await self._alone.run(lambda: self._own(mark))
+        mark = state.mark
+        await self._thread.run(lambda: self._own(mark))
 
     async def copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
         """Write rows and position in one group."""
@@ -237,13 +239,13 @@ class BucketTarget:
     async def arrive(self, epoch: int) -> None:
         """Remove the mark and release the lane. A client that was redirected here may have removed the mark before."""
         if self._lane is None:
-            self._seen = None
-            mark = (await self._look()).mark
+            self._state = None
+            mark = (await self._load_state()).mark
             if mark is None:
                 return
-            await self._alone.run(lambda: self._own(mark))
+            await self._thread.run(lambda: self._own(mark))
         await self._run(lambda connection: arrive_in(connection, epoch, self.shown))
-        await self._alone.run(self._close)
+        await self._thread.run(self._close)
 
     async def finish(self) -> None:
         """Do nothing: all constraints are validated already."""
@@ -251,17 +253,17 @@ class BucketTarget:
     async def drop(self) -> None:
         """Empty the draft; the address stays marked, for the next move to it."""
         if self._lane is None:
-            mark = (await self._look()).mark
+            mark = (await self._load_state()).mark
             if mark is None:
                 return
-            await self._alone.run(lambda: self._own(mark))
+            await self._thread.run(lambda: self._own(mark))
         await self._run(_empty)
-        self._seen = None
+        self._state = None
 
     @asynccontextmanager
     async def sample(self, table: Table) -> AsyncGenerator[LaneSample]:
         """Return a lane in a temporary folder: a sample in the bucket could not be removed."""
-        async with lane_sample(self._alone, table, self._clock) as sample:
+        async with lane_sample(self._thread, table, self._clock) as sample:
             yield sample
 
 
@@ -269,9 +271,9 @@ def _use(session: Session, use: Callable[[apsw.Connection], object]) -> object:
     return session.own(lambda _run: use(session.connection))
 
 
-def _seen_in(connection: apsw.Connection) -> _Seen:
+def _state_in(connection: apsw.Connection) -> _AddressState:
     there = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is not None
-    return _Seen(
+    return _AddressState(
         there=there,
         left=tombstone_of(connection),
         mark=draft_of(connection),

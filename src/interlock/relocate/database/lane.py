@@ -1,13 +1,12 @@
-"""Lane on a local disk as the source of a move.
+"""Lane on a local disk as the source and as the target of a move.
 
-The mover has a connection of its own beside the lane's owner, in this process or another one (`lanes.leaving`). SQLite
-blocks its thread, so everything runs in one thread of the mover.
+As the source, the mover has a connection of its own beside the lane's owner, in this process or another one
+(`lanes.handover`). SQLite blocks its thread, so everything runs in one thread of the mover.
+
+Sections: marks, source, files of a draft, creation of a shape, writes, sample, target.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
-
-# pyright: reportUnknownMemberType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 import contextlib
@@ -43,7 +42,7 @@ from interlock.lanes.keys import SCHEMA as KEYS
 from interlock.lanes.ownership import Ownership
 from interlock.lanes.writer import LANE_SCHEMA
 from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.protocol import Alone, Draft, Pending, Restart, another_mover
+from interlock.relocate.database.protocol import Draft, FileThread, Pending, Restart, another_mover
 from interlock.relocate.database.rows import (
     Page,
     StoredRow,
@@ -59,7 +58,7 @@ from interlock.relocate.database.rows import (
 from interlock.relocate.database.shape import KEY_TABLES, Shape, Table
 from interlock.urls import lane_path
 
-# --- Marks of a move in the file of its target lane: the draft, and later its arrival --------------------------------
+# --- Marks -----------------------------------------------------------------------------------------------------------
 
 STATE: Final = "interlock_draft"
 ARRIVED: Final = "interlock_arrived"
@@ -99,7 +98,7 @@ def forget_draft(connection: apsw.Connection) -> None:
     connection.execute(f"DROP TABLE IF EXISTS {STATE}")
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Source ----------------------------------------------------------------------------------------------------------
 
 NOTES_AT_ONCE: Final = 20_000
 SAMPLE_ROWS: Final = 500
@@ -111,26 +110,26 @@ Touched = Callable[[int, int], list[tuple[int, str, tuple[object, ...]]]]
 class _Reading:
     """Reads on one connection, in the mover's thread."""
 
-    def __init__(self, alone: Alone, connection: apsw.Connection, touched: Touched) -> None:
-        self._alone = alone
+    def __init__(self, thread: FileThread, connection: apsw.Connection, touched: Touched) -> None:
+        self._thread = thread
         self._connection = connection
         self._touched = touched
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
         """Return a page of rows in the order of the key."""
-        return await self._alone.run(lambda: lane_rows(self._connection, table, after, limit=limit))
+        return await self._thread.run(lambda: lane_rows(self._connection, table, after, limit=limit))
 
     async def count(self, table: Table) -> int:
         """Return the number of rows."""
-        return await self._alone.run(lambda: count_in_lane(self._connection, table))
+        return await self._thread.run(lambda: count_in_lane(self._connection, table))
 
     async def fingerprint(self) -> str:
         """Return SQLite's schema version, which changes with every change of the schema, triggers included."""
-        return await self._alone.run(lambda: str(self._connection.execute("PRAGMA schema_version").get))
+        return await self._thread.run(lambda: str(self._connection.execute("PRAGMA schema_version").get))
 
     async def pending(self, shape: Shape, limit: int) -> Pending:
         """Return the oldest notes and their rows, at one instant."""
-        return await self._alone.run(lambda: self._pending(shape, limit))
+        return await self._thread.run(lambda: self._pending(shape, limit))
 
     def _pending(self, shape: Shape, limit: int) -> Pending:
         tables = {table.name: table for table in shape.tables}
@@ -156,8 +155,8 @@ class _Reading:
 class LaneSource(_Reading):
     """The file of one lane."""
 
-    def __init__(self, alone: Alone, leaving: Leaving, shown: str, clock: Clock) -> None:
-        super().__init__(alone, leaving.connection, leaving.touched)
+    def __init__(self, thread: FileThread, leaving: Leaving, shown: str, clock: Clock) -> None:
+        super().__init__(thread, leaving.connection, leaving.touched)
         self.shown = shown
         self._leaving = leaving
         self._clock = clock
@@ -166,20 +165,20 @@ class LaneSource(_Reading):
     @classmethod
     async def opened(cls, path: Path, shown: str, *, clock: Clock) -> "LaneSource":
         """Open a second connection to the file, which must exist."""
-        alone = Alone()
+        thread = FileThread()
         try:
-            leaving = await alone.run(lambda: Leaving(path, clock=clock, prepare=Translators().prepare))
+            leaving = await thread.run(lambda: Leaving(path, clock=clock, prepare=Translators().prepare))
         except BaseException:
-            alone.close()
+            thread.close()
             raise
-        return cls(alone, leaving, shown, clock)
+        return cls(thread, leaving, shown, clock)
 
     async def close(self) -> None:
         """Close the connection."""
         try:
-            await self._alone.run(self._leaving.close)
+            await self._thread.run(self._leaving.close)
         finally:
-            self._alone.close()
+            self._thread.close()
             if self._ownership is not None:
                 self._ownership.release()
 
@@ -193,21 +192,21 @@ class LaneSource(_Reading):
 
     async def moved(self) -> tuple[str, int] | None:
         """Return its tombstone; None without one."""
-        stone = await self._alone.run(lambda: tombstone_of(self._connection))
+        stone = await self._thread.run(lambda: tombstone_of(self._connection))
         return None if stone is None else (stone.url, stone.epoch)
 
     async def last_epoch(self) -> int:
         """Return the epoch of the last move."""
-        stone = await self._alone.run(lambda: tombstone_of(self._connection))
-        return max(0 if stone is None else stone.epoch, await self._alone.run(lambda: arrived_at(self._connection)))
+        stone = await self._thread.run(lambda: tombstone_of(self._connection))
+        return max(0 if stone is None else stone.epoch, await self._thread.run(lambda: arrived_at(self._connection)))
 
     async def shape(self) -> Shape:
         """Return the shape of the database."""
-        return await self._alone.run(lambda: shape_of_lane(self._connection))
+        return await self._thread.run(lambda: shape_of_lane(self._connection))
 
     async def bytes_of(self, shape: Shape) -> Mapping[str, int]:
         """Estimate the bytes of the rows from a sample."""
-        return await self._alone.run(lambda: {table.name: self._bytes(table) for table in shape.tables})
+        return await self._thread.run(lambda: {table.name: self._bytes(table) for table in shape.tables})
 
     def _bytes(self, table: Table) -> int:
         rows = lane_rows(self._connection, table, limit=SAMPLE_ROWS).rows
@@ -217,11 +216,11 @@ class LaneSource(_Reading):
     async def watch(self, shape: Shape) -> None:
         """Create the triggers."""
         tables = {table.name: [column.stored for column in table.key_columns] for table in shape.tables if table.key}
-        await self._alone.run(lambda: self._leaving.watch(tables))
+        await self._thread.run(lambda: self._leaving.watch(tables))
 
     async def noted(self, table: Table) -> set[StoredRow]:
         """Return the noted keys of one table."""
-        return await self._alone.run(lambda: self._noted(table))
+        return await self._thread.run(lambda: self._noted(table))
 
     def _noted(self, table: Table) -> set[StoredRow]:
         found, last = set[StoredRow](), 0
@@ -242,45 +241,45 @@ class LaneSource(_Reading):
     async def forget(self, pending: Pending) -> None:
         """Delete the notes up to a number: a lane commits in order, so earlier notes were all read."""
         if pending.numbers:
-            await self._alone.run(lambda: self._leaving.forget(pending.numbers[0]))
+            await self._thread.run(lambda: self._leaving.forget(pending.numbers[0]))
 
     async def unwatch(self) -> None:
         """Remove the triggers and the notes."""
-        await self._alone.run(self._leaving.unwatch)
+        await self._thread.run(self._leaving.unwatch)
 
     @asynccontextmanager
     async def sealed(self, wait_s: float) -> "AsyncGenerator[_Sealed]":
         """Acquire SQLite's write lock, for which the lane's writer waits."""
         block = self._leaving.sealed(wait_s)
         since_s = self._clock.monotonic_s()
-        seal = await self._alone.run(block.__enter__)
+        seal = await self._thread.run(block.__enter__)
         try:
-            yield _Sealed(self._alone, seal, self._leaving.touched, since_s)
+            yield _Sealed(self._thread, seal, self._leaving.touched, since_s)
         except BaseException as error:
             kind, value, trace = type(error), error, error.__traceback__
-            await self._alone.run(lambda: block.__exit__(kind, value, trace))
+            await self._thread.run(lambda: block.__exit__(kind, value, trace))
             raise
-        await self._alone.run(lambda: block.__exit__(None, None, None))
+        await self._thread.run(lambda: block.__exit__(None, None, None))
 
 
 class _Sealed(_Reading):
     """A source with the write lock."""
 
-    def __init__(self, alone: Alone, seal: Seal, touched: Touched, since_s: float) -> None:
-        super().__init__(alone, seal.connection, touched)
+    def __init__(self, thread: FileThread, seal: Seal, touched: Touched, since_s: float) -> None:
+        super().__init__(thread, seal.connection, touched)
         self.since_s = since_s
         self._seal = seal
 
     async def positions(self, shape: Shape) -> Mapping[str, int]:
         """Return the last number of each numbered table."""
-        return await self._alone.run(lambda: lane_positions(self._connection, shape))
+        return await self._thread.run(lambda: lane_positions(self._connection, shape))
 
     async def leave(self, url: str, epoch: int) -> None:
         """Write the tombstone durably."""
-        await self._alone.run(lambda: self._seal.leave(url, epoch))
+        await self._thread.run(lambda: self._seal.leave(url, epoch))
 
 
-# --- Files of a lane that is the target of a move: a draft atomically replaces an older file -------------------------
+# --- Files of a draft ------------------------------------------------------------------------------------------------
 # A place that was left has a tombstone, which redirects clients. If the file were missing when the mover dies, the
 # next client would create an empty database. So the draft is made beside it, with the same tombstone, and replaces
 # it. The old file is kept under a name with the epoch of the move.
@@ -364,10 +363,8 @@ def _escaped(name: str) -> str:
     return "".join(f"[{letter}]" if letter in "[*?" else letter for letter in name)
 
 
-# --- making ----------------------------------------------------------------------------------------------------------
-# Creation of a shape in a lane: its tables before the rows, its indexes after them, and a check of its references.
-#
-# Each statement is run as a user's would be, through the dialect, and noted as one (`noted`), so that the next move
+# --- Creation of a shape ---------------------------------------------------------------------------------------------
+# Each statement is run through the dialect and stored like a user's (`database.transactions`), so that the next move
 # finds it again as it was written. The connection is the mover's own, with foreign keys off.
 
 DEFINITIONS: Final = """
@@ -405,7 +402,7 @@ def _define(connection: apsw.Connection, sql: str) -> None:
     connection.execute(NOTE, (sql,))
 
 
-# --- Writes of a move into a lane on a connection, for a lane on a disk and for one in a bucket ----------------------
+# --- Writes ----------------------------------------------------------------------------------------------------------
 # Each function runs inside the caller's transaction, with foreign keys off: rows come in the order of their tables,
 # and a replaced row is removed first, which must not cascade to rows that refer to it.
 
@@ -477,21 +474,21 @@ def taken(shown: str, names: Sequence[str]) -> BadUsage:
     )
 
 
-# --- Lane in a temporary folder, to measure how fast rows of a table are written and read ----------------------------
+# --- Sample ----------------------------------------------------------------------------------------------------------
 # It also stands in for a bucket, because objects of a sample would stay in the bucket's log.
 
 
 class LaneSample:
     """Rows in a temporary file."""
 
-    def __init__(self, alone: Alone, connection: apsw.Connection, table: Table) -> None:
-        self._alone = alone
+    def __init__(self, thread: FileThread, connection: apsw.Connection, table: Table) -> None:
+        self._thread = thread
         self._connection = connection
         self._table = table
 
     async def write(self, rows: Sequence[StoredRow]) -> None:
         """Add rows."""
-        await self._alone.run(lambda: self._write(rows))
+        await self._thread.run(lambda: self._write(rows))
 
     def _write(self, rows: Sequence[StoredRow]) -> None:
         self._connection.execute("BEGIN")
@@ -500,19 +497,19 @@ class LaneSample:
 
     async def read(self, keys: Sequence[StoredRow]) -> list[StoredRow]:
         """Return the rows with these keys."""
-        return await self._alone.run(lambda: lane_rows_of(self._connection, self._table, keys))
+        return await self._thread.run(lambda: lane_rows_of(self._connection, self._table, keys))
 
 
 @asynccontextmanager
-async def lane_sample(alone: Alone, table: Table, clock: Clock) -> AsyncGenerator[LaneSample]:
+async def lane_sample(thread: FileThread, table: Table, clock: Clock) -> AsyncGenerator[LaneSample]:
     """Create a lane with such a table, which is removed at the end of the block."""
     translators = Translators()
     with tempfile.TemporaryDirectory(prefix="interlock-route-") as folder:
-        connection = await alone.run(lambda: _sampled(Path(folder) / "sample.lane", table, translators, clock))
+        connection = await thread.run(lambda: _sampled(Path(folder) / "sample.lane", table, translators, clock))
         try:
-            yield LaneSample(alone, connection, table)
+            yield LaneSample(thread, connection, table)
         finally:
-            await alone.run(connection.close)
+            await thread.run(connection.close)
 
 
 def _sampled(path: Path, table: Table, translators: Translators, clock: Clock) -> apsw.Connection:
@@ -524,8 +521,8 @@ def _sampled(path: Path, table: Table, translators: Translators, clock: Clock) -
     return connection
 
 
-# --- Lane on a local disk as the target of a move --------------------------------------------------------------------
-# The draft is a lane at its final path, with a mark that refuses every other use (`lanes.arriving`). The mover owns
+# --- Target ----------------------------------------------------------------------------------------------------------
+# The draft is a lane at its final path, with a mark that refuses every other use (`lanes.handover`). The mover owns
 # it like an open lane, and writes without a lane. During the copy its large transactions are not synced, because
 # rows and position are written together; later ones are. An older file with a tombstone is renamed first, and kept.
 
@@ -536,9 +533,9 @@ FOLDED_PAGES: Final = 4_000
 class LaneTarget:
     """The file of one lane."""
 
-    def __init__(self, alone: Alone, path: Path, shown: str, clock: Clock) -> None:
+    def __init__(self, thread: FileThread, path: Path, shown: str, clock: Clock) -> None:
         self.shown = shown
-        self._alone = alone
+        self._thread = thread
         self._path = path
         self._clock = clock
         self._translators = Translators()
@@ -551,14 +548,14 @@ class LaneTarget:
         """Return the target without opening the file: an owner there must not be disturbed without need."""
         path = lane_path(url)
         assert path is not None
-        return cls(Alone(), path, shown, clock)
+        return cls(FileThread(), path, shown, clock)
 
     async def close(self) -> None:
         """Close the file and release it."""
         try:
-            await self._alone.run(self._close)
+            await self._thread.run(self._close)
         finally:
-            self._alone.close()
+            self._thread.close()
 
     def _close(self) -> None:
         writing, self._writing = self._writing, None
@@ -572,7 +569,7 @@ class LaneTarget:
 
     async def last_epoch(self) -> int:
         """Return the epoch of the last move."""
-        return await self._alone.run(self._last_epoch)
+        return await self._thread.run(self._last_epoch)
 
     def _last_epoch(self) -> int:
         with self._looking() as connection:
@@ -583,7 +580,7 @@ class LaneTarget:
 
     async def draft(self) -> Draft | None:
         """Return the draft that exists here; None without one."""
-        return await self._alone.run(self._draft)
+        return await self._thread.run(self._draft)
 
     def _draft(self) -> Draft | None:
         with self._looking() as connection:
@@ -605,7 +602,7 @@ class LaneTarget:
 
     async def refuse_taken(self) -> None:
         """Raise BadUsage when a database lives there."""
-        await self._alone.run(self._refuse_taken)
+        await self._thread.run(self._refuse_taken)
 
     def _refuse_taken(self) -> None:
         with self._looking() as connection:
@@ -619,7 +616,7 @@ class LaneTarget:
 
     async def begin(self, draft: Draft, shape: Shape) -> None:
         """Create the file, its mark and its tables; an existing file is renamed."""
-        await self._alone.run(lambda: self._begin(draft, shape))
+        await self._thread.run(lambda: self._begin(draft, shape))
 
     def _begin(self, draft: Draft, shape: Shape) -> None:
         rename_again(self._path)
@@ -652,7 +649,7 @@ class LaneTarget:
     async def resume(self, shape: Shape) -> None:
         """Acquire the draft of an earlier mover."""
         del shape
-        await self._alone.run(self._resume)
+        await self._thread.run(self._resume)
 
     def _resume(self) -> None:
         self._take()
@@ -697,7 +694,7 @@ class LaneTarget:
 
     async def copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
         """Write rows and position in one transaction."""
-        await self._alone.run(lambda: self._copy(table, rows, draft))
+        await self._thread.run(lambda: self._copy(table, rows, draft))
 
     def _copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
         connection = self._open()
@@ -706,7 +703,7 @@ class LaneTarget:
 
     async def put(self, shape: Shape, pending: Pending) -> None:
         """Write pending rows. All their keys are removed first, so that unique values cannot collide."""
-        await self._alone.run(lambda: self._put(shape, pending))
+        await self._thread.run(lambda: self._put(shape, pending))
 
     def _put(self, shape: Shape, pending: Pending) -> None:
         connection = self._open()
@@ -717,7 +714,7 @@ class LaneTarget:
 
     async def replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
         """Replace all rows with these if `first`, else add them."""
-        await self._alone.run(lambda: self._replace(table, rows, first=first))
+        await self._thread.run(lambda: self._replace(table, rows, first=first))
 
     def _replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
         connection = self._open()
@@ -726,19 +723,19 @@ class LaneTarget:
 
     async def rows_of(self, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
         """Return the rows with these keys."""
-        return await self._alone.run(lambda: lane_rows_of(self._open(), table, keys))
+        return await self._thread.run(lambda: lane_rows_of(self._open(), table, keys))
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
         """Return a page of rows in the order of the key."""
-        return await self._alone.run(lambda: lane_rows(self._open(), table, after, limit=limit))
+        return await self._thread.run(lambda: lane_rows(self._open(), table, after, limit=limit))
 
     async def count(self, table: Table) -> int:
         """Return the number of rows."""
-        return await self._alone.run(lambda: count_in_lane(self._open(), table))
+        return await self._thread.run(lambda: count_in_lane(self._open(), table))
 
     async def index(self, shape: Shape, draft: Draft) -> None:
         """Create the indexes, after the rows."""
-        await self._alone.run(lambda: self._index(shape, draft))
+        await self._thread.run(lambda: self._index(shape, draft))
 
     def _index(self, shape: Shape, draft: Draft) -> None:
         connection = self._open()
@@ -752,25 +749,25 @@ class LaneTarget:
     @asynccontextmanager
     async def last(self) -> AsyncGenerator[None]:
         """Open a transaction whose commit syncs all earlier ones, too."""
-        connection = await self._alone.run(self._open)
-        await self._alone.run(lambda: connection.execute("PRAGMA synchronous = FULL; BEGIN IMMEDIATE"))
+        connection = await self._thread.run(self._open)
+        await self._thread.run(lambda: connection.execute("PRAGMA synchronous = FULL; BEGIN IMMEDIATE"))
         self._inside = True
         try:
             yield
             with opening(self._path):
-                await self._alone.run(lambda: connection.execute("COMMIT"))
+                await self._thread.run(lambda: connection.execute("COMMIT"))
         finally:
             self._inside = False
             if connection.in_transaction:
-                await self._alone.run(lambda: connection.execute("ROLLBACK"))
+                await self._thread.run(lambda: connection.execute("ROLLBACK"))
 
     async def complete(self, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
         """Set the numbering, and record the verified checksum."""
-        await self._alone.run(lambda: complete_in(self._open(), shape, positions, draft))
+        await self._thread.run(lambda: complete_in(self._open(), shape, positions, draft))
 
     async def arrive(self, epoch: int) -> None:
         """Remove the mark. A client that was redirected here may have removed it before."""
-        await self._alone.run(lambda: self._arrive(epoch))
+        await self._thread.run(lambda: self._arrive(epoch))
 
     def _arrive(self, epoch: int) -> None:
         if self._draft() is None:
@@ -787,7 +784,7 @@ class LaneTarget:
 
     async def drop(self) -> None:
         """Remove the file of the draft; a file that it replaced keeps its new name."""
-        await self._alone.run(self._drop)
+        await self._thread.run(self._drop)
 
     def _drop(self) -> None:
         if self._draft() is None:
@@ -803,5 +800,5 @@ class LaneTarget:
     @asynccontextmanager
     async def sample(self, table: Table) -> AsyncGenerator[LaneSample]:
         """Return a lane in a temporary folder, which is removed at the end of the block."""
-        async with lane_sample(self._alone, table, self._clock) as sample:
+        async with lane_sample(self._thread, table, self._clock) as sample:
             yield sample

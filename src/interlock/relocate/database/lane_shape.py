@@ -1,8 +1,10 @@
 """Shape of a lane's database: SQLite's catalog in PostgreSQL's terms.
 
 The catalog of every lane has types by their declared names, constraints and indexes. Only expressions are SQLite's
-text. Their PostgreSQL text is what users wrote (`noted`), or else a guess (`guesses`). Either is accepted only if the
-dialect translates it to the text of the catalog; otherwise there is no shape.
+text. Their PostgreSQL text is what users wrote, or else a guess. Either is accepted only if the dialect translates it
+to the text of the catalog; otherwise there is no shape.
+
+Sections: lexer, stored definitions, guesses, parser of the catalog, trial translations, shape.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -47,7 +49,7 @@ from interlock.sql.schema import Column as KnownColumn
 from interlock.sql.schema import Table as KnownTable
 from interlock.sql.types import Type, refuse
 
-# --- Lexer for definitions in PostgreSQL's text and in SQLite's catalog ----------------------------------------------
+# --- Lexer -----------------------------------------------------------------------------------------------------------
 # Both are read the same way: names, texts, words and signs, of which parentheses and commas at the outermost level
 # matter and everything else is kept unchanged. Results are proposals: the reader of a shape translates them again
 # and compares.
@@ -149,7 +151,7 @@ def names_of(words: Sequence[Word]) -> tuple[str, ...]:
     return tuple(name for part in parted(words) if part and (name := part[0].name) is not None)
 
 
-# --- Definitions as users wrote them, from the lane's stored statements, where SQLite's catalog is not enough --------
+# --- Stored definitions ----------------------------------------------------------------------------------------------
 # The catalog lacks the PostgreSQL text of expressions, and the declaration and name of a numbered key. Both are
 # found here, followed through renames. An expression is accepted only if it is translated to the text of the
 # catalog.
@@ -258,7 +260,7 @@ def _read(part: list[Word], table: Written) -> None:
             table.numbered[name] = "always" if any(each.says("ALWAYS") for each in part) else "by default"
 
 
-# --- Guesses of PostgreSQL's text from SQLite's catalog, for lanes without stored definitions ------------------------
+# --- Guesses ---------------------------------------------------------------------------------------------------------
 # A constant is read and written again; a few functions and collations are given their names back. These are guesses,
 # and one counts only if it is translated to the very text that it was made from.
 
@@ -310,8 +312,8 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-# --- Parser of the definitions of tables and indexes in SQLite's catalog ---------------------------------------------
-# The text is the dialect's own (`sql.definitions`), or SQLite's change of it after ALTER TABLE, so its form is
+# --- Parser of the catalog -------------------------------------------------------------------------------------------
+# The text is the dialect's own (`sql.ddl`), or SQLite's change of it after ALTER TABLE, so its form is
 # known: columns with their defaults, then constraints. Columns that were added later come after the constraints.
 
 _CONSTRAINTS: Final = ("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
@@ -390,8 +392,8 @@ def _reference(label: str, columns: tuple[str, ...], rest: list[Word]) -> Refere
     """REFERENCES "table" ("key") ON DELETE … ON UPDATE …."""
     close = inside(rest, 2)
     reactions: dict[str, Action] = {}
-    said = " ".join(word.text.upper() for word in rest[close + 1 :])
-    for reaction in said.split("ON ")[1:]:
+    clauses = " ".join(word.text.upper() for word in rest[close + 1 :])
+    for reaction in clauses.split("ON ")[1:]:
         event, _, action = reaction.strip().partition(" ")
         reactions[event] = _ACTIONS[action]
     return Reference(
@@ -404,7 +406,7 @@ def _reference(label: str, columns: tuple[str, ...], rest: list[Word]) -> Refere
     )
 
 
-# --- Trial translations of types and expressions for a lane ----------------------------------------------------------
+# --- Trial translations ----------------------------------------------------------------------------------------------
 # An expression cannot be translated alone: it needs its columns. So a table with the columns and this expression is
 # translated, and only the expression is taken from the result. Raises DialectError for what a lane does not support,
 # or TransactionError if PostgreSQL does not support it either.
@@ -475,7 +477,7 @@ def known_table(table: Table) -> KnownTable:
     return KnownTable(table.name, columns, table.key, frozenset(each.table for each in table.references))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Shape -----------------------------------------------------------------------------------------------------------
 
 TABLES: Final = """
 SELECT name, sql FROM sqlite_schema
@@ -561,7 +563,7 @@ class _Reading:
             return column
         first = self._notes.defaults.get(known.name)
         guesses = guessed_default(known.type, stored)
-        text = self._told(first, guesses, lambda tried: same_in_lane(default_in_lane(column, tried), stored))
+        text = self._postgres_text(first, guesses, lambda tried: same_in_lane(default_in_lane(column, tried), stored))
         if text is None:
             self._findings.add(f"the default of {self._known.name}.{known.name}", _UNKNOWN.format(stored))
         return Column(known.name, known.type, nullable=known.nullable, default=text)
@@ -570,7 +572,7 @@ class _Reading:
         table, key = self._known.name, self._known.primary_key
         # A key column may have been declared NOT NULL, too, which changes the translation.
         also = tuple(replace(each, nullable=each.nullable or each.name in key) for each in columns)
-        text = self._told(
+        text = self._postgres_text(
             self._notes.checks.get(label),
             guessed_condition(stored),
             lambda tried: any(same_in_lane(check_in_lane(table, each, tried), stored) for each in (columns, also)),
@@ -608,7 +610,7 @@ class _Reading:
             stored = where_of(text)
             where = None
             if stored is not None:
-                where = self._told(
+                where = self._postgres_text(
                     None,
                     guessed_condition(stored),
                     lambda tried, wanted=stored: same_in_lane(condition_in_lane(table, columns, tried), wanted),  # type: ignore[misc]
@@ -617,13 +619,13 @@ class _Reading:
                     self._findings.add(f"the index {name}", _UNKNOWN.format(stored))
             yield Index(name, tuple((column, bool(down)) for column, down in listed), unique=unique, where=where)
 
-    def _told(self, first: str | None, guesses: Iterable[str], fits: Callable[[str], bool]) -> str | None:
+    def _postgres_text(self, first: str | None, guesses: Iterable[str], fits: Callable[[str], bool]) -> str | None:
         """Return PostgreSQL's text of an expression: a text that users wrote, or else a guess; None if none fits."""
-        seen: set[str] = set()
+        rejected: set[str] = set()
         for tried in chain([] if first is None else [first], self._notes.expressions, guesses):
-            if tried in seen:
+            if tried in rejected:
                 continue
-            seen.add(tried)
+            rejected.add(tried)
             with contextlib.suppress(DialectError, TransactionError):
                 if fits(tried):
                     return source(words_of(tried))

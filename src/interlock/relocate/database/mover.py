@@ -1,7 +1,10 @@
 """Plan, execution and abandonment of the move of a database.
 
 The same call continues an interrupted move. The draft at the target has the position; the tombstone at the source
-shows whether the move is decided. No other state exists.
+shows whether the move is decided. No other state exists. The stages are those of decision 0018: watch, copy, catch up,
+seal, verify, leave, arrive.
+
+Sections: refusal of parts, stages, estimate, ends, move.
 """
 
 import asyncio
@@ -42,10 +45,10 @@ from interlock.urls import (
 )
 from interlock.urls import redact_url as redacted_elsewhere
 
-# --- Refusal of databases with streams or with shards of counters, which a move does not copy ------------------------
+# --- Refusal of parts ------------------------------------------------------------------------------------------------
 # A stream is a database of its own, and so is each shard of a counter on lanes; on PostgreSQL the shards of a
 # counter are rows. A move copies the rows of one database, and would silently lose the others. So a database with
-# such parts is refused before anything is copied (`apart`), and again in the seal, because one may have been created
+# such parts is refused before anything is copied, and again in the seal, because one may have been created
 # meanwhile. A counter records that it has shards before it writes the first of them. After it has created a part, a
 # client checks the database again (`Database.stream`), and so sees the tombstone of a faster move.
 
@@ -138,7 +141,7 @@ async def _in_postgres(source: str) -> Sequence[str]:
         await asyncio.shield(pool.close())
 
 
-# --- Stages of a move, in their order: watch, copy, catch up, seal, verify, leave, arrive (decision 0018) ------------
+# --- Stages ----------------------------------------------------------------------------------------------------------
 # Both places are compared while the source still serves: page by page each row of the source is looked up at the
 # target, and a difference must have a note. From then on the digest of the target is updated with every copied row,
 # and every write is read back. So the seal compares only the last rows and the row counts. A small database is
@@ -164,7 +167,7 @@ FULL_ROWS_MAX: Final = 5_000
 
 
 @dataclass
-class Under:
+class RunningMove:
     """A running move."""
 
     source: Source
@@ -192,7 +195,7 @@ class Under:
         return [table for table in self.shape.tables if table.key]
 
 
-async def copy(move: Under, total: int) -> None:
+async def copy(move: RunningMove, total: int) -> None:
     """Copy all rows, table by table, in small pieces."""
     done = 0
     for table in move.keyed:
@@ -222,7 +225,7 @@ async def copy(move: Under, total: int) -> None:
         await move.target.index(move.shape, move.draft)
 
 
-async def catch_up(move: Under) -> None:
+async def catch_up(move: RunningMove) -> None:
     """Copy noted rows in rounds until few are left."""
     since_s, notes, keys = move.clock.monotonic_s(), 0, 0
     least = None
@@ -247,7 +250,7 @@ async def catch_up(move: Under) -> None:
     )
 
 
-async def bring(move: Under, pending: Pending) -> None:
+async def bring(move: RunningMove, pending: Pending) -> None:
     """Copy pending rows, read them back, and update the digest of the target."""
     if not pending.complete:
         # A row may have replaced a colliding one that comes later: everything must be compared again.
@@ -270,7 +273,7 @@ async def bring(move: Under, pending: Pending) -> None:
             move.digests[name].add(written)
 
 
-async def compare(move: Under, total: int) -> None:
+async def compare(move: RunningMove, total: int) -> None:
     """Compare every row of the source with the target, while the source serves."""
     digests: dict[str, Digest] = {}
     done = 0
@@ -299,7 +302,7 @@ async def compare(move: Under, total: int) -> None:
     move.digests, move.compared = digests, True
 
 
-async def _rest_of(move: Under, table: Table, kept: Digest) -> None:
+async def _rest_of(move: RunningMove, table: Table, kept: Digest) -> None:
     """Count rows of the target that the source has deleted meanwhile: they are noted, and removed later."""
     if await move.target.count(table) == kept.rows:
         return
@@ -307,17 +310,17 @@ async def _rest_of(move: Under, table: Table, kept: Digest) -> None:
     kept.rows, kept.total = whole.rows, whole.total
 
 
-async def _explained(move: Under, table: Table, here: list[StoredRow], there: list[StoredRow]) -> None:
+async def _explained(move: RunningMove, table: Table, here: list[StoredRow], there: list[StoredRow]) -> None:
     """Raise CorruptionError for differing rows without a note of a write."""
     key = key_of(table)
-    noted = await move.source.noted(table)
+    changed = await move.source.noted(table)
     known = set(there)
     for row in here:
-        if row not in known and key(row) not in noted:
+        if row not in known and key(row) not in changed:
             raise _different(move, table.name, [row], [each for each in there if key(each) == key(row)])
 
 
-async def seal(move: Under) -> None:
+async def seal(move: RunningMove) -> None:
     """Block writers, copy the last rows, verify, and leave."""
     for number in range(SEALS_MAX):
         move.at(f"seal/{number}/before")
@@ -345,7 +348,7 @@ async def seal(move: Under) -> None:
     )
 
 
-async def _end(move: Under, sealed: Sealed, pending: Pending) -> None:
+async def _end(move: RunningMove, sealed: Sealed, pending: Pending) -> None:
     async with move.target.last():
         move.watch("seal", pending.count, pending.count)
         await bring(move, pending)
@@ -362,7 +365,7 @@ async def _end(move: Under, sealed: Sealed, pending: Pending) -> None:
         await move.target.complete(move.shape, await sealed.positions(move.shape), move.draft)
 
 
-async def _whole(move: Under, sealed: Sealed, table: Table) -> None:
+async def _whole(move: RunningMove, sealed: Sealed, table: Table) -> None:
     """Copy a table without a key as a whole during the seal, because its rows cannot be distinguished."""
     rows, after, first = Digest(), None, True
     while True:
@@ -377,7 +380,7 @@ async def _whole(move: Under, sealed: Sealed, table: Table) -> None:
         raise _different(move, table.name, [], [])
 
 
-async def _verify(move: Under, sealed: Reading) -> None:
+async def _verify(move: RunningMove, sealed: Reading) -> None:
     full = sum(each.rows for each in move.digests.values()) <= FULL_ROWS_MAX
     for table in move.keyed:
         kept = move.digests[table.name]
@@ -398,7 +401,7 @@ async def _digest_of(end: Reading | Target, table: Table) -> Digest:
             return found
 
 
-def _different(move: Under, name: str, here: list[StoredRow], there: list[StoredRow]) -> CorruptionError:
+def _different(move: RunningMove, name: str, here: list[StoredRow], there: list[StoredRow]) -> CorruptionError:
     first = next((row for row in here if row not in there), next((row for row in there if row not in here), None))
     shown = "" if first is None else f", such as {str(first)[:200]}"
     return CorruptionError(
@@ -408,7 +411,7 @@ def _different(move: Under, name: str, here: list[StoredRow], there: list[Stored
     )
 
 
-def _miscounted(move: Under, name: str, here: int, there: int) -> CorruptionError:
+def _miscounted(move: RunningMove, name: str, here: int, there: int) -> CorruptionError:
     return CorruptionError(
         f"{name!r} has {here:,} rows at its source and {there:,} at its target; nothing was moved.",
         why=f"Something was written at {move.source.shown} past the triggers, or at {move.target.shown} by others.",
@@ -416,7 +419,7 @@ def _miscounted(move: Under, name: str, here: int, there: int) -> CorruptionErro
     )
 
 
-# --- Estimate of the duration of a move, measured on a sample of this source and this target, without changes --------
+# --- Estimate --------------------------------------------------------------------------------------------------------
 # A few pieces are read from the source and written to a temporary table or file. The rest is arithmetic: every row
 # is read, written, read again at both places and digested, with pauses in between.
 
@@ -466,7 +469,7 @@ async def estimated(
     return Estimate(copy_s=copy_s, seal_ms=SEAL_MS + TABLE_MS * len(shape.tables) + 2_000 * count_s)
 
 
-# --- Source and target of a move from their addresses ----------------------------------------------------------------
+# --- Ends ------------------------------------------------------------------------------------------------------------
 # An engine's modules are imported only for its addresses: the driver of PostgreSQL is an extra.
 
 
@@ -541,7 +544,7 @@ def restoring(url: str) -> str:
     return f"`interlock restore '{shown_url(url)}' FILE` (or with --at SEQ, as it was earlier)"
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Move ------------------------------------------------------------------------------------------------------------
 
 UNMEASURED = (
     "The times were tried on this disk, because a try would stay in the bucket: there every 1,000 rows, and the seal "
@@ -692,7 +695,7 @@ async def _move(
         at("draft")
     else:
         await target.resume(shape)
-    move = Under(
+    move = RunningMove(
         source=source,
         target=target,
         source_url=source_url,
@@ -719,7 +722,7 @@ async def _move(
     )
 
 
-async def _staged(move: Under, rows: int) -> float:
+async def _staged(move: RunningMove, rows: int) -> float:
     """Run the stages from the copy to the tombstone; return the seconds until the seal."""
     begun_s = move.clock.monotonic_s()
     try:

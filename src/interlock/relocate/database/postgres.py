@@ -1,9 +1,11 @@
-"""PostgreSQL as the source of a move.
+"""PostgreSQL as the source and as the target of a move.
 
 Triggers note the key of every written row in a table of our own, which is logged like the rows: a write that survives
 a crash was noted, too. Notes are numbered at their creation and not at their commit, so they are deleted one by one
 and never up to a number. The seal is an exclusive lock on every table, acquired after that on the gate, where a
-transaction on several tables waits before it locks any (`sql.postgres.leaving`). The locks end with the connection.
+transaction on several tables waits before it locks any (`postgres.handover`). The locks end with the connection.
+
+Sections: keys in notes, source, trial of definitions, target.
 """
 
 # ruff: noqa: S608 -- every name in these texts is our own, or quoted.
@@ -48,8 +50,8 @@ from interlock.postgres.handover import (
 from interlock.postgres.isolation import GATE
 from interlock.postgres.statements import translate_user_errors
 from interlock.relocate.database.postgres_rows import (
-    Linked,
-    Mine,
+    MoverConnections,
+    MoverLink,
     count_in_postgres,
     delete_in_postgres,
     empty_in_postgres,
@@ -70,7 +72,7 @@ from interlock.sql.parse import quoted_name
 from interlock.sql.types import Name
 from interlock.sql.values import StoredValue
 
-# --- Encoding of keys in the notes of a trigger on PostgreSQL --------------------------------------------------------
+# --- Keys in notes ---------------------------------------------------------------------------------------------------
 # A note is an array of texts, one per column of the key, which depends on no setting of the session that wrote the
 # row: moments, floats and bytes are written as hexadecimal digits of what PostgreSQL would send.
 
@@ -107,7 +109,7 @@ def key_noted(table: Table, note: Sequence[str]) -> StoredRow:
     return tuple(_READ.get(column.type.name, str)(text) for column, text in zip(table.key_columns, note, strict=True))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Source ----------------------------------------------------------------------------------------------------------
 
 LOCK_MS: Final = 300
 """Timeout of a lock, after which waiting clients go first. The server looks for deadlocks after a second."""
@@ -152,7 +154,7 @@ SELECT p.proname FROM pg_proc p WHERE p.pronamespace = to_regnamespace($1) AND p
 class _Reading:
     """Reads on one connection, in its open transaction."""
 
-    def __init__(self, link: Linked, schema: str) -> None:
+    def __init__(self, link: MoverLink, schema: str) -> None:
         self._link = link
         self._schema = schema
 
@@ -199,7 +201,7 @@ class _Reading:
 class PostgresSource(_Reading):
     """One schema."""
 
-    def __init__(self, mine: Mine, link: Linked) -> None:
+    def __init__(self, mine: MoverConnections, link: MoverLink) -> None:
         super().__init__(link, mine.address.schema)
         self.shown = mine.address.shown
         self._mine = mine
@@ -208,7 +210,7 @@ class PostgresSource(_Reading):
     @classmethod
     async def opened(cls, url: str, *, clock: Clock) -> "PostgresSource":
         """Connect. Raises TargetNotFound when there is no such schema."""
-        mine = Mine(url, clock)
+        mine = MoverConnections(url, clock)
         link = await mine.connected()
         [row] = await link.fetch("SELECT to_regnamespace($1) IS NULL", quote_identifier(mine.address.schema))
         if row[0]:
@@ -342,10 +344,10 @@ class PostgresSource(_Reading):
             listed = ", ".join(self._in(name) for name in sorted(tables, key=self._turn_of))
             tries = Tries(wait_s)
             while await tries.next():
-                async with contextlib.AsyncExitStack() as held:
+                async with contextlib.AsyncExitStack() as locks:
                     since_s = self._mine.clock.monotonic_s()
                     try:
-                        await held.enter_async_context(link.transaction(f"SET LOCAL lock_timeout = {LOCK_MS}"))
+                        await locks.enter_async_context(link.transaction(f"SET LOCAL lock_timeout = {LOCK_MS}"))
                         _ = await link.fetch(LEAVING, self._schema)
                         await link.execute(f"LOCK TABLE {listed} IN ACCESS EXCLUSIVE MODE")
                         await link.execute(f"SET LOCAL lock_timeout = {CATALOGS_MS}")
@@ -364,7 +366,7 @@ class PostgresSource(_Reading):
 class _Sealed(_Reading):
     """A source with all tables locked."""
 
-    def __init__(self, link: Linked, mine: Mine, tables: Sequence[str], since_s: float) -> None:
+    def __init__(self, link: MoverLink, mine: MoverConnections, tables: Sequence[str], since_s: float) -> None:
         super().__init__(link, mine.address.schema)
         self.since_s = since_s
         self._mine = mine
@@ -446,7 +448,7 @@ def trigger_script(table: Table, schema: str, name: str) -> list[str]:
     ]
 
 
-async def _unwatching(link: Linked, schema: str) -> list[str]:
+async def _unwatching(link: MoverLink, schema: str) -> list[str]:
     here = quote_identifier(schema)
     found: list[str] = []
     for trigger in (TOUCH, f"{TOUCH}_all"):
@@ -460,7 +462,7 @@ def _names(shape: Shape) -> Sequence[str]:
     return [table.name for table in shape.tables]
 
 
-# --- Trial of indexes and constraints at PostgreSQL before any row is copied -----------------------------------------
+# --- Trial of definitions --------------------------------------------------------------------------------------------
 # A lane takes a few definitions that PostgreSQL does not, such as an index whose condition looks at the year of a
 # moment, which depends on a time zone there. The server itself is asked, on empty tables, and everything is taken
 # back.
@@ -494,7 +496,7 @@ async def _offer(link: Link, where: str, sql: str, findings: Findings) -> None:
             await link.driver.execute("ROLLBACK TO SAVEPOINT interlock_one")
 
 
-# --- PostgreSQL as the target of a move ------------------------------------------------------------------------------
+# --- Target ----------------------------------------------------------------------------------------------------------
 # The draft is in a schema of its own, beside the target schema, whose table `interlock_arriving` marks it and stores
 # the position of the copy. The same transaction writes rows and position, so its commit is asynchronous. The commit
 # of noted rows is synchronous, because the source then deletes the notes. The arrival is a rename: all tables change
@@ -511,7 +513,7 @@ DURABLE: Final = "SET LOCAL synchronous_commit = on"
 class PostgresTarget:
     """One schema."""
 
-    def __init__(self, mine: Mine, link: Linked) -> None:
+    def __init__(self, mine: MoverConnections, link: MoverLink) -> None:
         self.shown = mine.address.shown
         self._schema = mine.address.schema
         self._link = link
@@ -521,7 +523,7 @@ class PostgresTarget:
     @classmethod
     async def opened(cls, url: str, *, clock: Clock, only_look: bool) -> "PostgresTarget":
         """Connect; without `only_look` as the only mover here."""
-        mine = Mine(url, clock)
+        mine = MoverConnections(url, clock)
         target = cls(mine, await mine.connected())
         try:
             if not only_look:
@@ -729,7 +731,7 @@ class PostgresTarget:
 class _Sample:
     """Rows in a temporary table."""
 
-    def __init__(self, link: Linked, table: Table) -> None:
+    def __init__(self, link: MoverLink, table: Table) -> None:
         self._link = link
         self._table = table
 

@@ -1,15 +1,13 @@
 """Rows of a schema of PostgreSQL: read page by page in the order of their key, or by key; copied, written, removed.
 
-They have the form in which a lane stores them (`values`); PostgreSQL does most of the conversion. A write replaces
-colliding rows, as in a lane (`lane_rows` has the reason). They are removed first and inserted then, in the caller's
+They have the form in which a lane stores them (`rows`); PostgreSQL does most of the conversion. A write replaces
+colliding rows, as in a lane (`rows` has the reason). They are removed first and inserted then, in the caller's
 transaction, because two rows that have exchanged a unique value cannot be updated in any order.
 
 Every name is qualified with its schema, so the settings of the connection do not matter.
 """
 
 # ruff: noqa: S608 -- made of quoted names and $n alone.
-
-# ruff: noqa: S608 -- made of quoted names alone.
 
 import asyncio
 import contextlib
@@ -289,8 +287,8 @@ def _copied_column(column: Column, values: Sequence[StoredValue]) -> list[str]:
     return ["\\N" if value is None else next(following) for value in values]
 
 
-# --- Numbering of a table on PostgreSQL: a sequence, read and set as `numbering` describes ---------------------------
-# It is a module of its own because it needs the driver, which is an extra: a lane moves to a lane without it.
+# --- Numbering -------------------------------------------------------------------------------------------------------
+# A position is a sequence's last number, read and set as `rows` describes for a lane.
 
 SEQUENCE: Final = "SELECT pg_get_serial_sequence($1, $2)"
 
@@ -338,7 +336,7 @@ async def _sequence(link: Link, schema: str, table: Table) -> str:
     return cast("str", sequence)
 
 
-# --- Mover's connection to PostgreSQL: statements, scripts and transactions, with Interlock's errors -----------------
+# --- Mover's connection ----------------------------------------------------------------------------------------------
 # A pooler in transaction mode is refused: a mover's locks and its last transaction belong to one connection.
 
 SETTINGS: Final = {
@@ -365,7 +363,7 @@ FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n O
 WHERE n.nspname = $1 AND k.contype = 'f' AND NOT k.convalidated ORDER BY c.relname, k.conname"""
 
 
-class Linked(Link):
+class MoverLink(Link):
     """One connection of a mover."""
 
     def __init__(self, driver: Driver, address: PostgresAddress) -> None:
@@ -422,7 +420,7 @@ class Linked(Link):
         await super().end(timeout_s)
 
 
-class Mine:
+class MoverConnections:
     """Connections of a mover to one schema."""
 
     def __init__(self, url: str, clock: Clock) -> None:
@@ -439,20 +437,20 @@ class Mine:
             )
         self.address = address
 
-    async def connected(self, *, patient: bool = False) -> Linked:
+    async def connected(self, *, patient: bool = False) -> MoverLink:
         """Open a connection. With `patient` it waits for a restarting server."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + PATIENT_S * patient
         while True:
             try:
-                return Linked(await driver_of(self.address, SETTINGS), self.address)
+                return MoverLink(await driver_of(self.address, SETTINGS), self.address)
             except (NotNow, UnavailableError):
                 if loop.time() >= until_s:
                     raise
             await asyncio.sleep(PAUSE_S)
 
 
-async def validate_references(link: Linked, schema: str) -> None:
+async def validate_references(link: MoverLink, schema: str) -> None:
     """Validate the references that a move created unvalidated, if its mover died before it could.
 
     The database is in use: a table or reference that was dropped meanwhile needs no validation.

@@ -2,7 +2,7 @@
 
 Every part is translated by the dialect while it is read, so that everything that a lane does not support is found and
 named before the copy: a column's type, a default, a check, an index. Expressions are tried in the server's text and
-then in simpler equivalent forms (`undressing`).
+then in simpler equivalent forms (`undressed`).
 """
 
 import re
@@ -44,7 +44,7 @@ from interlock.sql.schema import Schema
 from interlock.sql.schema import Table as KnownTable
 from interlock.sql.types import Type
 
-# --- Queries of PostgreSQL's catalog for a schema: one each for tables, columns, constraints and indexes -------------
+# --- Queries of the catalog ------------------------------------------------------------------------------------------
 # Every query takes the name of the schema as $1. Expressions are in the server's text.
 
 # Tables and other relations: kind, persistence, inheritance, row level security, and rules.
@@ -189,13 +189,13 @@ class IndexRow(NamedTuple):
     special: bool
 
 
-async def asked(link: Link, question: str, schema: str) -> list[list[Any]]:
+async def fetch_catalog(link: Link, question: str, schema: str) -> list[list[Any]]:
     """Return the rows of one of these queries."""
     with translate_user_errors(writing=False):
         return [list(row) for row in await link.driver.fetch(question, schema)]
 
 
-# --- Simplification of PostgreSQL's text of an expression for a lane -------------------------------------------------
+# --- Simplification of expressions -----------------------------------------------------------------------------------
 # The server shows an expression with every cast and with internal names: `name IN ('a')` of a varchar is
 # `((name)::text = ANY ((ARRAY['a'::character varying])::text[]))`, LIKE is `~~`. Each rewriting here removes what
 # changes nothing: a cast of a text to a text, a constant's cast to its own type, the other name of an operator. The
@@ -277,7 +277,7 @@ def _put_back(text: str, aside: list[str]) -> str:
     return _ASIDE.sub(lambda found: aside[int(found.group(1))], text)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Shape -----------------------------------------------------------------------------------------------------------
 
 OURS: Final = "interlock_"
 _NOT_TABLES: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
@@ -289,21 +289,21 @@ _BYTES: Final = frozenset({"C", "POSIX"})
 async def shape_of_postgres(link: Link, schema: str) -> Shape:
     """Return the shape of that schema. Raises DialectError with everything that a lane does not support."""
     reading = _Reading()
-    relations = [RelationRow(*row) for row in await asked(link, RELATIONS, schema)]
-    for column in [ColumnRow(*row) for row in await asked(link, COLUMNS, schema)]:
+    relations = [RelationRow(*row) for row in await fetch_catalog(link, RELATIONS, schema)]
+    for column in [ColumnRow(*row) for row in await fetch_catalog(link, COLUMNS, schema)]:
         reading.columns.setdefault(column.table, []).append(column)
-    for constraint in [ConstraintRow(*row) for row in await asked(link, CONSTRAINTS, schema)]:
+    for constraint in [ConstraintRow(*row) for row in await fetch_catalog(link, CONSTRAINTS, schema)]:
         reading.constraints.setdefault(constraint.table, []).append(constraint)
-    for index in [IndexRow(*row) for row in await asked(link, INDEXES, schema)]:
+    for index in [IndexRow(*row) for row in await fetch_catalog(link, INDEXES, schema)]:
         reading.indexes.setdefault(index.table, []).append(index)
-    for [what] in await asked(link, OTHERS, schema):
+    for [what] in await fetch_catalog(link, OTHERS, schema):
         reading.findings.add(what, "a lane has tables and indexes alone")
-    for [sequence] in await asked(link, SEQUENCES, schema):
+    for [sequence] in await fetch_catalog(link, SEQUENCES, schema):
         reading.findings.add(f"the sequence {sequence}", "a lane counts upwards by one, as far as the type goes")
     tables = ordered([table for relation in relations for table in reading.table(relation)], reading.findings)
     reading.offer(tables)
     reading.findings.settle("the database")
-    [[bytewise, _]] = await asked(link, COLLATION, schema)
+    [[bytewise, _]] = await fetch_catalog(link, COLLATION, schema)
     if not bytewise and any(column.type.is_text for table in tables for column in table.columns):
         reading.notes.append("Text is sorted by the collation of the PostgreSQL database, and by its bytes in a lane.")
     return Shape(tables, tuple(reading.notes))
@@ -383,12 +383,12 @@ class _Reading:
         column = Column(row.name, kind, nullable=not row.not_null)
         if row.default is None or row.default.startswith("NULL"):
             return column
-        default = self._told(
+        default = self._supported_form(
             f"the default of {row.table}.{row.name}", row.default, {}, lambda tried: default_in_lane(column, tried)
         )
         return Column(row.name, kind, nullable=not row.not_null, default=default)
 
-    def _told(self, where: str, shown: str, kinds: dict[str, Type], translated: Callable[[str], str]) -> str:
+    def _supported_form(self, where: str, shown: str, kinds: dict[str, Type], translated: Callable[[str], str]) -> str:
         """Return the first form of an expression that a lane supports."""
         refused: DialectError | TransactionError | None = None
         for tried in undressed(shown, kinds):
@@ -419,7 +419,7 @@ class _Reading:
             elif row.kind == "u":
                 uniques.append(Unique(row.name, tuple(row.columns)))
             elif row.kind == "c":
-                condition = self._told(
+                condition = self._supported_form(
                     f"the check {row.name} of {name}",
                     cast("str", row.condition),
                     kinds,
@@ -482,7 +482,7 @@ class _Reading:
                 continue
             where = row.where
             if where is not None:
-                where = self._told(
+                where = self._supported_form(
                     f"the index {row.name}", where, kinds, lambda tried: condition_in_lane(table, columns, tried)
                 )
             pairs = tuple(zip(row.columns, row.descending, strict=True))

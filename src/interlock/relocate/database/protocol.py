@@ -1,7 +1,7 @@
-"""Protocols of the source and the target of a move.
+"""Protocols of the source and the target of a move, and the thread, throttle and retries that both use.
 
 An end knows its engine; the stages know the order of the calls. Rows travel in the form in which a lane stores them
-(`values`). Rows of a serving source may be outdated when they are used: from `watch` on every write is noted, and
+(`rows`). Rows of a serving source may be outdated when they are used: from `watch` on every write is noted, and
 noted rows are fetched again.
 """
 
@@ -251,20 +251,20 @@ class Target(Protocol):
         ...
 
 
-# --- Single thread for the files of one end: SQLite blocks on the disk, which an event loop must not do --------------
+# --- Thread for the files of one end ---------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
 
 
-class Alone:
-    """Runs one function after the other in a thread of its own."""
+class FileThread:
+    """Runs one function after the other in a thread of its own: SQLite blocks on the disk."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="interlock-move")
 
     async def run(self, function: Callable[[], ResultT]) -> ResultT:
         """Run the function in the thread, and wait for its end even if cancelled."""
-        future = asyncio.get_running_loop().run_in_executor(self._threads, _told, function)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, _translate_errors, function)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -277,7 +277,7 @@ class Alone:
         self._threads.shutdown(wait=True)
 
 
-def _told(function: Callable[[], ResultT]) -> ResultT:
+def _translate_errors(function: Callable[[], ResultT]) -> ResultT:
     try:
         return function()
     except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -290,7 +290,7 @@ def _told(function: Callable[[], ResultT]) -> ResultT:
         ) from error
 
 
-# --- Throttle of a copy: small pieces with pauses in between, so that other clients are not delayed ------------------
+# --- Throttle of a copy ----------------------------------------------------------------------------------------------
 # A pause is a share of the time of the piece before it, so a busy machine gets longer pauses. When a piece takes
 # much longer than the fastest one, other clients are waiting, and the pause grows.
 
@@ -328,7 +328,7 @@ class Pace:
         self.begin()
 
 
-# --- Retries of a mover's locks, and the errors for locks that it cannot acquire -------------------------------------
+# --- Retries of locks ------------------------------------------------------------------------------------------------
 # A waiting mover blocks other clients in the lock queue. So it waits only briefly for a lock, lets them pass, and
 # retries. The lock against other movers belongs to a connection: the server releases it when the connection is lost.
 

@@ -94,13 +94,13 @@ async def find_route(
 
 
 async def _lives_at(url: str, target: str, clock: Clock, *, finish: bool) -> str:
-    seen = [url]
-    while len(seen) < HOPS_MAX:
-        here = seen[-1]
+    visited = [url]
+    while len(visited) < HOPS_MAX:
+        here = visited[-1]
         left = await _left(here) if is_same(here, target) else await _stone_at(here, clock)
         if left is None:
             return here
-        there = with_secrets(target if is_same(left[0], target) else left[0], *reversed(seen))
+        there = with_secrets(target if is_same(left[0], target) else left[0], *reversed(visited))
         marks = await marks_at(there)
         if marks.state != "left" or marks.epoch < left[1]:  # It was not left since: the chain ends here.
             if is_same(there, target):
@@ -108,7 +108,7 @@ async def _lives_at(url: str, target: str, clock: Clock, *, finish: bool) -> str
             if marks.state in {"left", "arriving"}:
                 await _let_arrive(here, there, left[1], clock, finish=finish)
             return there
-        seen.append(there)
+        visited.append(there)
     raise CorruptionError(
         f"{shown_url(url)} was moved more than {HOPS_MAX} times, and is still not found.",
         fix="Name the database by the address where it lives.",

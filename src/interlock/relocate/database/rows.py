@@ -1,17 +1,12 @@
-"""Rows of a lane: read page by page in the order of their key, or by key; written and removed by key.
+"""Rows of a move, in the form in which a lane stores them: values, rows of a lane, digests and numbering.
 
-They are passed on as they are stored. A write replaces the row with the same key, and rows with the same values in a
-unique constraint. Those are older: at the source no two rows had these values simultaneously, so the source has noted
-them as changed, and they are written again. Foreign keys must be off on a connection that writes or removes
-(`PRAGMA foreign_keys = OFF`): a replaced parent would delete its children.
-
-The connection needs the functions and collations of the dialect (`translation.register`).
+Rows of a lane are passed on as they are stored, page by page in the order of their key, or by key. A write replaces the
+row with the same key, and rows with the same values in a unique constraint. Those are older: at the source no two rows
+had these values simultaneously, so the source has noted them as changed, and they are written again. Foreign keys must
+be off on a connection that writes or removes (`PRAGMA foreign_keys = OFF`): a replaced parent would delete its
+children. The connection needs the functions and collations of the dialect (`database.translation.register`).
 """
 
-# ruff: noqa: S608 -- made of quoted names alone.
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 # ruff: noqa: S608 -- made of quoted names and ?n alone.
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -35,7 +30,7 @@ from interlock.sql.parse import quoted_name
 from interlock.sql.types import FLOAT_MAX, Name, Type
 from interlock.sql.values import JSON_DEPTH_MAX, NUMERIC_DIGITS_MAX, StoredValue, array_items, array_text
 
-# --- Conversion of values between the engines, in the form in which a lane stores them -------------------------------
+# --- Values ----------------------------------------------------------------------------------------------------------
 # Nothing is converted on the lane's side, and PostgreSQL converts most values itself: it receives text, cast to the
 # type of the column (`text_of`), and returns the expressions of `selected`, so that little is left to Python
 # (`received`). The texts do not depend on settings of a session: digits, ISO moments in UTC, bytes in hexadecimal.
@@ -99,7 +94,7 @@ def unfit(kind: Type, column: str) -> str | None:
     return None if condition is None else f"({condition.format(column)})"
 
 
-# --- To PostgreSQL ----------------------------------------------------------------------------------------------------
+# --- Values to PostgreSQL --------------------------------------------------------------------------------------------
 
 
 def _time_text(value: StoredValue) -> str:
@@ -138,7 +133,7 @@ _TEXTS: Final[dict[Name, TextOf]] = {
     "jsonb": lambda value: cast("str", value),
 }
 
-# --- From PostgreSQL --------------------------------------------------------------------------------------------------
+# --- Values from PostgreSQL ------------------------------------------------------------------------------------------
 
 _SELECTED: Final[dict[Name, str]] = {
     "numeric": "{}::text",
@@ -212,7 +207,7 @@ _UNFIT: Final[dict[Name, str]] = {
 }
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Rows of a lane --------------------------------------------------------------------------------------------------
 
 ROWS_PER_PAGE: Final = 5_000
 
@@ -294,13 +289,13 @@ def _same_key(table: Table) -> str:
     return " AND ".join(f"{quoted_name(column.stored)} = ?" for column in table.key_columns)
 
 
-# --- Digest of a set of rows that depends neither on their order nor on the engine -----------------------------------
+# --- Digests ---------------------------------------------------------------------------------------------------------
 # Each row has a number of 128 bits, made of its stored form; the digest of a set of rows is the sum of their
 # numbers. So a row that is lost, doubled or changed changes it, values that were swapped between two rows change it,
 # and it can be kept up to date: subtract the row as it was, add the row as it is. The numbers are a cryptographic
 # hash's, because with plain checksums two changes cancel each other out too easily.
 #
-# The stored form is the same wherever the row lives (`values`), so it needs no further normalising. Its writing
+# The stored form is the same wherever the row lives, so it needs no further normalising. Its writing
 # tells types apart: 1, 1.0, "1" and b"1" have four digests.
 
 BITS: Final = 128
@@ -359,7 +354,7 @@ def _summed(rows: Iterable[StoredRow]) -> tuple[int, int]:
     return count, total
 
 
-# --- Numbering of a table in a lane: SQLite's own table of sequences (see `postgres_numbering` for PostgreSQL) -------
+# --- Numbering -------------------------------------------------------------------------------------------------------
 # A position is the last assigned number, or 0. It is read and set while writers are blocked, because they assign
 # numbers. At its new place a table continues after both the position and its highest number.
 

@@ -233,7 +233,7 @@ def _index(index: Index, table: str) -> str:
     return text if index.where is None else f"{text} WHERE {index.where}"
 
 
-# --- Collection of everything that prevents a move, raised as one error before anything is copied --------------------
+# --- Findings that prevent a move ------------------------------------------------------------------------------------
 
 SHOWN_MAX: Final = 20
 
@@ -268,7 +268,7 @@ class Findings:
         )
 
 
-# --- Order of tables for their creation, and an engine-independent order of their parts ------------------------------
+# --- Order of tables and parts ---------------------------------------------------------------------------------------
 
 NamedT = TypeVar("NamedT", Check, Unique, Reference, Index)
 
@@ -295,7 +295,7 @@ def by_name(parts: Iterable[NamedT]) -> tuple[NamedT, ...]:
     return tuple(sorted(parts, key=lambda part: part.name))
 
 
-# --- Names that PostgreSQL gives to unnamed constraints --------------------------------------------------------------
+# --- Names of unnamed constraints ------------------------------------------------------------------------------------
 # A lane allows unnamed constraints. A shape always has names, because on PostgreSQL users see them. They follow the
 # rules of PostgreSQL's `makeObjectName`: table, columns and a word for the kind, truncated to the limit.
 

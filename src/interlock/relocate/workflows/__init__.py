@@ -1,1 +1,1 @@
-"""Moving a home's workflows to another store while they run."""
+"""Move of a home's workflows to another store while they run."""

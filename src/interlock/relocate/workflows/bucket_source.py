@@ -1,7 +1,7 @@
 """The source of a move in a bucket, read while an engine on any host serves its workflows.
 
 The mover follows the log in a file of its own. Changes are not recorded, so after each step forward everything is
-scanned (see `scanning`). The seal is a takeover: the previous owner can never acknowledge again, and must open the lane
+scanned (see `Scanning`). The seal is a takeover: the previous owner can never acknowledge again, and must open the lane
 anew. When the mover dies before its tombstone is durable, that engine finds everything unchanged.
 """
 
@@ -30,7 +30,7 @@ from interlock.relocate.workflows.canonical import digest_of
 from interlock.relocate.workflows.lane_source import SOURCE_ASIDE, Apart, Left, Source, Touched, no_workflows
 from interlock.urls import parse_bucket_url
 
-# --- Changes between two scans of a store, found by revisions and versions -------------------------------------------
+# --- Scans -----------------------------------------------------------------------------------------------------------
 # A copy of a lane in a bucket is brought forward page by page, without a record of the written rows. But every write
 # of a workflow increments its revision, and history is identified by its first and last version and its number of
 # rows, which a pruning changes. The other tables are small and compared as a whole. So a scan reads all workflows
@@ -47,7 +47,7 @@ class Scanning:
     def __init__(self) -> None:
         self._workflows: dict[int, int] = {}
         self._aside: dict[str, dict[str, int]] = {table: {} for table in SOURCE_ASIDE}
-        self._told = 0
+        self._last_number = 0
 
     def look(self, source: Source) -> list[Touched]:
         """Return changed and removed rows as notes, numbered on from the last scan."""
@@ -59,8 +59,8 @@ class Scanning:
                 found = _aside(source, table)
                 changed += [(table, key) for key in _changed(self._aside[table], found)]
                 self._aside[table] = found
-        notes: list[Touched] = [(self._told + at, table, (key,)) for at, (table, key) in enumerate(changed, 1)]
-        self._told += len(notes)
+        notes: list[Touched] = [(self._last_number + at, table, (key,)) for at, (table, key) in enumerate(changed, 1)]
+        self._last_number += len(notes)
         return notes
 
 
@@ -85,7 +85,7 @@ def _changed(before: Mapping[KeyT, int], now: Mapping[KeyT, int]) -> list[KeyT]:
     ]
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Source ----------------------------------------------------------------------------------------------------------
 
 HELD_US = 11_000_000
 """An engine at a bucket looks every ten seconds whether its workflows are still there: each look costs a request."""

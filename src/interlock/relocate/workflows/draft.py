@@ -3,6 +3,8 @@
 There is one mover at a time. A mover that takes a draft over writes its own name into the mark, and every transaction
 of a mover first checks that name. A mover that was replaced, or that wakes after a long pause, changes nothing any more
 (G4). Written rows are read back before they are committed, so that all rows of a draft were compared.
+
+Sections: staging of rows, draft, copy into a draft.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -25,7 +27,7 @@ from interlock.store.postgres.statement import EFFECTS, LETTERS, micros, moment,
 from interlock.store.values import HistoryRecord, Letter, OwedEffect
 from interlock.urls import PostgresAddress
 
-# --- Writing rows into a draft: by COPY into a temporary table, and from there as the store writes them --------------
+# --- Staging of rows -------------------------------------------------------------------------------------------------
 # The second step is in SQL, with the same expressions that the store's own statements have: JSON is kept for people,
 # and letter by letter where PostgreSQL would give it back otherwise; times are exact.
 
@@ -163,7 +165,7 @@ def staged_aside(value: Aside) -> Values:
     return (*values, context.decode() or None)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Draft -----------------------------------------------------------------------------------------------------------
 
 PLANNING = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
 """Every lookup uses an index: a table that is just being filled has no statistics."""
@@ -279,7 +281,7 @@ class Draft:
         rows = await self.rows([number for number, _ in change.rows])
         staged = f"SELECT workflow_id, version FROM {EVENTS.name}"
         sql = f"{self._events} WHERE (workflow_id, version) IN ({staged})"
-        events = [statement.happened_of(each) for each in await self.read(sql)] if change.events else []
+        events = [statement.record_of(each) for each in await self.read(sql)] if change.events else []
         return Exchanged(rows, events, cut, gone)
 
     async def _taken_out(self, change: Exchange) -> tuple[list[int], list[HistoryRecord]]:
@@ -296,7 +298,7 @@ JOIN {schema}.workflows w ON w.id = n.id AND w.number <> n.number"""
         cut = f"""DELETE FROM {schema}.workflow_events USING unnest($1::text[], $2::bigint[]) AS c(cut_id, below)
 WHERE workflow_id = cut_id AND version < below RETURNING {statement.HAPPENED}"""
         taken = await self.read(cut, list(cuts), list(cuts.values())) if cuts else []
-        return [*change.gone, *(record[1] for record in again)], [statement.happened_of(each) for each in taken]
+        return [*change.gone, *(record[1] for record in again)], [statement.record_of(each) for each in taken]
 
     async def _stage(
         self, table: Staging, records: Sequence[tuple[object, ...]], *, replacing: str | None = None
@@ -328,7 +330,7 @@ WHERE workflow_id = cut_id AND version < below RETURNING {statement.HAPPENED}"""
         """Return the draft's history of these workflows."""
         found: dict[str, list[HistoryRecord]] = {}
         for record in await self.read(f"{self._events} WHERE workflow_id = ANY($1::text[])", list(ids)):
-            each = statement.happened_of(record)
+            each = statement.record_of(record)
             found.setdefault(each.workflow, []).append(each)
         return found
 
@@ -338,8 +340,8 @@ WHERE workflow_id = cut_id AND version < below RETURNING {statement.HAPPENED}"""
 FROM unnest($1::text[], $2::bigint[]) AS n(id, number)
 JOIN {self.schema}.workflows w ON w.id = n.id AND w.number = n.number
 JOIN {self.schema}.workflow_events e ON e.workflow_id = w.id GROUP BY 1"""
-        asked = list(rows)
-        found = await self.read(sql, [row.id for _, row in asked], [number for number, _ in asked])
+        listed = list(rows)
+        found = await self.read(sql, [row.id for _, row in listed], [number for number, _ in listed])
         return {record[0]: Span(record[1], record[2], record[3]) for record in found}
 
     async def put_aside(self, table: str, keys: Sequence[str], values: Mapping[str, Aside]) -> list[Aside]:
@@ -421,7 +423,7 @@ def _aside(table: str, record: Record) -> Aside:
     return LeaseRow(*record) if table == "leases" else Note(*record)
 
 
-# --- Copying the source into a draft, part by part, in any order and repeatedly --------------------------------------
+# --- Copy into a draft -----------------------------------------------------------------------------------------------
 # The state of workflows is transferred, never the operations on them. History is identified by its first and last
 # version: it is only appended to and pruned from its beginning. All written rows are read back and compared, so that
 # the checksum of the draft is that of the source as it was read. Later changes are recorded at the source and copied

@@ -27,7 +27,16 @@ from interlock.lanes.ownership import Ownership
 from interlock.relocate.workflows.canonical import Aside, LeaseRow, Note, Numbered
 from interlock.relocate.workflows.lane_source import SOURCE_ASIDE, Source, Sums
 from interlock.store import lane
-from interlock.store.lane import FORMAT, GIVE, NOTE, TABLES, looking, remember, report_of, written_time_us
+from interlock.store.lane import (
+    FORMAT,
+    GIVE,
+    NOTE,
+    TABLES,
+    arrival_report,
+    open_snapshot,
+    record_arrival,
+    written_time_us,
+)
 from interlock.store.values import HistoryRecord, Letter, OwedEffect
 
 FOLDED_PAGES = 4_000
@@ -83,12 +92,12 @@ class LaneDraft:
 
     def mark(self) -> Mark | None:
         """Return the move that fills it; None if it is missing or not a draft."""
-        with looking(self.path) as connection:
+        with open_snapshot(self.path) as connection:
             return None if connection is None else draft_of(connection)
 
     def refuse_used(self, epoch: int, source: str) -> None:
         """Raise BadUsage unless workflows may come here."""
-        with looking(self.path) as connection:
+        with open_snapshot(self.path) as connection:
             if connection is None:
                 return
             mark, stone = draft_of(connection), tombstone_of(connection)
@@ -209,11 +218,11 @@ class LaneDraft:
                     run("DELETE FROM workflow_events WHERE workflow = ? AND version < ?", (number, below))
             events: list[HistoryRecord] = []
             for number, row in change.rows:
-                run(_ROW, (number, *lane.starting(row)))
+                run(_ROW, (number, *lane.start_columns(row)))
                 added = change.events.get(row.id, ())
                 if added:
                     for each in added:
-                        run(lane.INSERT_EVENT, lane.happening(number, each))
+                        run(lane.INSERT_EVENT, lane.event_columns(number, each))
                     events += source.events_behind(number, added[0].version - 1)
             rows = list(source.rows(numbers.values()).values())
         return Exchanged(rows, events, cut, gone)
@@ -260,7 +269,7 @@ class LaneDraft:
             run("UPDATE leases SET until = until + ? WHERE until IS NOT NULL", (later_us,))
             for note in notes.items():
                 run(NOTE, note)
-            remember(connection, epoch, report)
+            record_arrival(connection, epoch, report)
 
     def arrive(self, epoch: int) -> str | None:
         """Take the mark away, and give the lane up; returns what was moved, if it is known.
@@ -275,8 +284,8 @@ class LaneDraft:
             with self._transaction():
                 admit(connection, Arrived(epoch), f"lane {self.path}")
             self.close()
-        with looking(self.path) as found:
-            return None if found is None else report_of(found, epoch)
+        with open_snapshot(self.path) as found:
+            return None if found is None else arrival_report(found, epoch)
 
     def take_back(self, epoch: int) -> bool:
         """Take the draft over; return False without one. Raises LaneOwned while another mover is alive."""

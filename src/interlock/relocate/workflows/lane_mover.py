@@ -32,7 +32,7 @@ from interlock.store.postgres.schema import beside
 from interlock.store.values import HistoryRecord
 from interlock.urls import lane_path, parse_postgres_url, redact_url, without_secrets
 
-# --- The estimate of a move into a lane, measured on a sample of this schema and this disk ---------------------------
+# --- Estimate --------------------------------------------------------------------------------------------------------
 # The sample is really copied and read back, into a file that is thrown away. What the seal brings over is bounded,
 # so its length does not grow with the workflows.
 
@@ -101,8 +101,8 @@ async def _amounts(reading: Reading, sums: Sums, part: Part) -> tuple[Amount, ..
     return tuple(found)
 
 
-# --- Copying PostgreSQL's workflows into a lane's draft, part by part, in any order and repeatedly -------------------
-# As on the way there (`store.moving.copying`): what is transferred is the state of workflows, never what was done to
+# --- Copy into a draft -----------------------------------------------------------------------------------------------
+# As on the way there (`draft.Copying`): what is transferred is the state of workflows, never what was done to
 # them; whatever is written is read back and compared; what changes at the source afterwards is noted, and comes
 # again.
 
@@ -211,7 +211,7 @@ class Copying:
         self.bytes[table] += sum(map(size_of, values.values()))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Move ------------------------------------------------------------------------------------------------------------
 
 NAME = "workflows"
 
@@ -353,10 +353,10 @@ class _Return:
 
     async def _catch_up(self) -> None:
         for number in range(1, ROUNDS_MAX + 1):
-            noted = await self._round()
+            notes = await self._round()
             self._watch("catch up", number, 0)
             self._at(f"catch up/{number}")
-            if noted <= LITTLE:
+            if notes <= LITTLE:
                 return
 
     async def _round(self) -> int:

@@ -1,4 +1,4 @@
-"""The source of a move, as the mover uses it: rows, recorded changes, the seal and the tombstone.
+"""The source of workflows that leave a lane, as the mover uses it: rows, recorded changes, the seal and the tombstone.
 
 A lane on a disk records changes and is sealed by a lock; one in a bucket is scanned, and sealed by a takeover.
 The mover does not know which of them it has.
@@ -24,11 +24,11 @@ from interlock.lanes.handover import Leaving, Seal, tombstone_of, watched
 from interlock.lanes.ownership import owner_of
 from interlock.relocate.workflows.canonical import Aside, LeaseRow, Note, Numbered, arriving
 from interlock.store import lane
-from interlock.store.lane import HELD_US, happened_of, row_of, written_time_us
+from interlock.store.lane import HELD_US, record_of, row_of, written_time_us
 from interlock.store.values import HistoryRecord, Letter, OwedEffect
 from interlock.urls import lane_path, redact_url
 
-# --- Reads from the lane that workflows leave, over a connection of the mover's own ----------------------------------
+# --- Reads -----------------------------------------------------------------------------------------------------------
 # The lane may be in use meanwhile: each method reads one snapshot. History is only appended to, and pruned from its
 # beginning, so that its first and last version show what is missing elsewhere.
 
@@ -143,7 +143,7 @@ FROM workflow_events INDEXED BY workflow_events_by_version GROUP BY workflow"""
     def events_behind(self, number: int, version: int) -> list[HistoryRecord]:
         """Return the history of a workflow after a version."""
         found = self._run(f"{_EVENTS} WHERE workflow = ? AND version > ? ORDER BY version", (number, version))
-        return [happened_of(values[1:]) for values in found]
+        return [record_of(values[1:]) for values in found]
 
     def aside(self, table: str, keys: Sequence[str]) -> dict[str, Aside]:
         """Return the records of these keys."""
@@ -182,11 +182,11 @@ def _numbered(rows: Iterable[tuple[Any, ...]]) -> list[Numbered]:
 def _by_number(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[HistoryRecord]]:
     found: dict[int, list[HistoryRecord]] = {}
     for values in rows:
-        found.setdefault(values[0], []).append(happened_of(values[1:]))
+        found.setdefault(values[0], []).append(record_of(values[1:]))
     return found
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Protocols -------------------------------------------------------------------------------------------------------
 
 Touched = tuple[int, str, tuple[object, ...]]
 """A note: its number, the table, and the key of what was written."""
@@ -255,10 +255,10 @@ def no_workflows(home: str) -> BadUsage:
     )
 
 
-# --- A thread for calls that block on a lane's file, so that no event loop does. They run one after the other --------
+# --- Thread for blocking calls ---------------------------------------------------------------------------------------
 # The call of a cancelled task runs to its end; the next call, such as giving up a seal, comes after it.
 
-Given = ParamSpec("Given")
+ArgsP = ParamSpec("ArgsP")
 ResultT = TypeVar("ResultT")
 
 
@@ -268,9 +268,9 @@ class Apart:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="interlock-move")
 
-    async def __call__(self, call: Callable[Given, ResultT], *given: Given.args, **named: Given.kwargs) -> ResultT:
+    async def __call__(self, call: Callable[ArgsP, ResultT], *args: ArgsP.args, **named: ArgsP.kwargs) -> ResultT:
         """Run it there."""
-        running = self._threads.submit(call, *given, **named)
+        running = self._threads.submit(call, *args, **named)
         return await asyncio.shield(asyncio.wrap_future(running))
 
     def close(self) -> None:
@@ -278,7 +278,7 @@ class Apart:
         self._threads.shutdown(wait=False)
 
 
-# --- The source of a move on a local disk, read while an engine of this or another process serves its workflows ------
+# --- Lane on a local disk --------------------------------------------------------------------------------------------
 # The mover does not talk to that engine. Triggers in the file record its changes, and it waits for the seal as for
 # any other lock on the file.
 

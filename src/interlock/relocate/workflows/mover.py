@@ -7,6 +7,7 @@ machines of a home move together, because they share its notes, leases and keys.
 A step that was running at the source is owed at the target as after a crash: its row says that an attempt has begun,
 and it is due, so that the first engine there takes it up with the same key (G5). If the engine at the source is alive
 its attempt may still be under way: then the workflow is held for two seconds, in which that engine learns of the move.
+Sections: estimate, move, routes by the name of a machine.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ from interlock.urls import (
     without_secrets,
 )
 
-# --- The estimate of a move, measured on a sample of this source and this target -------------------------------------
+# --- Estimate --------------------------------------------------------------------------------------------------------
 # The sample is really copied into tables like those of a draft, so that indexes, checks and the network count. They
 # are rolled back afterwards.
 
@@ -180,7 +181,7 @@ def _notes(now_us: int, time_us: int | None) -> tuple[str, ...]:
     return (f"The database's clock is {behind_s:.1f} s before the workflows, who have to wait for it ({bound}).",)
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Move ------------------------------------------------------------------------------------------------------------
 
 NAME = "workflows"
 
@@ -366,10 +367,10 @@ class _Move:
 
     async def _catch_up(self) -> None:
         for number in range(1, ROUNDS_MAX + 1):
-            noted = await self._round()
+            notes = await self._round()
             self._watch("catch up", number, 0)
             self._at(f"catch up/{number}")
-            if noted <= LITTLE:
+            if notes <= LITTLE:
                 return
 
     async def _round(self, *, sealed: bool = False) -> int:
@@ -524,7 +525,7 @@ def _refuse_left(left: Left | None, source: str) -> None:
         )
 
 
-# --- Moves of workflows by the name of a machine: the catalog has their address, and gets the new one ----------------
+# --- Routes by the name of a machine ---------------------------------------------------------------------------------
 # A home has one store for all of its machines, which share its notes, leases and keys. So a move of one machine
 # moves all of them, and the plan says so; `workflows` names them all. A repeated call for a completed move returns
 # its result: an engine that followed may have finished it.

@@ -1,9 +1,8 @@
-"""Reads from the schema that workflows leave. Engines write there meanwhile: each method reads one snapshot.
+"""The PostgreSQL schema that workflows leave: reads, recorded changes, the seal and the tombstone.
 
-Workflows are identified by their ids, the key of their table; the numbers that a lane uses are read with them.
+Engines write there meanwhile: each method reads one snapshot. Workflows are identified by their ids, the key of their
+table; the numbers that a lane uses are read with them.
 """
-
-# ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
 
 # ruff: noqa: S608 -- the only names put into statements are the schema's, which `address` has checked, and our own.
 
@@ -37,7 +36,7 @@ from interlock.store.postgres.statement import micros
 from interlock.store.values import HistoryRecord
 from interlock.urls import PostgresAddress
 
-# --- A mover's own connection to the PostgreSQL that workflows leave -------------------------------------------------
+# --- Mover's connection ----------------------------------------------------------------------------------------------
 # Its locks belong to a transaction, and vanish with it or with the connection. So it works through a pooler, too,
 # where every statement outside of one gets a transaction of its own: its round trips must reach the same server.
 
@@ -120,7 +119,7 @@ class Wire:
             self._driver.terminate()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Reads -----------------------------------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
@@ -177,8 +176,8 @@ WHERE workflow_id = ANY($1::text[]) GROUP BY 1"""
         """Return the history of these workflows, each after a version."""
         if not versions:
             return {}
-        sql = f"""{self._events} JOIN unnest($1::text[], $2::bigint[]) AS asked(asked_id, behind)
-ON workflow_id = asked_id AND version > behind ORDER BY workflow_id, version"""
+        sql = f"""{self._events} JOIN unnest($1::text[], $2::bigint[]) AS asked(asked_id, known)
+ON workflow_id = asked_id AND version > known ORDER BY workflow_id, version"""
         return by_workflow(await self._wire.fetch(sql, list(versions), list(versions.values())))
 
     async def aside(self, table: str, keys: Sequence[str]) -> dict[str, Aside]:
@@ -216,7 +215,7 @@ ON workflow_id = asked_id AND version > behind ORDER BY workflow_id, version"""
 def by_workflow(records: Iterable[Record]) -> dict[str, list[HistoryRecord]]:
     """History by workflow, in its order."""
     found: dict[str, list[HistoryRecord]] = {}
-    for each in map(statement.happened_of, records):
+    for each in map(statement.record_of, records):
         found.setdefault(each.workflow, []).append(each)
     return found
 
@@ -233,7 +232,7 @@ def _aside(table: str, record: Record) -> Aside:
     return LeaseRow(*record) if table == "leases" else Note(*record)
 
 
-# --- The PostgreSQL schema that workflows leave: recorded changes, the seal, and the tombstone -----------------------
+# --- Changes, seal and tombstone -------------------------------------------------------------------------------------
 # Triggers record the rows that every statement has written, in a logged table: a write that survives a crash is
 # recorded. They run once per statement, so a group costs one more insert. Notes are numbered when they are written
 # and not when they are committed, so they are deleted one by one, and never up to a number.
@@ -346,7 +345,7 @@ class Watching:
 GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
         keys: dict[str, list[str]] = {}
         numbers: list[int] = []
-        for kind, key, each in await self._asked(sql):
+        for kind, key, each in await self._fetch(sql):
             keys.setdefault(kind, []).append(key)
             numbers += each
         return Noted(keys, numbers)
@@ -359,10 +358,10 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
 
     async def _refuse_taken_over(self) -> None:
         mine = f"SELECT FROM {self._schema}.{LEAVING} WHERE mover = $1 FOR SHARE"
-        if not await self._asked(mine, self._mover):
+        if not await self._fetch(mine, self._mover):
             raise _taken_over(self.address.shown)
 
-    async def _asked(self, sql: str, *values: object) -> list[Record]:
+    async def _fetch(self, sql: str, *values: object) -> list[Record]:
         """Query a table that exists only during a move."""
         try:
             return await self.wire.fetch(sql, *values)
@@ -385,9 +384,9 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LOCKS_S
         while True:
-            async with contextlib.AsyncExitStack() as held:
+            async with contextlib.AsyncExitStack() as locks:
                 try:
-                    await held.enter_async_context(self.wire.transaction(f"SET LOCAL lock_timeout = {LOCK_MS}"))
+                    await locks.enter_async_context(self.wire.transaction(f"SET LOCAL lock_timeout = {LOCK_MS}"))
                     await self.wire.fetch(LOCK, f"interlock {self._schema}")
                     await self.refuse_no_store()
                     await self._lock((*VIEWS, *TABLES), mode)

@@ -38,7 +38,7 @@ from interlock.sql.confinement import confine
 from interlock.store.open import NAME
 from interlock.urls import is_postgres_url, parse_postgres_url
 
-# --- SQL parameters of types that JSON lacks, written as an object with one member that names the type ---------------
+# --- SQL parameters --------------------------------------------------------------------------------------------------
 # {"$numeric": "19.90"}    {"$timestamptz": "2026-11-16T10:00:00Z"}    {"$uuid": "6ba7…"}    {"$bytes": "aGVsbG8="}
 #
 # Every other value stands for itself: a text, a whole number, a float, a truth value, null, and lists and objects as
@@ -97,7 +97,7 @@ def parameter(value: object) -> object:
         ) from error
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Transactions ----------------------------------------------------------------------------------------------------
 
 _READS = re.compile(r"\s*(?:select|with|values|table)\b|.*\breturning\b", re.IGNORECASE | re.DOTALL)
 
@@ -118,7 +118,7 @@ FROM pg_catalog.pg_class WHERE relnamespace = (SELECT oid FROM pg_catalog.pg_nam
 _body = msgspec.json.Decoder(TransactionBody)
 
 
-class Served(Protocol):
+class HasDatabases(Protocol):
     """The bundle of objects that this route needs."""
 
     @property
@@ -271,7 +271,7 @@ def _schema_url(home: str, name: str) -> str:
     return urlunsplit(parts._replace(query="&".join([*kept, f"schema={name}"])))
 
 
-async def transact(served: Served, request: Request) -> Answer:
+async def transact(served: HasDatabases, request: Request) -> Answer:
     """Run statements as one durable transaction."""
     request.query()
     body = await request.json(_body)
@@ -338,7 +338,7 @@ class ShownHot(msgspec.Struct, kw_only=True):
     conflicts_per_s: float
 
 
-async def contention(served: Served, request: Request) -> Answer:
+async def contention(served: HasDatabases, request: Request) -> Answer:
     """Return the rows and workflows that writers contend for in this process, worst first."""
     request.query()
     allows = request.identity.allows

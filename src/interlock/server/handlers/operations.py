@@ -1,11 +1,13 @@
-"""Handlers of the operators' routes: pending undos, dead letters and breakers.
+"""Handlers of the routes for operators: undos, dead letters, breakers, limits, retention, waits, health, metrics.
 
-Every change is written to the audit log first, with the identity of the client.
+Every change is written to the audit log first, with the identity of the client. Limits and admission are those of the
+process that answers. One request works for a bounded time: a wait answers at the latest after WAIT_S_MAX, and pruning
+returns whether there is more.
 """
 
 import asyncio
 import difflib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from enum import Enum
 from typing import Annotated, TypeVar
 
@@ -15,22 +17,71 @@ from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.dependencies.breakers import BreakerView
 from interlock.engine.pruning import BATCH, Pruned
 from interlock.engine.settings import Admission
-from interlock.engine.views import Counts
 from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WorkflowNotFound
-from interlock.server.handlers.services import Served
 from interlock.server.problems import HttpProblem, answer_to
 from interlock.server.request import Disconnected, Request, seconds, whole_number
-from interlock.server.response import Answer, Streamed, json_answer, listing, tagged
-from interlock.server.routing import Handler, Parameter, Route
-from interlock.server.security.scopes import Scope
+from interlock.server.response import Answer, json_answer, listing, tagged
 from interlock.server.service import Service
-from interlock.server.shapes import BreakerBody, ResolveBody, ShownHealth, ShownRuling, ShownWorkflow, shown_view
+from interlock.server.shapes import BreakerBody, ResolveBody, ShownHealth, ShownRuling, shown_view
 
 LETTERS = 1_000
 LETTERS_MAX = 10_000
 
+ValueT = TypeVar("ValueT")
+
+WAIT_S_MAX = 30.0
+"""The longest wait of one request, in seconds. Proxies keep a silent connection open for longer than this."""
+
+PRUNE_S = 5.0
+"""How long one request prunes; the batch under way is finished."""
+
+PRUNE_WORKFLOWS = 10_000
+PRUNE_WORKFLOWS_MAX = 100_000
+
+
+class LimitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Limits of a dependency. A member that is left out keeps its value; a rate of null removes the limit."""
+
+    concurrency_max: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
+    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class AdmissionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Admission limits of this process; a member that is left out gets its default."""
+
+    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    burst: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    in_flight_max: Annotated[int, msgspec.Meta(ge=1)] = Admission().in_flight_max
+
+
+class PruneBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The workflows to prune: those that ended `older_than_s` ago, or only their history."""
+
+    older_than_s: Annotated[float, msgspec.Meta(le=1e10)]
+    history_only: bool = False
+    with_owed: bool = False
+    dry_run: bool = False
+    batch: int = BATCH
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PRUNE_WORKFLOWS_MAX)] = PRUNE_WORKFLOWS
+    """Stop after the batch that reaches this number of workflows; a dry run counts until its time is over."""
+
+
+class ShownPruned(msgspec.Struct, kw_only=True):
+    """Number of workflows and events that were removed (or would be); `more` if some were not examined."""
+
+    workflows: int
+    events: int
+    more: bool
+
+
 _resolve = msgspec.json.Decoder(ResolveBody)
 _breaker = msgspec.json.Decoder(BreakerBody)
+_limit = msgspec.json.Decoder(LimitBody)
+_admission = msgspec.json.Decoder(AdmissionBody)
+_prune = msgspec.json.Decoder(PruneBody)
+
+
+# --- Dead letters and breakers ---------------------------------------------------------------------------------------
 
 
 async def compensations(service: Service, request: Request) -> Answer:
@@ -89,9 +140,8 @@ async def _permit_letter(service: Service, request: Request, letter: str) -> Non
             if each.id == letter:
                 await service.permit(request, None, each.workflow)
                 return
-        await service.permit(
-            request, "", ""
-        )  # Raises: a key that may not see a letter must not learn whether it exists.
+        # Raises: a key that may not see a letter must not learn whether it exists.
+        await service.permit(request, "", "")
 
 
 async def breakers(service: Service, request: Request) -> Answer:
@@ -138,64 +188,8 @@ def _breaker_of(service: Service, name: str) -> BreakerView:
     )
 
 
-# --- Handlers of the routes for waiting, statistics, limits, admission and retention ---------------------------------
-# A wait is a long poll: the server answers when the workflow reaches the state, and at the latest after WAIT_S_MAX.
-# A server that stops ends its waits immediately, so that the client continues them on another one. Retention works
-# for a bounded time per request and returns whether there is more. Every change is written to the audit log first.
-
-ValueT = TypeVar("ValueT")
-
-WAIT_S_MAX = 30.0
-"""The longest wait of one request, in seconds. Proxies keep a silent connection open for longer than this."""
-
-PRUNE_S = 5.0
-"""How long one request prunes; the batch under way is finished."""
-
-PRUNE_WORKFLOWS = 10_000
-PRUNE_WORKFLOWS_MAX = 100_000
-
-
-class LimitBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Limits of a dependency. A member that is left out keeps its value; a rate of null removes the limit."""
-
-    concurrency_max: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
-    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class AdmissionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Admission limits of this process; a member that is left out gets its default."""
-
-    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    burst: Annotated[float, msgspec.Meta(ge=1)] | None = None
-    in_flight_max: Annotated[int, msgspec.Meta(ge=1)] = Admission().in_flight_max
-
-
-class PruneBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The workflows to prune: those that ended `older_than_s` ago, or only their history."""
-
-    older_than_s: Annotated[float, msgspec.Meta(le=1e10)]
-    history_only: bool = False
-    with_owed: bool = False
-    dry_run: bool = False
-    batch: int = BATCH
-    limit: Annotated[int, msgspec.Meta(ge=1, le=PRUNE_WORKFLOWS_MAX)] = PRUNE_WORKFLOWS
-    """Stop after the batch that reaches this number of workflows; a dry run counts until its time is over."""
-
-
-class ShownPruned(msgspec.Struct, kw_only=True):
-    """Number of workflows and events that were removed (or would be); `more` if some were not examined."""
-
-    workflows: int
-    events: int
-    more: bool
-
-
-_limit = msgspec.json.Decoder(LimitBody)
-_admission = msgspec.json.Decoder(AdmissionBody)
-_prune = msgspec.json.Decoder(PruneBody)
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- Statistics and waits --------------------------------------------------------------------------------------------
+# A server that stops ends its waits immediately, so that the client continues them on another one.
 
 
 async def stats(service: Service, request: Request) -> Answer:
@@ -256,7 +250,7 @@ async def _await_connected(service: Service, request: Request, waiting: Coroutin
             task.cancel()
 
 
-# --- operating -------------------------------------------------------------------------------------------------------
+# --- Limits, admission and retention ---------------------------------------------------------------------------------
 
 
 async def set_limit(service: Service, request: Request) -> Answer:
@@ -328,123 +322,7 @@ async def prune(service: Service, request: Request) -> Answer:
         return await pruned()
 
 
-# --- routes ----------------------------------------------------------------------------------------------------------
-
-
-def _of_service(handler: Callable[[Service, Request], Awaitable[Answer | Streamed]]) -> Handler[Served]:
-    def call(served: Served, request: Request) -> Awaitable[Answer | Streamed]:
-        return handler(served.service, request)
-
-    return call
-
-
-_WORKFLOW: dict[str, object] = {
-    "id": "o-1",
-    "machine": "order",
-    "state": "done",
-    "context": {"cents": 999},
-    "version": 3,
-    "created_at": "2026-01-01T12:00:00Z",
-    "updated_at": "2026-01-01T12:00:02Z",
-    "waiting": None,
-}
-
-ADMINISTERING: tuple[Route[Served], ...] = (
-    Route(
-        method="GET",
-        path="/v1/workflows/{id}/stats",
-        handler=_of_service(stats),
-        scope=Scope.READ,
-        about="workflow",
-        summary="Outcomes of the events sent to a workflow: applied, duplicate, ignored, refused",
-        tag="Workflows",
-        answer=Counts,
-        answer_example={"applied": 2, "duplicate": 1, "ignored": 0, "refused": 1},
-        problems=(400, 404, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/workflows/{id}/wait",
-        handler=_of_service(wait),
-        scope=Scope.READ,
-        about="workflow",
-        summary="Wait until a workflow is in a state; 408 when the time is over, 409 when it can never get there",
-        tag="Workflows",
-        parameters=(
-            Parameter(
-                "state",
-                "A state, or several separated by commas; without it: a final or resting state.",
-                {"type": "string"},
-                example="done",
-            ),
-            Parameter(
-                "timeout_s",
-                f"Longest wait in seconds; the default and the maximum are {WAIT_S_MAX:g}.",
-                {"type": "number", "minimum": 0, "maximum": 1e10},
-                example=10,
-            ),
-        ),
-        answer=ShownWorkflow,
-        answer_example=_WORKFLOW,
-        problems=(400, 404, 408, 409, 429, 503),
-    ),
-    Route(
-        method="PUT",
-        path="/v1/limits/{name}",
-        handler=_of_service(set_limit),
-        scope=Scope.OPERATE,
-        about="home",
-        summary="Change the limits of a dependency, in this process and until it ends",
-        tag="Operating",
-        body=LimitBody,
-        body_example={"rate_per_s": 50},
-        answer=BreakerView,
-        problems=(400, 404, 413, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/admission",
-        handler=_of_service(admission),
-        scope=Scope.READ,
-        about="home",
-        summary="Admission limits of this process: calls per second, burst, calls in flight",
-        tag="Operating",
-        answer=Admission,
-        answer_example={"rate_per_s": 10000.0, "burst": 15000.0, "in_flight_max": 100000},
-        problems=(400, 503),
-    ),
-    Route(
-        method="PUT",
-        path="/v1/admission",
-        handler=_of_service(set_admission),
-        scope=Scope.OPERATE,
-        about="home",
-        summary="Change the admission limits of this process, until it ends",
-        tag="Operating",
-        body=AdmissionBody,
-        body_example={"rate_per_s": 500, "burst": 1000},
-        answer=Admission,
-        answer_example={"rate_per_s": 500.0, "burst": 1000.0, "in_flight_max": 100000},
-        problems=(400, 413, 503),
-    ),
-    Route(
-        method="POST",
-        path="/v1/prune",
-        handler=_of_service(prune),
-        scope=Scope.ADMIN,
-        about="home",
-        summary="Remove workflows that ended long ago, or their history; `more` says whether to ask again",
-        tag="Operating",
-        body=PruneBody,
-        body_example={"older_than_s": 2592000, "dry_run": True},
-        answer=ShownPruned,
-        answer_example={"workflows": 12, "events": 60, "more": False},
-        problems=(400, 413, 503),
-    ),
-)
-
-
-# --- Health and readiness checks, for process supervisors and load balancers -----------------------------------------
+# --- Health and metrics ----------------------------------------------------------------------------------------------
 # `/healthz` fails when this process cannot recover and needs a restart. `/readyz` fails while requests should go to
 # another server: this one is stopping, or its store does not answer. Without Redis it stays ready, and reports the
 # reason. Neither needs a key, and neither shows a secret.
@@ -471,11 +349,6 @@ def _health_answer(reason: str | None) -> Answer:
     if reason is None:
         return json_answer(ShownHealth(status="ok"))
     return json_answer(ShownHealth(status="unavailable", reason=reason), status=503, headers=((b"retry-after", b"1"),))
-
-
-# --- The `/metrics` route for Prometheus: the metrics of the engine's exporter ---------------------------------------
-# `interlock serve` has an exporter when the extra is installed; each worker reports the metrics of all workers. A
-# mounted app has one when its engine was opened with `observers=["prometheus"]`; otherwise this route answers 501.
 
 
 async def metrics(service: Service, request: Request) -> Answer:

@@ -1,7 +1,7 @@
-"""Handlers of the workflow routes: start, get, send an event, history and allowed events.
+"""Handlers of the routes about workflows and machines: start, get, events, history, listings and descriptions.
 
 A start is idempotent by its id (B4), an event by its Idempotency-Key (B5). The ETag of a workflow is its version;
-If-Match makes an event depend on it.
+If-Match makes an event depend on it. Workflows that the key may not see are left out of listings.
 """
 
 from enum import Enum
@@ -17,6 +17,8 @@ from interlock.server.request import Request, decoded, seconds, switch, whole_nu
 from interlock.server.response import JSON, SVG, Answer, encode, json_answer, listing, tagged
 from interlock.server.service import Service
 from interlock.server.shapes import EventBody, StartBody, shown_allowed, shown_move, shown_row, shown_view
+
+# --- One workflow ----------------------------------------------------------------------------------------------------
 
 PAGE = 1_000
 PAGE_MAX = 10_000
@@ -120,9 +122,8 @@ async def allowed(service: Service, request: Request) -> Answer:
 _anything = msgspec.json.Decoder()
 
 
-# --- Handlers of the routes that list workflows and machines ---------------------------------------------------------
+# --- Listings --------------------------------------------------------------------------------------------------------
 # Listings are `{"items": […], "cursor": …}`; the cursor requests the next page, and is null on the last one.
-# Workflows that the key may not see are left out.
 
 LIMIT = 100
 LIMIT_MAX = 1_000

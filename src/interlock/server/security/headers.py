@@ -1,7 +1,7 @@
-"""Security headers of every response. CORS is off: no response allows a page of another origin to read it.
+"""Security headers of every response, and the check of the address that a server listens on.
 
-The policy of JSON allows nothing. Pages load scripts and styles from files of this server only, with nothing inline,
-and no other page may frame them.
+CORS is off: no response allows a page of another origin to read it. The policy of JSON allows nothing. Pages load
+scripts and styles from files of this server only, with nothing inline, and no other page may frame them.
 """
 
 import ipaddress
@@ -49,15 +49,14 @@ def challenge(error: NotAuthenticated | NotPermitted) -> Header:
     return b"www-authenticate", f'Bearer realm="interlock"{detail}'.encode()
 
 
-# --- Check of the listen address: a server without keys listens only on loopback -------------------------------------
-# An address that is not known to be loopback is refused. Names are not resolved, because a name's address can change
-# after the check.
-
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,@/\[\]]+)(?::[0-9]{1,5})?")
 
 
 def check_address(host: str, *, keyed: bool) -> None:
-    """Raise BadUsage for an address that other machines can reach while there are no keys."""
+    """Raise BadUsage for an address that other machines can reach while there are no keys.
+
+    Names are not resolved, because a name's address can change after the check.
+    """
     if keyed or is_loopback(host):
         return
     raise BadUsage(

@@ -1,4 +1,4 @@
-"""API keys: creation, stored form, and verification of a presented key.
+"""API keys: creation, verification of a presented key, and the store of a home's keys.
 
 A key is `ilk_<id>_<secret>`. The id is public and finds the record; the secret has 256 random bits and is shown once.
 Stored is a BLAKE2b digest with a salt of its own. A slow hash protects passwords, which can be guessed. 256 random bits
@@ -26,6 +26,8 @@ from interlock.clock import Secrets
 from interlock.errors import BadUsage, CorruptionError, LimitReached, TargetNotFound, UnusableFile
 from interlock.redaction import Secret
 from interlock.server.security.scopes import Limits, Scope
+
+# --- Keys ------------------------------------------------------------------------------------------------------------
 
 PREFIX: Final = "ilk"
 ID_BYTES: Final = 10
@@ -141,11 +143,11 @@ def _encode(data: bytes) -> str:
     return base64.b32encode(data).decode().rstrip("=").lower()
 
 
-# --- A small document that several processes read and change: it stores the API keys ---------------------------------
+# --- Documents -------------------------------------------------------------------------------------------------------
 # A lane has one owner, so the command line could not change a database of the home while a server runs. A document
 # is read whole, and replaced whole unless another process has replaced it meanwhile. Readers see the old or the new
-# content. There is one for each kind of home: a file here, an object in `in_bucket`, a row in `in_postgres`. One
-# suite of tests covers all of them.
+# content. There is one for each kind of home: a file here, an object in `stores`, a row in `postgres_store`. One suite
+# of tests covers all of them.
 
 BYTES_MAX = 8 << 20
 """Size of a document. Interlock never writes a larger one."""
@@ -296,7 +298,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# --- The API keys of a home: added, revoked, listed, and read every second by every server ---------------------------
+# --- Key store -------------------------------------------------------------------------------------------------------
 # All keys are in one document, which is bounded. A revoked key stays in it for REVOKED_KEPT. It can be distinguished
 # from an unknown key, and a home whose last key was revoked does not become one without keys.
 

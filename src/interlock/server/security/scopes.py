@@ -1,4 +1,4 @@
-"""Scopes of an API key (permitted actions) and its limits (permitted machines and ids).
+"""Permissions of a client: scopes (permitted actions), limits (permitted machines and ids), and its `Identity`.
 
 Scopes are a ladder. A sender may read, because it needs the version it sends to. An operator may send, because a
 workflow is repaired by events. An administrator may do everything. Limits narrow a key to machines and to prefixes of
@@ -82,13 +82,9 @@ def checked_limits(machines: tuple[str, ...], prefixes: tuple[str, ...]) -> Limi
     return Limits(tuple(sorted(set(machines))), tuple(sorted(set(prefixes))))
 
 
-# --- `Identity`: the authenticated client of a request, and its permissions ------------------------------------------
-# It is frozen and holds no secret: it may be logged, kept with a request, and written to the audit log.
-
-
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The client of a request: its key, scopes and limits."""
+    """The client of a request: its key, scopes and limits. It holds no secret, so it may be logged."""
 
     key: str
     """The id of the key; empty without one."""

@@ -1,7 +1,8 @@
-"""Open the keys and the audit log of a home by its address. Nothing is created before something is written.
+"""Stores of a home's keys and audit log: in files and in a bucket, opened by the home's address.
 
 They are stored beside the workflows, and not in their database, which has one owner: the command line can use them
-while a server runs.
+while a server runs. Nothing is created before something is written. PostgreSQL has a module of its own, because its
+driver is an extra.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from interlock.server.security.keys import (
 )
 from interlock.urls import is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, parse_postgres_url, redact_url
 
-# --- The audit log in files of the home: one line per entry, appended under a lock and synced ------------------------
+# --- Audit log in files ----------------------------------------------------------------------------------------------
 # A full file is renamed, and FILES_KEPT renamed files are kept, so the log is bounded. A line that a crash cut short
 # was never acknowledged: the next entry begins on a new line, and readers skip the broken one.
 
@@ -134,60 +135,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-FILE: Final = "interlock-keys.json"
-"""File name, in the folder of a home on a disk."""
-
-FOLDER: Final = "interlock-security"
-"""Folder name, in a home in a bucket."""
-
-
-class Security(NamedTuple):
-    """The keys and the audit log of a home."""
-
-    keys: KeyStore
-    audit: Audit
-
-    async def close(self) -> None:
-        """Close connections."""
-        await self.keys.close()
-        await self.audit.close()
-
-
-def security_at(home: str, *, clock: Clock) -> Security:
-    """Return the keys and the audit log of a home. Raises BadUsage, without secrets, for an invalid address."""
-    document, trail, address = _open_parts(home)
-    return Security(KeyStore(document, address), Audit(trail, clock=clock))
-
-
-def _open_parts(home: str) -> tuple[Document, Trail, str]:
-    if home == "memory:":
-        return MemoryDocument(), MemoryTrail(), home
-    if is_postgres_url(home):
-        # The driver of PostgreSQL is an extra, which may not be installed.
-        from interlock.server.security.postgres_store import PostgresDocument, PostgresTrail  # noqa: PLC0415
-
-        return PostgresDocument(home), PostgresTrail(home), parse_postgres_url(home).shown
-    if is_bucket_url(home):
-        from interlock.lanes.objectlog import remote_bucket  # noqa: PLC0415 -- an extra, which may not be installed.
-
-        address = parse_bucket_url(below(home, FOLDER))
-        # Without the probe, which opening the workflows makes: it would write each time keys are listed.
-        bucket = remote_bucket.open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
-        return BucketDocument(bucket), BucketTrail(bucket), redact_url(home)
-    if not home.startswith("lanes:///"):
-        raise BadUsage(
-            f"{redacted_text(redact_url(home))!r} is not a home that can have API keys.",
-            why="Keys are stored beside the workflows: in a folder, in a bucket, or in PostgreSQL.",
-            fix="Write lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
-        )
-    path = lane_path(f"{FolderCatalog(home).home}/{FILE}")
-    assert path is not None, "a folder has files"
-    return FileDocument(path.with_name(FILE)), FileTrail(path.parent), home
-
-
-# --- Keys and audit log of a home in a bucket: one object replaced by its tag, and one object per entry --------------
+# --- Keys and audit log in a bucket ----------------------------------------------------------------------------------
 # Only success of a write can be trusted (see `interlock.lanes.objectlog.bucket`). After any other answer the object
 # is read again, and its content decides. The condition on the tag makes a write that arrives late harmless.
 
@@ -291,3 +239,56 @@ async def _call_bucket(call: Callable[[], ResultT], what: str) -> ResultT:
 
 def _time(at: datetime) -> str:
     return at.strftime("%Y%m%dT%H%M%S.%f")
+
+
+# --- Opening by address ----------------------------------------------------------------------------------------------
+
+FILE: Final = "interlock-keys.json"
+"""File name, in the folder of a home on a disk."""
+
+FOLDER: Final = "interlock-security"
+"""Folder name, in a home in a bucket."""
+
+
+class Security(NamedTuple):
+    """The keys and the audit log of a home."""
+
+    keys: KeyStore
+    audit: Audit
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self.keys.close()
+        await self.audit.close()
+
+
+def security_at(home: str, *, clock: Clock) -> Security:
+    """Return the keys and the audit log of a home. Raises BadUsage, without secrets, for an invalid address."""
+    document, trail, address = _open_parts(home)
+    return Security(KeyStore(document, address), Audit(trail, clock=clock))
+
+
+def _open_parts(home: str) -> tuple[Document, Trail, str]:
+    if home == "memory:":
+        return MemoryDocument(), MemoryTrail(), home
+    if is_postgres_url(home):
+        # The driver of PostgreSQL is an extra, which may not be installed.
+        from interlock.server.security.postgres_store import PostgresDocument, PostgresTrail  # noqa: PLC0415
+
+        return PostgresDocument(home), PostgresTrail(home), parse_postgres_url(home).shown
+    if is_bucket_url(home):
+        from interlock.lanes.objectlog import remote_bucket  # noqa: PLC0415 -- an extra, which may not be installed.
+
+        address = parse_bucket_url(below(home, FOLDER))
+        # Without the probe, which opening the workflows makes: it would write each time keys are listed.
+        bucket = remote_bucket.open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
+        return BucketDocument(bucket), BucketTrail(bucket), redact_url(home)
+    if not home.startswith("lanes:///"):
+        raise BadUsage(
+            f"{redacted_text(redact_url(home))!r} is not a home that can have API keys.",
+            why="Keys are stored beside the workflows: in a folder, in a bucket, or in PostgreSQL.",
+            fix="Write lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
+        )
+    path = lane_path(f"{FolderCatalog(home).home}/{FILE}")
+    assert path is not None, "a folder has files"
+    return FileDocument(path.with_name(FILE)), FileTrail(path.parent), home

@@ -162,7 +162,7 @@ class DocumentObject(Collection):
         return documents.build_object(*self.values) if self.values else None
 
 
-# --- Aggregates that can also take rows back, for frames that move ---------------------------------------------------
+# --- Aggregates of moving frames -------------------------------------------------------------------------------------
 # PostgreSQL starts an aggregate of floats anew when rows leave its frame, and gives exact results for the others; so
 # the rows of the frame are kept, and what is taken back is summed up again from them. A frame that only grows never
 # does so.

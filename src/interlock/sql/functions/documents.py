@@ -1,4 +1,4 @@
-"""Operators and functions of PostgreSQL's jsonb, on documents.
+"""jsonb: PostgreSQL's operators, functions and casts, on documents.
 
 A document is stored as its text; each function here reads the text, keeping every digit of its numbers, and writes the
 result as PostgreSQL would. PostgreSQL keeps a bare value as an array of one, which shows: `'5'::jsonb -> 0` is 5.
@@ -41,7 +41,7 @@ def _wrong(what: str, fix: str) -> TransactionError:
     return TransactionError(what, why="PostgreSQL has the same rule.", fix=fix)
 
 
-# --- Looking inside ---------------------------------------------------------------------------------------------------
+# --- Extraction ------------------------------------------------------------------------------------------------------
 
 
 def member(document: str, key: str) -> str | None:
@@ -115,7 +115,7 @@ def _as_text(value: object) -> str | None:
     return value if isinstance(value, str) else json_text(value)
 
 
-# --- Asking -----------------------------------------------------------------------------------------------------------
+# --- Containment, keys and types -------------------------------------------------------------------------------------
 
 
 def contains(left: str, right: str) -> int:
@@ -213,7 +213,7 @@ def array_length(document: str) -> int:
     return len(cast("list[object]", value))
 
 
-# --- Changing ---------------------------------------------------------------------------------------------------------
+# --- Changes ---------------------------------------------------------------------------------------------------------
 
 
 def join(left: str, right: str) -> str:
@@ -337,11 +337,9 @@ def _stripped(value: object) -> object:
     return [_stripped(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
-# --- Values that become jsonb, and jsonb that becomes a value --------------------------------------------------------
+# --- Documents made of values ----------------------------------------------------------------------------------------
 # PostgreSQL makes a number of a number and a text of nearly everything else. The other way, only a number is cast to
 # a number and only a truth to a boolean; `->>` gives the text, which can be cast like any other.
-
-# --- Making -----------------------------------------------------------------------------------------------------------
 
 
 def build_array(*values: StoredValue) -> str:
@@ -374,7 +372,7 @@ def from_moment(moment: int) -> str:
     return json_text(times.moment_text(moment, "T", ":00"))
 
 
-# --- Casts ------------------------------------------------------------------------------------------------------------
+# --- Casts -----------------------------------------------------------------------------------------------------------
 
 
 def to_number(document: str, name: Name) -> str:

@@ -173,7 +173,7 @@ def _shortest(value: float) -> Decimal:
     return written
 
 
-# --- LIKE patterns: % is any text, _ is any character, other characters match themselves, with their case ------------
+# --- LIKE patterns ---------------------------------------------------------------------------------------------------
 # A pattern becomes a regular expression in which each piece between two % is taken at its first occurrence and never
 # tried again, so that no pattern takes long. The odd case is a pattern that ends with a lone escape character: it
 # matches nothing, and PostgreSQL raises only when it gets there with text left, so that is what happens here.

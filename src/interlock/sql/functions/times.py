@@ -48,7 +48,7 @@ def stored_interval(text: str) -> Interval:
     return Interval(*map(int, text.split()))
 
 
-# --- Reading ----------------------------------------------------------------------------------------------------------
+# --- Reading ---------------------------------------------------------------------------------------------------------
 
 _UNITS: Final[dict[str, Interval]] = {
     "microsecond": Interval(micros=1),
@@ -111,7 +111,7 @@ def _sum(left: Interval, right: Interval, times: int) -> Interval:
     return Interval(*(one + times * other for one, other in zip(left, right, strict=True)))
 
 
-# --- Arithmetic -------------------------------------------------------------------------------------------------------
+# --- Arithmetic ------------------------------------------------------------------------------------------------------
 
 
 def _moment(stored: int) -> datetime:
@@ -212,7 +212,7 @@ def interval_key(interval: str) -> int:
     return key
 
 
-# --- Parts ------------------------------------------------------------------------------------------------------------
+# --- Parts of a moment -----------------------------------------------------------------------------------------------
 
 
 def _midnight(at: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""Claims of due workflows by one process. An extension of the protocol for shared stores.
+"""Claims of due workflows and effects by one process: leases on their rows.
 
 A claim takes due rows without a lease, and skips rows that another claim has locked: two never get the same row. All
 times are the database's. A claim raises the workflow's token and its revision, not its version: whatever an earlier

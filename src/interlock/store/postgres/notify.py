@@ -1,9 +1,9 @@
-"""Hints of due work: a NOTIFY from an engine that leaves work to others.
+"""Hints of due work, and the time of the database: what an engine on PostgreSQL learns without a query.
 
-A hint is optional: polling alone is correct. It is sent in a transaction of its own and not within a group, because a
-NOTIFY takes a lock over the whole server when its transaction commits. Listening needs a session, so no hints arrive
-through a pooler. The connection is opened by the first listener, and again when it was lost. It is never in a
-transaction, so it holds no locks.
+A hint is a NOTIFY from an engine that leaves work to others. It is optional: polling alone is correct. It is sent in a
+transaction of its own and not within a group, because a NOTIFY takes a lock over the whole server when its transaction
+commits. Listening needs a session, so no hints arrive through a pooler. The connection is opened by the first listener,
+and again when it was lost. It is never in a transaction, so it holds no locks.
 """
 
 import asyncio
@@ -95,10 +95,10 @@ class Hints:
         if self._closed:
             link.driver.terminate()
             return
-        ears = cast("Listening", link.driver)
-        ears.add_termination_listener(self._notified)
+        listener = cast("Listening", link.driver)
+        listener.add_termination_listener(self._notified)
         try:
-            await ears.add_listener(self._channel, self._notified)
+            await listener.add_listener(self._channel, self._notified)
         except Exception:  # noqa: BLE001 -- lost again already: whatever the driver says, it is opened anew.
             link.driver.terminate()
             await asyncio.sleep(AGAIN_S)
@@ -115,7 +115,7 @@ class Hints:
         self._hinted.set()
 
 
-# --- The database's time without a query for each read (G8) ----------------------------------------------------------
+# --- Time of the database (G8) ---------------------------------------------------------------------------------------
 # Each commit returns the server's time; an engine that only reads queries it every few seconds. From then on the
 # process's monotonic clock counts on. The answer took one network trip, so this time lags the database's clock by
 # that and never leads it: no process that reads a written time later sees time go back.
@@ -136,7 +136,7 @@ class DatabaseTime:
         self._heard_us = 0
 
     def heard(self, server_us: int) -> None:
-        """Take note of a time that has just come in."""
+        """Record a time that the database has just returned."""
         # Always the newest one: two clocks drift apart, and the best answer of an hour ago is worse than any of now.
         self._heard_us = self._monotonic_us()
         self._offset_us = server_us - self._heard_us

@@ -1,9 +1,12 @@
-"""Marks of a schema: workflows that are arriving, or that have left.
+"""The schema of a store in PostgreSQL: its marks, its migrations, and the arrival of workflows in it.
 
-Two tables of their own, so that nothing that is open has to know them: `workflows_arriving` while a move is under way
-(and afterwards, with the time of the arrival), `workflows_moved` when the workflows live elsewhere. While they arrive,
-the tables are created in a schema beside it and are missing here. Opening the store is refused, and calls of an engine
-that has it open raise UnavailableError. The tables move here in one transaction, when their source has left.
+Marks are two tables of their own, so that nothing that is open has to know them: `workflows_arriving` while a move is
+under way (and afterwards, with the time of the arrival), `workflows_moved` when the workflows live elsewhere. While
+they arrive, the tables are created in a schema beside it and are missing here. Opening the store is refused, and calls
+of an engine that has it open raise UnavailableError. The tables move here in one transaction, when their source has
+left.
+
+Sections: marks, migrations, arrival.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -21,6 +24,8 @@ from interlock.postgres.errors import state_of, translate_errors
 from interlock.store.postgres.statement import micros
 from interlock.urls import IDENTIFIER_BYTES_MAX, PostgresAddress, parse_postgres_url
 from interlock.urls import redact_secrets as shown_address
+
+# --- Marks -----------------------------------------------------------------------------------------------------------
 
 Read = Callable[..., Awaitable[list[Record]]]
 """Runs a statement with its values."""
@@ -51,7 +56,7 @@ _NOT_MOVED = "SELECT NULL, NULL WHERE false"
 _MARKS = """
 SELECT arriving.*, moved.* FROM (SELECT) AS always
 LEFT JOIN ({arriving}) AS arriving ON true LEFT JOIN ({moved}) AS moved ON true"""
-"""Both marks by one statement: with two, a move could end in between, and the answer would be of no moment at all."""
+"""Both marks by one statement: with two, a move could end in between, and they would be of different moments."""
 
 
 class Arriving(NamedTuple):
@@ -96,13 +101,13 @@ async def marks_of(read: Read, schema: str) -> Marks:
     async def look() -> Marks:
         return await _marks_of(read, schema)
 
-    return await looked_again(look)
+    return await _retry_look(look)
 
 
-async def looked_again(look: Callable[[], Awaitable[FoundT]]) -> FoundT:
-    """Return what a look finds. A look is repeated when a table that it saw in the catalog is gone when it reads it.
+async def _retry_look(look: Callable[[], Awaitable[FoundT]]) -> FoundT:
+    """Return the result of a look. Repeat it if a table that it saw in the catalog is gone when it is read.
 
-    Only a move takes tables away, so the next look sees what the move has left. Not for use inside a transaction, which
+    Only a move removes tables, so the next look sees what the move has left. Not for use inside a transaction, which
     ends with its first error.
     """
     for _ in range(LOOKS_MAX):
@@ -164,12 +169,12 @@ def is_missing(error: BaseException) -> bool:
 
 
 def draft_of(address: PostgresAddress) -> str:
-    """The schema that workflows arrive in."""
+    """Return the schema that workflows arrive in."""
     return beside(address, "arriving")
 
 
 def beside(address: PostgresAddress, what: str) -> str:
-    """A schema beside the one of the address."""
+    """Return the name of a schema beside the one of the address."""
     name = f"{address.schema}__{what}"
     if len(name) > IDENTIFIER_BYTES_MAX:
         raise BadUsage(
@@ -181,18 +186,18 @@ def beside(address: PostgresAddress, what: str) -> str:
 
 
 def moving_tables(old: str, new: str) -> str:
-    """The statements that take a store's tables from one schema to another, in one transaction with others."""
+    """Return the statements that move a store's tables from one schema to another."""
     statements = [f"ALTER TABLE {old}.{table} SET SCHEMA {new}" for table in TABLES]
     statements += [f"ALTER VIEW {old}.{view} SET SCHEMA {new}" for view in VIEWS]
     statements.append(f"ALTER SEQUENCE {old}.{SEQUENCE} SET SCHEMA {new}")
     return ";\n".join(statements) + ";"
 
 
-# --- Migrations of a schema: numbered files, each applied once, all under one lock -----------------------------------
-# A schema is migrated in one transaction, which holds an advisory lock of its own: of many processes that start
-# together one applies and the others find everything done. What was applied is recorded with the digest of its file.
-# A schema with a migration that this version does not know was written by a later one, and is refused: guessing at
-# its meaning could lose a workflow.
+# --- Migrations ------------------------------------------------------------------------------------------------------
+# Migrations are numbered files, each applied once and recorded with the digest of its file. A schema is migrated in
+# one transaction under an advisory lock: of many processes that start together one applies and the others find
+# everything done. A schema with a migration that this version does not know was written by a later one, and is
+# refused: guessing at its meaning could lose a workflow.
 
 TABLES_OF_SCHEMA = (
     "SELECT relname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace "
@@ -215,12 +220,12 @@ class Migration(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Of the file, to tell whether it was changed after it was applied."""
+        """The digest of the file, which shows whether it was changed after it was applied."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
 def known() -> list[Migration]:
-    """The migrations that this version knows, in their order."""
+    """Return the migrations that this version knows, in their order."""
     files = resources.files("interlock.store.postgres.migrations").iterdir()
     found = sorted((file.name, file.read_text("utf-8")) for file in files if file.name.endswith(".sql"))
     made = [Migration(int(name.partition("_")[0]), name.removesuffix(".sql"), sql) for name, sql in found]
@@ -234,7 +239,7 @@ async def pending(link: Link, schema: str) -> list[Migration]:
     async def look() -> list[Migration]:
         return await _pending(link, schema)
 
-    return await looked_again(look)
+    return await _retry_look(look)
 
 
 async def _pending(link: Link, schema: str) -> list[Migration]:
@@ -299,7 +304,7 @@ async def migrated(link: Link, address: PostgresAddress) -> list[Migration]:
 
 
 async def make_store(driver: Driver, schema: str) -> None:
-    """Make the tables of a store in a schema that is there and has none, inside a transaction of the caller's."""
+    """Create the tables of a store in a schema without any, inside a transaction of the caller."""
     await driver.execute(_recording(schema, present=True))
     await _apply(driver, schema, known())
 
@@ -362,10 +367,11 @@ def _refuse_unknown(schema: str, all_known: list[Migration], number: int, name: 
         )
 
 
-# --- Arrival of workflows in a schema: a draft beside it becomes the store in one transaction, or is removed ---------
-# A store that is there already must be empty: two stores are not made one, for the notes, the leases and the keys of
-# the API of each are its own. Its tables are put aside when the draft begins, so that an engine that has it open can
-# neither start a conflicting workflow there, nor claim one that has not arrived. They are kept aside.
+# --- Arrival ---------------------------------------------------------------------------------------------------------
+# A draft in a schema beside it becomes the store in one transaction, or is removed. A store that is there already must
+# be empty: the notes, leases and keys of two stores cannot be merged. Its tables are put aside when the draft begins,
+# so that an engine that has it open can neither start a conflicting workflow there, nor claim one that has not
+# arrived. They are kept aside.
 #
 # An engine that is alive at the source learns within a second that its workflows have left. Meanwhile an attempt of
 # its may be running, so the workflow is leased for that long: no engine begins it again, and no undo overtakes it
@@ -390,7 +396,7 @@ _MARK = """CREATE TABLE IF NOT EXISTS {schema}.workflows_arriving (
 
 _HOLD = """UPDATE {schema}.workflows SET lease_owner = $2, lease_until = now() + $1 * interval '1 microsecond'
 WHERE wake_at IS NOT NULL AND wake_at <= now() AND position('"started":true'::bytea IN owed) > 0"""
-"""Matches the bytes that the runtime writes for a started attempt; a payload cannot contain them as plain text."""
+"""Matches the bytes that the engine writes for a started attempt; a payload cannot contain them as plain text."""
 
 LEFT_BEHIND = "left behind"
 """Lease owner of a workflow whose attempt may still run at the source. It never renews, so the lease ends soon."""
@@ -413,7 +419,7 @@ async def begin(link: Link, address: PostgresAddress, *, epoch: int, source: str
         await driver.execute(("" if present else f"CREATE SCHEMA {schema};") + _MARK.format(schema=schema))
         marks = await marks_of(driver.fetch, schema)
         if marks.arriving is not None:
-            found = _known(marks.arriving, address, epoch=epoch, source=source)
+            found = _earlier_draft(marks.arriving, address, epoch=epoch, source=source)
             if found is not None:
                 return found
             await driver.execute(f"DELETE FROM {schema}.{ARRIVING}")
@@ -443,9 +449,9 @@ async def refuse_used(driver: Driver, address: PostgresAddress, marks: Marks, ep
         f"SELECT workflow_type, count(*) FROM {address.schema}.workflows GROUP BY 1 ORDER BY 1 LIMIT 10"
     )
     if rows:
-        told_of = ", ".join(f"{count:,} of {machine!r}" for machine, count in rows)
+        counts = ", ".join(f"{count:,} of {machine!r}" for machine, count in rows)
         raise BadUsage(
-            f"{address.shown} has workflows already: {told_of}.",
+            f"{address.shown} has workflows already: {counts}.",
             why="Two stores are not made one: each has notes, leases and keys of its own, and may have used the same "
             "ids.",
             fix="Name an empty schema of the same database: ?schema=orders. One engine per schema may run beside "
@@ -453,7 +459,7 @@ async def refuse_used(driver: Driver, address: PostgresAddress, marks: Marks, ep
         )
 
 
-def _known(arriving: Arriving, address: PostgresAddress, *, epoch: int, source: str) -> Begun | None:
+def _earlier_draft(arriving: Arriving, address: PostgresAddress, *, epoch: int, source: str) -> Begun | None:
     """Return the draft of an earlier mover; None for a completed move of another number."""
     if arriving.epoch == epoch and arriving.source == source:
         return Begun(fresh=False, arrived=arriving.arrived)
@@ -469,7 +475,7 @@ def _known(arriving: Arriving, address: PostgresAddress, *, epoch: int, source: 
 async def arrive(link: Link, address: PostgresAddress, epoch: int) -> bool:
     """Make the draft of that move the store; return False if it was before. Requires the source's tombstone."""
     schema, draft = address.schema, draft_of(address)
-    coming = _draft_in(await marks_of(_reading(link), schema), epoch)
+    coming = _draft_in(await marks_of(reader_of(link), schema), epoch)
     if coming is None:
         return False
     await _wait_for_clock(link, coming.time_us, address.shown)
@@ -576,7 +582,9 @@ def refuse_behind(behind_s: float, shown: str) -> None:
         )
 
 
-def _reading(link: Link) -> Callable[..., Awaitable[list[Record]]]:
+def reader_of(link: Link) -> Read:
+    """Return the function that reads over this connection."""
+
     async def read(sql: str, *values: object) -> list[Record]:
         return await link.read(sql, values)
 
@@ -585,7 +593,7 @@ def _reading(link: Link) -> Callable[..., Awaitable[list[Record]]]:
 
 @contextlib.asynccontextmanager
 async def _transaction(link: Link, lock: str) -> AsyncGenerator[Driver]:
-    """A transaction that no migration of the schema, and no other step of a move, runs beside."""
+    """Run a transaction under the lock of the schema: no migration and no other step of a move runs beside it."""
     driver = link.driver
     with translate_errors(writing=False):
         await driver.execute("BEGIN")

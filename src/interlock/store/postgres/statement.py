@@ -8,7 +8,7 @@ inside the statement keeps it correct and free of lock waits:
    groups cannot deadlock. A change with a delivery key that was used before is not locked at all.
 2. `moved` writes those, `begun` inserts the new ones in the order of their ids. Only there a statement may have to
    wait, for an open transaction that starts the same workflow; that wait is bounded.
-3. Every other write is filtered by who has won: losers leave neither history, nor effects, nor letters.
+3. Every other write is filtered by the changes that won: lost ones leave neither history, nor effects, nor letters.
 
 Membership is asked as `(x IN (SELECT …)) IS TRUE`: PostgreSQL answers that with a hash table. As a join it would be a
 nested loop over both sides, because the planner does not know the length of an array. Parts that a group has no use
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from interlock.postgres.connection import Record
 from interlock.store.values import HOLD, KEEP, STAYS, Change, Delivered, HistoryRecord, Letter, OwedEffect, Row
 
-# --- Leases that are taken in the commit that begins a step or effect ------------------------------------------------
+# --- Leases taken in a commit ----------------------------------------------------------------------------------------
 # An engine that commits a step runs it immediately if it has a free slot. A claim afterwards would be a second
 # write, and another engine could be faster. So a change may hold its workflow: the same statement leases it to the
 # committing engine. Effects are leased in the same way, each for itself.
@@ -52,12 +52,12 @@ class Lease(NamedTuple):
     lease_until = CASE WHEN l.hold = {HOLD} THEN {self._end()} {stays} w.lease_until END"""
 
     def of_start(self) -> list[str]:
-        """The columns `LEASE` of a workflow that begins, from `n`."""
+        """Return the columns `LEASE` of a workflow that begins, from `n`."""
         when_held = f"CASE WHEN n.hold = {HOLD} THEN"
         return [f"{when_held} {self.owner} END", f"{when_held} {self._end()} END"]
 
     def aside(self) -> dict[str, str]:
-        """The lease of an effect that is owed, or owed again, from `p`."""
+        """Return the lease of an effect that is owed, or owed again, from `p`."""
         return {
             "lease_owner": f"CASE WHEN p.hold THEN {self.owner} END",
             "lease_until": f"CASE WHEN p.hold THEN {self._end()} END",
@@ -67,7 +67,7 @@ class Lease(NamedTuple):
         return f"now() + {self.seconds} * interval '1 second'"
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Statement -------------------------------------------------------------------------------------------------------
 
 LOCK_WAIT_MS = 100
 """Milliseconds that a group waits for open transactions that start the same workflow."""
@@ -233,12 +233,12 @@ def moment(column: str) -> str:
 
 
 def compact(column: str) -> str:
-    """JSON as the engine writes it, without spaces; a text with such signs inside only looks different."""
+    """Return SQL for JSON as the engine writes it, without spaces. Texts that contain such signs are changed too."""
     return f"replace(replace({column}::text, ': ', ':'), ', ', ',')"
 
 
 def written(text: str) -> str:
-    """The text itself, unless it can be had from its JSON, which is parsed once and stands beside it."""
+    """Return SQL for the text, or NULL if its JSON, which is parsed once beside it, gives exactly that text."""
     return f"CASE WHEN {compact(f'{text}_json')} <> {text} THEN {text} END"
 
 
@@ -312,7 +312,7 @@ def _events(schema: str, happened: str, won: str, envelope: str) -> str:
 def _aside(
     schema: str, table: str, columns: Sequence[tuple[str, str]], at: int, won: str, leased: Mapping[str, str]
 ) -> list[str]:
-    """Effects or letters: of all that a group does with one of them, the last counts.
+    """Return SQL for effects or letters: of all that a group does with one of them, the last counts.
 
     `put` is true for one that is put in, false for one that is taken out, and null for one that changes if it is there.
     """
@@ -357,7 +357,7 @@ def _value(row: str, name: str, kind: str, *, aside: bool = False) -> str:
     return moment(column) if kind == "bigint" and (name.endswith("_at") or name == "since") else column
 
 
-# --- Conversion between a store's values and the arrays and columns of the statements --------------------------------
+# --- Arrays and columns ----------------------------------------------------------------------------------------------
 # A group becomes one array per column. Results are read by index. JSON is stored as jsonb, for users; the engine
 # gets exactly the text that it wrote.
 
@@ -365,7 +365,7 @@ Columns = list[list[Any]]
 
 
 def row_of_table(table: str) -> str:
-    """The columns of a workflow, of the table that is called so in a statement."""
+    """Return the columns of a workflow, for an alias of its table."""
     every = (
         "{0}.id",
         "{0}.workflow_type",
@@ -412,7 +412,7 @@ HAPPENED = ", ".join((
 
 
 def effect_of_table(table: str) -> str:
-    """The columns of an effect, of the table that is called so in a statement."""
+    """Return the columns of an effect, for an alias of its table."""
     names = ("id", "workflow_id", "version", "name", "attempts")
     return f"{', '.join(f'{table}.{name}' for name in names)}, {micros(f'{table}.wake_at')}, {table}.context::text"
 
@@ -459,14 +459,14 @@ def _is_single(change: Change) -> bool:
 
 
 def arrays_of(changes: Sequence[Change], parts: Parts) -> Columns:
-    """The parameters of the group's statement, all but those that are common to the group."""
+    """Return the parameters of the group's statement, without those that are common to the group."""
     arrays = _columns(_change(change) for change in changes)
     if parts.starts:
         arrays += _columns(_begin(change) for change in changes)
     if parts.starts or parts.counts:
         arrays += _columns(change.row.counts for change in changes)
     if parts.single:
-        arrays += _columns(_last_columns(change) for change in changes)
+        arrays += _columns(_last_record(change) for change in changes)
         if parts.keys:
             arrays += _columns(_key(change) for change in changes)
     elif parts.history:
@@ -485,7 +485,7 @@ def row_of(values: Record) -> Row:
     return Row(*every[:4], context, *every[5:14], counts, *every[17:ROW_WIDTH])  # type: ignore[call-arg]
 
 
-def happened_of(values: Record) -> HistoryRecord:
+def record_of(values: Record) -> HistoryRecord:
     """Return the row of history in the columns `HAPPENED`."""
     every: tuple[Any, ...] = tuple(values)
     payload, context = (every[5] or "").encode(), every[6].encode()
@@ -493,13 +493,13 @@ def happened_of(values: Record) -> HistoryRecord:
 
 
 def effect_of(values: Record) -> OwedEffect:
-    """The effect in the columns `EFFECTS`."""
+    """Return the effect in the columns `EFFECTS`."""
     every: tuple[Any, ...] = tuple(values)
     return OwedEffect(*every[:6], (every[6] or "").encode())  # type: ignore[call-arg]
 
 
 def letter_of(values: Record) -> Letter:
-    """The letter in the columns `LETTERS`."""
+    """Return the letter in the columns `LETTERS`."""
     every: tuple[Any, ...] = tuple(values)
     return Letter(*every[:9], (every[9] or "").encode())  # type: ignore[call-arg]
 
@@ -539,7 +539,7 @@ def _begin(change: Change) -> tuple[Any, ...]:
     return (None,) * 3 if change.expected else (row.machine, row.entered_us, row.digest)
 
 
-def _last_columns(change: Change) -> tuple[Any, ...]:
+def _last_record(change: Change) -> tuple[Any, ...]:
     for last in change.history:
         return last.from_state, last.event, last.payload.decode() or None
     return None, None, None

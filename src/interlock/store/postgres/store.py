@@ -1,4 +1,4 @@
-"""A store in PostgreSQL, shared with any number of processes.
+"""The store in PostgreSQL, shared with any number of processes.
 
 A change is lost when another writer has changed its workflow meanwhile, and also when another transaction has locked
 its row: the statement never waits for a row. The engine loads it and decides again.
@@ -6,6 +6,9 @@ its row: the statement never waits for a row. The engine loads it and decides ag
 Reads go to the database each time: nothing is answered from memory (`shared`). Times of leases and claims are the
 database's own; `now_us` follows its clock. A lost connection is opened again by itself: a read is repeated, a write
 that never left is UnavailableError, and one that may have arrived is OutcomeUnknown, which `settle` resolves.
+
+Sections: queries, unknown outcomes, groups, transactions of the caller, order of groups, pruning, leases, store,
+opening.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -30,12 +33,10 @@ from interlock.lanes.settings import LaneSettings
 from interlock.postgres.connection import Link, Record
 from interlock.postgres.errors import Blocked, closed
 from interlock.postgres.pool import Pool
-from interlock.store import values
 from interlock.store.postgres import statement
-from interlock.store.postgres import statement as postgres_statement
 from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.notify import LEFT, DatabaseTime, Hints, channel
-from interlock.store.postgres.schema import arrive, beside, is_missing, marks_of, migrated, refuse_marked
+from interlock.store.postgres.schema import arrive, beside, is_missing, marks_of, migrated, reader_of, refuse_marked
 from interlock.store.postgres.statement import (
     EFFECTS,
     HAPPENED,
@@ -69,16 +70,17 @@ from interlock.store.values import (
     Letter,
     OwedEffect,
     Row,
+    parse_cursor,
     refuse_twice,
 )
 from interlock.urls import PostgresAddress, parse_postgres_url
 
-# --- The queries of a store, each with the index that serves it ------------------------------------------------------
+# --- Queries ---------------------------------------------------------------------------------------------------------
 # The texts are made once per schema, so that each is prepared once per connection.
 
 
 class Queries:
-    """The questions, for one schema."""
+    """The queries for one schema, each with the index that serves it."""
 
     def __init__(self, schema: str) -> None:
         self.time = f"SELECT {micros('clock_timestamp()')}"
@@ -126,14 +128,14 @@ ON CONFLICT (name) DO UPDATE SET text = excluded.text"""
         self.noted = f"SELECT name, text FROM {schema}.notes"
 
 
-# --- Resolution of a group whose outcome is unknown (G9). The answer is final ----------------------------------------
-# The connection was lost, and the statement may have been carried out, may be waiting in a pooler, or may be running
-# at this moment. A read alone is not enough: the first try could overtake a second decision. The rows that are still
-# at the revision that was decided upon are written: their revision goes up, and the first try, however late it
-# comes, finds another one and is lost. That waits for a row that the first try is just writing. Of the rows that
-# have moved on, the envelope in history shows whether the group moved them, and so does the row itself until its
-# next write. A change without history that was overwritten since counts as not committed: reports of attempts and
-# effects name the attempt, so that deciding it again does nothing twice.
+# --- Unknown outcomes (G9) -------------------------------------------------------------------------------------------
+# After a lost connection the statement may have been executed, may be waiting in a pooler, or may be running. A read
+# alone is not enough: the first try could overtake a second decision. The rows that are still at the revision that was
+# decided upon are written: their revision goes up, and the first try, however late it comes, finds another one and is
+# lost. That waits for a row that the first try is just writing. Of the rows that have moved on, the envelope in
+# history shows whether the group moved them, and so does the row itself until its next write. A change without history
+# that was overwritten since counts as not committed: reports of attempts and effects name the attempt, so that
+# deciding it again does nothing twice.
 
 _HAPPENED = """
 SELECT k.id FROM unnest($1::text[], $2::bigint[]) AS k(id, version)
@@ -145,8 +147,8 @@ LOCK_WAIT_MS = 2_000
 """Milliseconds that it waits for rows that another transaction is writing."""
 
 
-class Settling:
-    """Asks, for one schema."""
+class OutcomeResolver:
+    """Resolves groups with an unknown outcome, for one schema. The answer is final."""
 
     def __init__(self, pool: Pool) -> None:
         schema = pool.address.schema
@@ -163,7 +165,7 @@ UPDATE {schema}.workflows w SET revision = w.revision + 1 FROM locked l WHERE w.
 RETURNING w.id"""
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
-        """Which of the changes have happened."""
+        """Return the changes that have happened."""
         ids = [change.row.id for change in changes]
         try:
             created = [change.row.created_us for change in changes]
@@ -195,11 +197,11 @@ RETURNING w.id"""
         return {row[0] for row in found}
 
 
-# --- The writing of one group, mostly by one statement ---------------------------------------------------------------
-# It takes more than one when the group is very large, and when an open transaction that has started one of its
-# workflows blocks it. Then the group is halved until the blocked change is alone; that change is lost, and the
-# others are written. Each statement is a transaction of its own, so from the second one on a failure no longer means
-# that nothing happened, and raises OutcomeUnknown (G9).
+# --- Groups ----------------------------------------------------------------------------------------------------------
+# A group is mostly one statement. It takes more when it is very large, and when an open transaction that has started
+# one of its workflows blocks it. Then the group is halved until the blocked change is alone; that change is lost, and
+# the others are written. Each statement is a transaction of its own, so from the second one on a failure no longer
+# means that nothing happened, and raises OutcomeUnknown (G9).
 
 GROUP_MAX = 10_000
 """Changes in one statement; a larger group is split, because a statement is kept in memory as a whole."""
@@ -209,12 +211,12 @@ NO_HOLDER = Holder("", 0.0, str(uuid.UUID(int=0)))
 
 
 def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[object]:
-    """The parameters of the group's statement."""
-    return [*postgres_statement.arrays_of(changes, parts), holder.envelope, holder.owner, holder.lease_s]
+    """Return the parameters of the group's statement."""
+    return [*statement.arrays_of(changes, parts), holder.envelope, holder.owner, holder.lease_s]
 
 
-class Writing:
-    """One group on its way."""
+class GroupWriter:
+    """Writes one group."""
 
     def __init__(self, pool: Pool, time: DatabaseTime, holder: Holder) -> None:
         self.lost: set[str] = set()
@@ -241,11 +243,10 @@ class Writing:
 
     async def _part(self, changes: Sequence[Change]) -> None:
         holder = self._holder
-        parts = postgres_statement.parts_of(changes)
-        values = values_of(changes, parts, holder)
-        statement = group_statement(self._pool.address.schema, parts)
+        parts = statement.parts_of(changes)
+        sql, values = group_statement(self._pool.address.schema, parts), values_of(changes, parts, holder)
         try:
-            [row] = await self._pool.write(statement, values, reserve=holder.urgent)
+            [row] = await self._pool.write(sql, values, reserve=holder.urgent)
         except Blocked:
             await self._halves(changes)
             return
@@ -267,7 +268,7 @@ class Writing:
         await self._part(changes[middle:])
 
 
-# --- Statements inside a transaction of the caller: the workflow, its delivery key, and the grouped statement --------
+# --- Transactions of the caller --------------------------------------------------------------------------------------
 # The row is locked first, and waited for: in the caller's own transaction it is the caller who waits, by the
 # caller's own `lock_timeout`. The key is looked up in a later statement of its own, because a statement sees what
 # was committed when it began, which is before the wait. Then the group of one change is written as any other, by the
@@ -276,11 +277,11 @@ class Writing:
 
 
 class PostgresTransactions:
-    """The statements for one schema."""
+    """The statements inside a transaction of the caller, for one schema."""
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
-        row = postgres_statement.row_of_table("w")
+        row = row_of_table("w")
         workflow = f"SELECT {{}} FROM {schema}.workflows w WHERE w.id = $1::text"
         # The time is taken when the row is locked, and is there when the row is not.
         time = f"SELECT {micros('clock_timestamp()')}, l.* FROM (VALUES (1)) AS one LEFT JOIN l ON true"
@@ -293,35 +294,35 @@ WHERE e.workflow_id = $1::text AND e.key = $2::text"""
     def load(self, workflow: str, *, lock: bool) -> StatementGenerator[LockedWorkflow]:
         """Load the workflow; with `lock` its row is locked until the transaction ends."""
         [(now_us, *values)] = yield self._lock if lock else self._load, (workflow,)
-        row = None if values[0] is None else postgres_statement.row_of(values)
+        row = None if values[0] is None else statement.row_of(values)
         return LockedWorkflow(now_us, row)
 
     def delivered(self, workflow: str, key: str) -> StatementGenerator[Delivered | None]:
         """Load the recorded use of the key."""
         rows = yield self._delivered, (workflow, key)
-        return postgres_statement.delivered_of(*rows[0]) if rows else None
+        return statement.delivered_of(*rows[0]) if rows else None
 
     def noted(self) -> StatementGenerator[dict[str, str]]:
-        """The notes of the store, by their names."""
+        """Load the notes of the store, by name."""
         rows = yield f"SELECT n.name, n.text FROM {self._schema}.notes n", ()
         return {row[0]: row[1] for row in rows}
 
     def write(self, change: Change, *, hint: bool) -> StatementGenerator[bool]:
         """Write the change; return False when another writer was faster, and nothing was written."""
-        parts = postgres_statement.parts_of([change])
-        statement = group_statement(self._schema, parts, bounded=False)
+        parts = statement.parts_of([change])
+        sql = group_statement(self._schema, parts, bounded=False)
         hint_sql = self._hint.format(LEFT if change.hold == KEEP else "") if hint else ""
-        [row] = yield statement + hint_sql, values_of([change], parts, NO_HOLDER)
+        [row] = yield sql + hint_sql, values_of([change], parts, NO_HOLDER)
         return not row[1]
 
 
-# --- Order of groups in one process: groups that share a workflow run one after the other, others concurrently -------
+# --- Order of groups -------------------------------------------------------------------------------------------------
 # A group of another process is skipped and decided again. Within one process that would be waste, and a change that
 # builds upon another one under way would be lost without need (G1).
 
 
 class Turns:
-    """The queue of groups for each workflow."""
+    """The queue of groups for each workflow. Groups without a common workflow run concurrently."""
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Future[None]] = {}
@@ -348,24 +349,30 @@ class Turns:
                     del self._last[each]
 
 
-# --- Pruning in PostgreSQL: a batch is one statement, and safe beside any number of engines --------------------------
-# It reads `limit` rows by `workflows_by_state`, locks those that match and are not locked, and deletes them with
-# their history. A final workflow gets no further history, so none is left over. Plain deletes in the order of age
-# are followed by autovacuum; decision 0008 has the figures, and why there are no partitions.
+# --- Pruning ---------------------------------------------------------------------------------------------------------
+# A batch is one statement, and safe beside any number of engines. It reads `limit` rows by `workflows_by_state`, locks
+# those that match and are not locked, and deletes them with their history. A final workflow gets no further history,
+# so none is left over. Plain deletes in the order of age are followed by autovacuum; decision 0008 has the figures,
+# and why there are no partitions.
 
-BEFORE_ALL = Cursor(-(2**52), 0)
+BEFORE_ALL_US = -(2**52)
+"""A time before all others that PostgreSQL can hold: the year 1827."""
+
+FIRST_CURSOR = Cursor(BEFORE_ALL_US, 0)
+
+Write = Callable[[str, Sequence[object]], Awaitable[list[Record]]]
 
 
 class PostgresPruning:
-    """The way out of one schema."""
+    """Pruning of one schema."""
 
-    def __init__(self, schema: str, write: Callable[[str, Sequence[object]], Awaitable[list[Record]]]) -> None:
+    def __init__(self, schema: str, write: Write) -> None:
         self._schema = schema
         self._write = write
 
     async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Look at the next workflows and remove those that may go."""
-        values = (old.machine, old.state, *(after or BEFORE_ALL), old.before_us, limit)
+        """Read the next workflows and remove those that match."""
+        values = (old.machine, old.state, *(after or FIRST_CURSOR), old.before_us, limit)
         [(ids, events, looked, entered_us, number)] = await self._write(self._statement(old, dry_run=dry_run), values)
         return Batch(tuple(ids), events, Cursor(entered_us, number) if looked == limit else None)
 
@@ -406,14 +413,12 @@ SELECT ARRAY(SELECT id FROM chosen), (SELECT count(*) FROM events), count(*), {m
     (array_agg(number ORDER BY entered_at DESC, number DESC))[1] FROM looked"""
 
 
-# --- locks -----------------------------------------------------------------------------------------------------------
-# Leases in PostgreSQL: one statement for each operation, by the database's clock, with no state in the connection.
+# --- Leases ----------------------------------------------------------------------------------------------------------
+# One statement for each operation, by the database's clock, with no state in the connection.
 #
 # An acquisition first reads whether another owner has the lease, and then writes nothing: a waiting caller costs one
 # read per attempt. The insert decides between concurrent callers that find it free; they queue at the row for one
 # statement. A caller that lost that race saw the row as it was before, and repeats the statement to get the winner.
-
-Write = Callable[[str, Sequence[object]], Awaitable[list[Record]]]
 
 ASKED_MAX = 20
 """Attempts of an acquisition to read the winner, before it raises UnavailableError."""
@@ -466,16 +471,13 @@ UPDATE {table} SET until = NULL WHERE name = $1 AND token = $2 AND until IS NOT 
         return bool(await self._write(self._release, (name, token)))
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Store -----------------------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
 
-BEFORE_ALL_US = -(2**52)
-"""A time before all others that PostgreSQL can hold: the year 1827."""
-
 
 class PostgresStore:
-    """A store on PostgreSQL. Made by `opening.open_postgres`."""
+    """A store on PostgreSQL. Made by `open_postgres`."""
 
     shared = True
 
@@ -490,7 +492,7 @@ class PostgresStore:
         self._closed = False
         self._claims = Claims(pool, self._time)
         self._hints = Hints(pool)
-        self._settling = Settling(pool)
+        self._settling = OutcomeResolver(pool)
         self.leases = PostgresLeases(self._schema, self._safely)
         self.pruning = PostgresPruning(self._schema, self._safely)
 
@@ -504,7 +506,7 @@ class PostgresStore:
         return await self.commit_as(changes, NO_HOLDER)
 
     async def commit_as(self, changes: Sequence[Change], holder: Holder) -> list[str]:
-        """Commit the group, and lease the workflows that it holds to the holder (see `leasing`)."""
+        """Commit the group, and lease the workflows that it holds to the holder (see `statement`)."""
         self._refuse_closed()
         refuse_twice(changes)
         return await self._finished(self._commit(list(changes), holder)) if changes else []
@@ -521,7 +523,7 @@ class PostgresStore:
         return {(row[0], row[1]): statement.delivered_of(row[2], row[3], row[4]) for row in rows}
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
-        """Return which changes of a group with an unknown outcome were committed (see `settling`)."""
+        """Return which changes of a group with an unknown outcome were committed."""
         self._refuse_closed()
         try:
             return await self._finished(self._settling.settle(changes, envelope))
@@ -540,11 +542,11 @@ class PostgresStore:
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
         """Return the history after a version."""
-        return [statement.happened_of(row) for row in await self._read(self._queries.history, workflow, after, limit)]
+        return [statement.record_of(row) for row in await self._read(self._queries.history, workflow, after, limit)]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
-        begin = values.parsed(after) or values.Cursor(BEFORE_ALL_US, 0)
+        begin = parse_cursor(after) or FIRST_CURSOR
         if state is None:
             found = await self._read(self._queries.find, machine, begin.number, limit + 1)
         else:
@@ -552,7 +554,7 @@ class PostgresStore:
         page = found[:limit]
         end = None
         if len(found) > limit:
-            end = str(values.Cursor(page[-1][statement.ENTERED_AT], page[-1][statement.ROW_WIDTH]))
+            end = str(Cursor(page[-1][statement.ENTERED_AT], page[-1][statement.ROW_WIDTH]))
         return Found(tuple(map(statement.row_of, page)), end)
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
@@ -666,13 +668,13 @@ class PostgresStore:
         await self._pool.close()
 
     async def _commit(self, changes: list[Change], holder: Holder) -> list[str]:
-        writing = Writing(self._pool, self._time, holder)
+        writer = GroupWriter(self._pool, self._time, holder)
         async with self._turns.turn([change.row.id for change in changes]):
             try:
-                await writing.write(changes)
+                await writer.write(changes)
             except TransactionError as error:
                 raise _unusable(error) from error
-        return [change.row.id for change in changes if change.row.id in writing.lost]
+        return [change.row.id for change in changes if change.row.id in writer.lost]
 
     async def _safely(self, sql: str, values: Sequence[object]) -> list[Record]:
         self._refuse_closed()
@@ -733,12 +735,10 @@ def _unusable(error: TransactionError) -> UnavailableError:
     )
 
 
-# --- Opening a store in PostgreSQL: migrate the schema, then read the database's clock -------------------------------
+# --- Opening ---------------------------------------------------------------------------------------------------------
 # Moved workflows raise MovedElsewhere, which the caller follows; arriving ones raise UnavailableError. A caller that
-# followed a tombstone may finish an arrival whose mover died.
-#
-# One connection is opened, because an address that cannot be reached is best found now; the others come when they
-# are needed.
+# followed a tombstone may finish an arrival whose mover died. One connection is opened, because an address that cannot
+# be reached is best found now; the others come when they are needed.
 
 
 async def open_postgres(
@@ -767,7 +767,4 @@ async def open_postgres(
 
 
 async def _refuse_marked(link: Link, address: PostgresAddress) -> None:
-    async def read(sql: str, *values: object) -> list[Record]:
-        return await link.read(sql, values)
-
-    refuse_marked(await marks_of(read, address.schema), address.shown)
+    refuse_marked(await marks_of(reader_of(link), address.schema), address.shown)

@@ -1,7 +1,7 @@
 """Invariants of every seed, checked against answers, stored rows and the calls of the gateway.
 
 Each guarantee is cited by its name. An answer is checked on arrival, against what is durable then. The rest is checked
-at the end, when the faults have stopped and pending work has completed. `acting` has the checks of G5.
+at the end, when the faults have stopped and pending work has completed.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import interlock.testing.engine_simulation.machines as of
 from interlock.core.decide import can
 from interlock.core.events import wire_name
 from interlock.engine.bound_machine import BoundMachine, decode_owed
@@ -28,10 +27,11 @@ from interlock.errors import (
 )
 from interlock.store.protocol import Store
 from interlock.store.values import HistoryRecord, Row
+from interlock.testing.engine_simulation import machines
 from interlock.testing.engine_simulation.world import Gateway, Op, Story, Visit
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
-# --- Checks of G5 and B9: the calls of the gateway against the stored histories --------------------------------------
+# --- Calls of the gateway and timers (G5, B9) ------------------------------------------------------------------------
 # A run keeps one key for ever. A result belongs to its own visit. No call is made for an uncommitted transition. A
 # deed is the outcome or is undone, newest first and never before its run has ended. Effects run; timers fire by
 # their policy.
@@ -46,7 +46,7 @@ STATES = {
     "ask": "asking",
 }
 ATTEMPTS_MAX = {"charge": 4, "reserve": 3, "weigh": 3, "pay": 3, "pack": 3, "ship": 2, "ask": 2} | dict.fromkeys(
-    of.EFFECTS, 3
+    machines.EFFECTS, 3
 )
 UNWOUND = {"cancelled", "failed"}
 SLACK_S = 4.0
@@ -74,7 +74,7 @@ def check_acts(simulation: Seed, rows: Mapping[str, Row]) -> None:
     _check_counted(simulation)
     for call in calls:
         _check_committed(story, call)
-        if call.name in of.UNDOS:
+        if call.name in machines.UNDOS:
             _check_after(story, call, calls)
     for workflow, history in story.history.items():
         mine = [call for call in calls if call.workflow == workflow]
@@ -119,8 +119,8 @@ def _check_committed(story: Story, call: Visit) -> None:
     row = history[call.visit - 1] if 0 < call.visit <= len(history) else None
     if call.name in STATES:
         wanted = {STATES[call.name]}
-    elif call.name in of.EFFECTS:
-        wanted = of.EFFECTS[call.name][1]
+    elif call.name in machines.EFFECTS:
+        wanted = machines.EFFECTS[call.name][1]
     else:
         wanted = {"undoing"}
     if row is None or row.to_state not in wanted:
@@ -143,15 +143,15 @@ def _check_results(simulation: Seed, workflow: str, history: list[HistoryRecord]
     bound = simulation.machines[{"s": "shop", "p": "parcel", "w": "watch"}[workflow[0]]]
     visit = 1
     for row in history:
-        name, by = of.RESULTS.get(row.event), ""
+        name, by = machines.RESULTS.get(row.event), ""
         if name is not None:
             by = str(getattr(bound.read_payload(row.event, row.payload), "by", ""))
-        elif row.event in of.PIPELINE_RESULTS:
-            name = of.PIPELINE_RESULTS[row.event]
+        elif row.event in machines.PIPELINE_RESULTS:
+            name = machines.PIPELINE_RESULTS[row.event]
             by = str(getattr(bound.codec.decode_context(row.context), name))
         if name is not None and by != "client" and keys.get((name, visit)) != by:
             simulation.story.complain(f"G5: version {row.version} is the result of another run of {name}", workflow)
-        if row.event not in of.INTERNAL:
+        if row.event not in machines.INTERNAL:
             visit = row.version
 
 
@@ -159,8 +159,8 @@ def _check_effects(story: Story, workflow: str, history: list[HistoryRecord], ca
     """B12: an effect runs at least once for every entering of its states."""
     done = {(call.name, call.visit) for call in calls if call.deed is not None}
     for row in history:
-        for name, (machine, states) in of.EFFECTS.items():
-            owed = machine[0] == workflow[0] and row.to_state in states and row.event not in of.INTERNAL
+        for name, (machine, states) in machines.EFFECTS.items():
+            owed = machine[0] == workflow[0] and row.to_state in states and row.event not in machines.INTERNAL
             if owed and (name, row.version) not in done:
                 story.complain(f"G5: effect {name} of version {row.version} never ran", workflow)
 
@@ -168,7 +168,7 @@ def _check_effects(story: Story, workflow: str, history: list[HistoryRecord], ca
 def _check_order(story: Story, workflow: str, calls: list[Visit]) -> None:
     """A8: the newest is undone first."""
     visits = {call.key: call.visit for call in calls if call.name in STATES}
-    undone = list(dict.fromkeys(call.undoes for call in calls if call.name in of.UNDOS))
+    undone = list(dict.fromkeys(call.undoes for call in calls if call.name in machines.UNDOS))
     order = [visits[key] for key in undone if key in visits]
     if order != sorted(order, reverse=True):
         story.complain(f"A8: undone in the order of the visits {order}", workflow)
@@ -177,10 +177,10 @@ def _check_order(story: Story, workflow: str, calls: list[Visit]) -> None:
 def _check_deeds(simulation: Seed, row: Row, history: list[HistoryRecord], calls: list[Visit]) -> None:
     """Every deed is the outcome, is undone, or stands in the undo log."""
     gateway, story = simulation.gateway, simulation.story
-    applied = {_by(simulation, row.id, each) for each in history}
+    applied = {_run_of(simulation, row.id, each) for each in history}
     logged = {run.key for run in decode_owed(row.owed).past}
     for call in calls:
-        if call.name not in of.UNDOS.values() or call.key not in gateway.done:
+        if call.name not in machines.UNDOS.values() or call.key not in gateway.done:
             continue
         undone = gateway.undone.get(call.key)
         if row.state in UNWOUND:
@@ -192,11 +192,11 @@ def _check_deeds(simulation: Seed, row: Row, history: list[HistoryRecord], calls
             story.complain(f"G5: {call.name} of visit {call.visit} was done, and no record of it is stored", row.id)
 
 
-def _by(simulation: Seed, workflow: str, row: HistoryRecord) -> str:
-    if row.event in of.PIPELINE_RESULTS:
+def _run_of(simulation: Seed, workflow: str, row: HistoryRecord) -> str:
+    if row.event in machines.PIPELINE_RESULTS:
         context = simulation.machines["parcel"].codec.decode_context(row.context)
-        return str(getattr(context, of.PIPELINE_RESULTS[row.event]))
-    if row.event in of.RESULTS:
+        return str(getattr(context, machines.PIPELINE_RESULTS[row.event]))
+    if row.event in machines.RESULTS:
         bound = simulation.machines["shop" if workflow[0] == "s" else "watch"]
         return str(getattr(bound.read_payload(row.event, row.payload), "by", ""))
     return ""
@@ -223,13 +223,13 @@ def _check_timer(simulation: Seed, entered: HistoryRecord, fired: int, begin_s: 
     waited_s = end_s - begin_s
     if state == "fixed":
         # The life in which it fires opened when it was due, or later than that.
-        least_s, most_s = of.AFTER_S, max(of.AFTER_S, lives[-1].opened_s - begin_s)
+        least_s, most_s = machines.AFTER_S, max(machines.AFTER_S, lives[-1].opened_s - begin_s)
         counted_s = waited_s
     elif state == "anew":
-        least_s = most_s = of.AFTER_S
+        least_s = most_s = machines.AFTER_S
         counted_s = end_s - max(begin_s, lives[-1].opened_s)
     else:
-        least_s, most_s = of.AFTER_S, of.AFTER_S + ends * simulation.settings.timers_saved_s
+        least_s, most_s = machines.AFTER_S, machines.AFTER_S + ends * simulation.settings.timers_saved_s
         counted_s = up_s
     if not least_s - 0.001 <= counted_s <= most_s + SLACK_S + 0.1 * ends:
         story.complain(
@@ -238,7 +238,7 @@ def _check_timer(simulation: Seed, entered: HistoryRecord, fired: int, begin_s: 
     story.counts[f"timers: {state}"] += 1
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Answers and histories -------------------------------------------------------------------------------------------
 
 
 def check_answer(story: Story, bound: BoundMachine, op: Op) -> None:

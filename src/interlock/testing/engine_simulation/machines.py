@@ -37,7 +37,7 @@ class World:
 outside = World()
 
 
-# --- a shop: two steps with undos, a way back from every state, effects -----------------------------------------------
+# --- Shop: two steps with undos, a way back from every state, effects ------------------------------------------------
 
 
 class Shop(Enum):
@@ -198,7 +198,7 @@ async def publish(purchase: Purchase, ctx: StepContext) -> None:
 shop.after(Shop.CART, after_s=20, send=Cancel())
 
 
-# --- a parcel: a pipeline ---------------------------------------------------------------------------------------------
+# --- Parcel: a pipeline ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ async def ship(parcel: Parcel, ctx: StepContext) -> Parcel:
 parcel = pipeline("parcel", context=Parcel, steps=[weigh, pay, pack, ship])
 
 
-# --- a watch: timers of the three policies, a step without `failed=` --------------------------------------------------
+# --- Watch: timers of the three policies, a step without `failed=` ---------------------------------------------------
 
 
 class Watch(Enum):

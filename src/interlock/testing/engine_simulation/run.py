@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import apsw
 
-import interlock.testing.engine_simulation.machines as of
 from interlock.clock import Clock, SeededIds
 from interlock.core.events import Event
 from interlock.core.machine import Machine
@@ -32,11 +31,29 @@ from interlock.store.protocol import Store
 from interlock.store.values import Change, Row
 from interlock.testing.campaigns import Campaign, Luck, Simulated, Watcher, gather
 from interlock.testing.engine_simulation.checks import check, check_answer, check_counts, check_flat
+from interlock.testing.engine_simulation.machines import (
+    MACHINES,
+    Again,
+    Ask,
+    Cancel,
+    Charged,
+    Fix,
+    Note,
+    Parcel,
+    Pause,
+    Purchase,
+    Renew,
+    Stop,
+    Submit,
+    Ticks,
+    outside,
+    parcel,
+)
 from interlock.testing.engine_simulation.world import Gateway, Lived, Op, Story
 from interlock.testing.lives import Life, SteppedLane, never, open_on, pending
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
-# --- The store of the simulated engine: it outlives every crash, and each commit of a life may fail ------------------
+# --- Store with faults -----------------------------------------------------------------------------------------------
 # A commit may be refused, may end with an unknown outcome (made or lost), or may kill the process before or after it
 # became durable. A share of the seeds runs on tables instead of dictionaries: the store of lanes, on a writer that
 # is stepped in the same thread, so that it is reproducible.
@@ -109,7 +126,7 @@ class FaultyLife(Life):
         return lost
 
 
-class _StandingLane:
+class _InlineLane:
     """The part of a lane that a store uses, without a thread: work runs synchronously."""
 
     def __init__(self, clock: Clock) -> None:
@@ -131,21 +148,18 @@ class _StandingLane:
 
 def tables(clock: Clock) -> tuple[SqliteStore, Callable[[], None]]:
     """Return a store of tables in memory without a thread, and its close function. Call `begin` before use."""
-    lane = _StandingLane(clock)
+    lane = _InlineLane(clock)
     return SqliteStore(cast("Lane", lane), clock), lane.close
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Driver ----------------------------------------------------------------------------------------------------------
 
 EVENTS: dict[str, tuple[Event, ...]] = {
-    "shop": (
-        of.Submit(5), of.Submit(5), of.Submit(7), of.Submit(0), of.Cancel(), of.Note(), of.Note(), of.Again(),
-        of.Charged("client"),
-    ),
-    "parcel": (of.parcel.Cancel(), of.parcel.Cancel("no")),
-    "watch": (of.Fix(), of.Pause(), of.Renew(), of.Ask(), of.Ask(), of.Stop(), of.Fix(), of.Pause(), of.Renew()),
-}  # fmt: skip
-CONTEXTS: dict[str, object] = {"shop": of.Purchase(), "parcel": of.Parcel(), "watch": of.Ticks()}
+    "shop": (Submit(5), Submit(5), Submit(7), Submit(0), Cancel(), Note(), Note(), Again(), Charged("client")),
+    "parcel": (parcel.Cancel(), parcel.Cancel("no")),
+    "watch": (Fix(), Pause(), Renew(), Ask(), Ask(), Stop(), Fix(), Pause(), Renew()),
+}
+CONTEXTS: dict[str, object] = {"shop": Purchase(), "parcel": Parcel(), "watch": Ticks()}
 Answer = View[Any, Any] | Moved[Any]
 ROUNDS_MAX = 60
 """Rounds of ten seconds after the faults have stopped, by which everything owed must have ended."""
@@ -187,7 +201,7 @@ class Simulation:
             tell=self.story.tell,
             fault=self.story.fault,
         )
-        self.machines = {machine.name: BoundMachine(machine) for machine in of.MACHINES}
+        self.machines = {machine.name: BoundMachine(machine) for machine in MACHINES}
         self._tables = tables(self.clock) if luck.often(0.1) else None
         self.store: Store = MemoryStore(self.clock) if self._tables is None else self._tables[0]
         self._workflows = [f"{name[0]}{at}" for name in EVENTS for at in range(luck.count(1, 3))]
@@ -200,7 +214,7 @@ class Simulation:
 
     def run(self) -> None:
         """Run the seed to its end, and check it."""
-        of.outside.gateway = self.gateway
+        outside.gateway = self.gateway
         try:
             if self._tables is not None:
                 self.loop.run(self._tables[0].begin())
@@ -339,7 +353,7 @@ class Simulation:
         known = {op.workflow for op in self.story.ops}
         if workflow not in known or luck.often(0.05):
             return Op(f"op{number}", workflow, None)
-        event = luck.one(EVENTS[_machine(workflow)])
+        event = luck.one(EVENTS[_machine_of(workflow)])
         key = f"k{luck.count(0, 5) if luck.often(0.1) else number + 100}" if luck.often(0.6) else None
         version = self.story.version(workflow)
         expect = max(0, version - luck.one((0, 0, 0, 1))) if luck.often(0.15) else None
@@ -353,7 +367,7 @@ class Simulation:
         what = "STARTED" if op.event is None else repr(op.event)
         self.story.tell(op.workflow, f"{op.name} sends {what} key={op.key} expects={op.expect_version}")
         if op.event is None:
-            machine = cast("Machine[Any, Any, Any]", self.machines[_machine(op.workflow)].machine)
+            machine = cast("Machine[Any, Any, Any]", self.machines[_machine_of(op.workflow)].machine)
             call: Coroutine[Any, Any, Answer] = engine.start(machine, op.workflow, CONTEXTS[machine.name])
         else:
             call = engine.send(
@@ -392,7 +406,7 @@ class Simulation:
         self.story.counts["answers"] += 1
         if error is not None and not isinstance(error, InterlockError):
             self.story.complain(f"{op.name} raised {error!r}", op.workflow)
-        check_answer(self.story, self.machines[_machine(op.workflow)], op)
+        check_answer(self.story, self.machines[_machine_of(op.workflow)], op)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -433,7 +447,7 @@ class Simulation:
         self._until_done(self._engine()[0].close()).result()
 
 
-def _machine(workflow: str) -> str:
+def _machine_of(workflow: str) -> str:
     return {"s": "shop", "p": "parcel", "w": "watch"}[workflow[0]]
 
 

@@ -1,7 +1,8 @@
-"""The external service of the simulated engine: it records every call and deed, and injects faults.
+"""The world of one seed: the external service that the simulated engine calls, and the story of the seed.
 
-It is idempotent by key. An attempt may fail before or after the deed, hang, be declined, refuse for ever, outlive its
-own cancellation, or kill the process. Calls of a dead process have no effect.
+The service is idempotent by key. An attempt may fail before or after the deed, hang, be declined, refuse for ever,
+outlive its own cancellation, or kill the process. Calls of a dead process have no effect. Durable history is recorded
+at the store, below the engine, and compared with the engine's answers.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from interlock.testing.campaigns import Luck
 from interlock.testing.engine_simulation.machines import UNDOS
 from interlock.testing.lives import Life, never
 from interlock.testing.virtual import VirtualClock
+
+# --- External service ------------------------------------------------------------------------------------------------
 
 FAULTS = (
     "fails",
@@ -154,8 +157,7 @@ class Gateway:
         return True
 
 
-# --- The story of one seed: readable lines, and the calls, answers and durable history for the checks ----------------
-# Durable history is recorded at the store, below the engine, and compared with the engine's answers.
+# --- Story -----------------------------------------------------------------------------------------------------------
 
 LINES_MAX = 40
 

@@ -1,7 +1,7 @@
 """Invariants at the end of a seed, checked against everything the bucket ever stored.
 
 Each guarantee is cited by its name. The checks compare every answer of a client and its time with what the bucket had
-stored at that time. They replay the log themselves (`replay`).
+stored at that time. They replay the log with a reader of their own.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -19,13 +19,11 @@ import zstandard
 
 from interlock.lanes.settings import LaneSettings
 from interlock.testing.lane_simulation.bucket import Server, short
-from interlock.testing.lane_simulation.story import DRIFT_MAX, Attempt, Shown, Story
+from interlock.testing.lane_simulation.story import DRIFT_MAX, Attempt, Observed, Story
 
-# --- replay ----------------------------------------------------------------------------------------------------------
-# An independent reader of the log: it shares no code with the lane, so that an error must be in both to stay hidden.
-#
-# The layout is implemented again, from the reference of the format. A replay gives the pages after each object, and
-# the clients' tables in them.
+# --- Replay of the log -----------------------------------------------------------------------------------------------
+# This reader shares no code with the lane, so that an error must be in both to stay hidden. The layout is implemented
+# again, from the reference of the format.
 
 _ENTRY = struct.Struct(">6sHB3xI16sQQ32s16sqIII")
 _PART = struct.Struct(">6sH4xI16sQQ32s16sIIIII")
@@ -55,7 +53,7 @@ class Slot(NamedTuple):
     pages: list[tuple[int, bytes]]
 
 
-class Seen(NamedTuple):
+class ClientTables(NamedTuple):
     """The clients' tables: the counter, the rows in order, and the number of rows that must not exist."""
 
     number: int
@@ -125,13 +123,13 @@ def manifest_of(objects: Mapping[str, bytes]) -> dict[str, Any]:
 
 def recover(objects: Mapping[str, bytes], snapshot: dict[str, Any] | None) -> Image:
     """Rebuild the image from a snapshot (None: from the first slot) and the log. Raises BrokenLog."""
-    image = Image() if snapshot is None else _load(objects, snapshot)
+    image = Image() if snapshot is None else _load_snapshot(objects, snapshot)
     while (data := objects.get(key := key_of(image.seq + 1))) is not None:
         image.follow(read_slot(data, key), key)
     return image
 
 
-def _load(objects: Mapping[str, bytes], snapshot: dict[str, Any]) -> Image:
+def _load_snapshot(objects: Mapping[str, bytes], snapshot: dict[str, Any]) -> Image:
     data = bytearray()
     for number in range(snapshot["parts"]):
         key = f"snapshot/{snapshot['seq']:020d}-{snapshot['nonce']}/{number:06d}"
@@ -148,10 +146,10 @@ def _load(objects: Mapping[str, bytes], snapshot: dict[str, Any]) -> Image:
     return Image(snapshot["seq"], bytes.fromhex(snapshot["hash"]), bytes(data))
 
 
-def look(data: bytearray, *, whole: bool = False) -> Seen:
+def read_tables(data: bytearray, *, whole: bool = False) -> ClientTables:
     """Read the clients' tables. Raises BrokenLog when SQLite finds the database broken."""
     if not data:
-        return Seen(0, [], 0)
+        return ClientTables(0, [], 0)
     plain = bytearray(data)
     plain[18:20] = b"\x01\x01"  # A database in memory has no write-ahead log.
     connection = apsw.Connection(":memory:")
@@ -160,14 +158,14 @@ def look(data: bytearray, *, whole: bool = False) -> Seen:
         if whole and (result := connection.execute("PRAGMA integrity_check").get) != "ok":
             raise BrokenLog("the database", f"integrity_check: {result}")
         if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'counter'").get:
-            return Seen(0, [], 0)
+            return ClientTables(0, [], 0)
         number = cast("int", connection.execute("SELECT n FROM counter").get or 0)
         if not whole:
-            return Seen(number, [], 0)
+            return ClientTables(number, [], 0)
         rows = cast(
             "list[tuple[int, str]]", connection.execute("SELECT number, id FROM entries ORDER BY number").fetchall()
         )
-        return Seen(number, rows, cast("int", connection.execute("SELECT count(*) FROM junk").get))
+        return ClientTables(number, rows, cast("int", connection.execute("SELECT count(*) FROM junk").get))
     except apsw.Error as error:
         raise BrokenLog("the database", f"SQLite cannot read it: {error}") from error
     finally:
@@ -181,7 +179,7 @@ def _hash(*pieces: bytes) -> bytes:
     return digest.digest()
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Checks ----------------------------------------------------------------------------------------------------------
 
 Marks = tuple[str, ...]
 
@@ -200,12 +198,12 @@ class Durable:
             image.follow(slot, key)
             self.slots.append(slot)
             if slot.pages:
-                self._count(look(image.data).number, slot.seq, stored[0].time_s)
+                self._count(read_tables(image.data).number, slot.seq, stored[0].time_s)
         beyond = [key for key in written if int(key[4:]) > image.seq]
         if beyond:
             raise BrokenLog(key_of(image.seq + 1), f"G1: a hole in the log: {short(min(beyond))} is after it")
         self.image = image
-        self.tables = look(image.data, whole=True)
+        self.tables = read_tables(image.data, whole=True)
         self.names = dict(self.tables.rows)
 
     def _count(self, number: int, seq: int, time_s: float) -> None:
@@ -233,9 +231,9 @@ def check(story: Story, server: Server, settings: LaneSettings) -> None:
         for attempt in attempts:
             if attempt.answer == "acknowledged":
                 _check_acknowledged(story, durable, attempt)
-    acknowledged = sorted((each.told_s, each.number) for each in story.attempts if each.answer == "acknowledged")
+    acknowledged = sorted((each.answered_s, each.number) for each in story.attempts if each.answer == "acknowledged")
     for observed in story.observed:
-        _check_shown(story, durable, observed)
+        _check_observed(story, durable, observed)
         _check_fresh(story, observed, acknowledged, settings.lease_s)
 
 
@@ -302,9 +300,9 @@ def _check_acknowledged(story: Story, durable: Durable, attempt: Attempt) -> Non
     seq, stored_s = durable.numbers[number]
     epoch = durable.slots[seq - 1].epoch
     marks = (*marks, key_of(seq))
-    if stored_s > attempt.told_s:
+    if stored_s > attempt.answered_s:
         story.complain(
-            f"G2: transaction {attempt.id} was acknowledged {stored_s - attempt.told_s:.3f} s before it was stored",
+            f"G2: transaction {attempt.id} was acknowledged {stored_s - attempt.answered_s:.3f} s before it was stored",
             *marks,
         )
     if epoch > attempt.epoch or (attempt.key is None and epoch != attempt.epoch):
@@ -314,7 +312,7 @@ def _check_acknowledged(story: Story, durable: Durable, attempt: Attempt) -> Non
         )
 
 
-def _check_shown(story: Story, durable: Durable, observed: Shown) -> None:
+def _check_observed(story: Story, durable: Durable, observed: Observed) -> None:
     """G7: an observed state is a prefix of the log that was durable at that time."""
     marks: Marks = (observed.by, *([observed.id] if observed.id else []))
     if observed.number >= len(durable.numbers) or durable.names.get(observed.number) != observed.id:
@@ -323,16 +321,16 @@ def _check_shown(story: Story, durable: Durable, observed: Shown) -> None:
         )
         return
     seq, stored_s = durable.numbers[observed.number]
-    if stored_s > observed.told_s:
+    if stored_s > observed.answered_s:
         story.complain(
             f"G7: a {observed.how} showed {observed.number} ({observed.id}) before it was durable", *marks, key_of(seq)
         )
 
 
-def _check_fresh(story: Story, observed: Shown, acknowledged: list[tuple[float, int]], lease_s: float) -> None:
+def _check_fresh(story: Story, observed: Observed, acknowledged: list[tuple[float, int]], lease_s: float) -> None:
     """G7: an observed state includes everything acknowledged before, up to the clock drift within a lease."""
     limit_s = observed.asked_s - 4 * DRIFT_MAX * lease_s
-    latest = max((number for told_s, number in acknowledged if told_s < limit_s), default=0)
+    latest = max((number for answered_s, number in acknowledged if answered_s < limit_s), default=0)
     if latest > observed.number:
         story.complain(
             f"G7: a {observed.how} by {observed.by} showed {observed.number} although {latest} was acknowledged before",

@@ -30,10 +30,10 @@ from interlock.lanes.settings import LaneSettings
 from interlock.lanes.transaction import Session, Work
 from interlock.testing.campaigns import Luck
 from interlock.testing.lane_simulation.bucket import Server, SimulatedBucket
-from interlock.testing.lane_simulation.story import Attempt, DriftingClock, Shown, Story
+from interlock.testing.lane_simulation.story import Attempt, DriftingClock, Observed, Story
 from interlock.testing.lane_simulation.threads import Baton, BatonCondition, BatonLoop, Killed, Life
 
-# --- A real lane on a simulated process: its driver, its reads and its upkeep run as strands -------------------------
+# --- Lane ------------------------------------------------------------------------------------------------------------
 # Nothing of the lane is replaced but its threads: the driver is begun as a strand, the condition it waits with
 # parks, and reads run in the strand of their event loop instead of a pool. Groups, acknowledgements, the gate that
 # holds reads back, the hand-off and everything below it are the code that runs in production.
@@ -134,11 +134,9 @@ def _prepare(connection: apsw.Connection, _now_us: Callable[[], int]) -> None:
     connection.execute(f"PRAGMA cache_size = {CACHE_PAGES}")
 
 
-# --- transactions ----------------------------------------------------------------------------------------------------
-# The transactions of simulated clients: each change increments a counter and adds a row with its number and name.
-#
-# So the rows are the order of all changes, and every observed state can be checked against it: a counter of 7 must
-# come with the name of row 7.
+# --- Transactions ----------------------------------------------------------------------------------------------------
+# Each change increments a counter and adds a row with its number and name. So the rows are the order of all changes,
+# and every observed state can be checked against it: a counter of 7 must come with the name of row 7.
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, n INTEGER NOT NULL)",
@@ -213,7 +211,7 @@ def _nothing(session: Session) -> object:
 NO_EFFECT: dict[str, Callable[[Session], object]] = {"refusing": _refusing, "spilling": _spilling, "nothing": _nothing}
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
+# --- Machine ---------------------------------------------------------------------------------------------------------
 
 _PROCESS = re.compile(r"process \d+ on host \S+")
 """The real process that runs all of them, which is not part of the story."""
@@ -257,7 +255,7 @@ class Machine:
             life = self._life = Life(f"{self.name}{number}")
             life.strands.append(strand)
             strand.life = life
-            lane = _Open()
+            lane = _OpenLane()
             try:
                 self._arrange_death(life)
                 self._live(life, lane)
@@ -304,7 +302,7 @@ class Machine:
 
     # --- one life ------------------------------------------------------------------------------------------------
 
-    def _live(self, life: Life, opened: "_Open") -> None:
+    def _live(self, life: Life, opened: "_OpenLane") -> None:
         baton, luck = self._baton, self._luck
         loop = BatonLoop(baton)
         for _ in range(luck.count(1, self._rounds)):
@@ -437,7 +435,7 @@ class Machine:
             if key is not None:
                 self._shared.unknown.append(attempt)
             raise
-        attempt.told_s = baton.now_s
+        attempt.answered_s = baton.now_s
         if error is not None:
             what = error.what if isinstance(error, InterlockError) else str(error)
             attempt.why = f"{type(error).__name__}: {_PROCESS.sub('another process', what)}"
@@ -452,10 +450,10 @@ class Machine:
         asked_s = self._baton.now_s
         value, _, error = await self._answered(life, lane, Work(NO_EFFECT[kind]))
         for number, name in cast("list[tuple[int, str | None]]", value or []):
-            self._show("read", life, asked_s, number, name)
+            self._record_observed("read", life, asked_s, number, name)
         self._story.counts["spilled and rolled back"] += isinstance(error, RolledBack)
         if isinstance(error, Refused):
-            self._show("refusal", life, asked_s, error.number, error.name)
+            self._record_observed("refusal", life, asked_s, error.number, error.name)
 
     async def _read(self, life: Life, lane: SimulatedLane) -> None:
         asked_s = self._baton.now_s
@@ -467,11 +465,11 @@ class Machine:
             self._story.counts["reads refused"] += 1
             return
         for number, name in cast("list[tuple[int, str | None]]", rows):
-            self._show("read", life, asked_s, number, name)
+            self._record_observed("read", life, asked_s, number, name)
 
-    def _show(self, how: str, life: Life, asked_s: float, number: int, name: str | None) -> None:
+    def _record_observed(self, how: str, life: Life, asked_s: float, number: int, name: str | None) -> None:
         now_s = self._baton.now_s
-        self._story.observed.append(Shown(how, life.name, asked_s, now_s, number, name))
+        self._story.observed.append(Observed(how, life.name, asked_s, now_s, number, name))
         self._story.tell(now_s, life.name, f"is shown {number} ({name}) by a {how}", *([name] if name else []))
         self._story.counts[f"{how}s"] += 1
 
@@ -500,7 +498,7 @@ class Machine:
             self._story.complain(f"{life.name} received {type(error).__name__}: {error}", life.name)
 
 
-class _Open:
+class _OpenLane:
     """Holds the open lane of a life, so that it can be dropped after a kill."""
 
     def __init__(self) -> None:

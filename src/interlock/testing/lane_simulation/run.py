@@ -87,11 +87,11 @@ class Simulation:
         bounds = [(module, name, getattr(module, name)) for module, name, _ in self._bounds]
         apsw.connection_hooks.append(hook)
         faultpoints.listen(self._reached)
-        _set(self._bounds)
+        _set_bounds(self._bounds)
         try:
             yield
         finally:
-            _set(bounds)
+            _set_bounds(bounds)
             faultpoints.listen(None)
             apsw.connection_hooks.remove(hook)
             tempfile.tempdir = folder
@@ -148,7 +148,7 @@ def summarize(story: Story) -> Simulated:
     )
 
 
-def _set(bounds: list[tuple[ModuleType, str, int]]) -> None:
+def _set_bounds(bounds: list[tuple[ModuleType, str, int]]) -> None:
     for module, name, value in bounds:
         setattr(module, name, value)
 
@@ -165,9 +165,6 @@ def _settings(luck: Luck) -> LaneSettings:
         idle_s=luck.one((0.0, 1.0, 30.0, 30.0)),
         wal_bytes_max=65_536,
     )
-
-
-# --- Campaigns of the lane whose log is a bucket: many seeds on all processors ---------------------------------------
 
 
 def run_campaign(

@@ -1,4 +1,4 @@
-"""The story of one seed: numbered lines, and the calls and answers for the checks.
+"""The story of one seed: its numbered lines, the calls and answers for the checks, and its faults.
 
 A line is kept as its parts and formatted only when it is printed. Each has *marks*: the names it is about (a
 transaction, a slot, a life), so that the story of a failure can be reduced to the relevant lines.
@@ -8,6 +8,8 @@ from collections import Counter
 from typing import NamedTuple, Protocol
 
 from interlock.testing.campaigns import Luck
+
+# --- Story -----------------------------------------------------------------------------------------------------------
 
 LINES_MAX = 48
 """Lines of a failing story that are shown."""
@@ -26,7 +28,7 @@ class Line(NamedTuple):
 class Attempt:
     """One submitted transaction, and its answer."""
 
-    __slots__ = ("answer", "by", "epoch", "id", "key", "number", "submitted_s", "told_s", "why")
+    __slots__ = ("answer", "answered_s", "by", "epoch", "id", "key", "number", "submitted_s", "why")
 
     def __init__(self, name: str, by: str, epoch: int, submitted_s: float, key: str | None) -> None:
         self.id = name
@@ -37,17 +39,17 @@ class Attempt:
         self.answer = "never told"
         """`acknowledged`, `absent`, `unknown`, or `never told`."""
         self.number = 0
-        self.told_s = 0.0
+        self.answered_s = 0.0
         self.why = ""
 
 
-class Shown(NamedTuple):
+class Observed(NamedTuple):
     """A state that a read or a refusal returned to a client: the counter, and the transaction that set it."""
 
     how: str
     by: str
     asked_s: float
-    told_s: float
+    answered_s: float
     number: int
     id: str | None
 
@@ -59,7 +61,7 @@ class Story:
         self.seed = seed
         self.lines: list[Line] = []
         self.attempts: list[Attempt] = []
-        self.observed: list[Shown] = []
+        self.observed: list[Observed] = []
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.complaints: list[tuple[str, tuple[str, ...]]] = []
@@ -89,7 +91,7 @@ class Story:
         return [f"{number:5d}  {line.time_s:9.3f} s  {line.who:<6} {line.what}" for number, line in chosen]
 
 
-# --- The faults of one seed: failing requests, storms of errors, stalls, and clocks that disagree --------------------
+# --- Faults ----------------------------------------------------------------------------------------------------------
 # Every choice is drawn from the seed's own luck. The kinds of fault are those that real buckets were seen to have:
 # an answer that is lost after the object was stored looks like an error, like a hang, or like "exists already"; a
 # conflict is reported although nothing was stored; a request lands long after its sender gave up.

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+# --- Strands ---------------------------------------------------------------------------------------------------------
+
 Action = Callable[[], None]
 
 EVENTS_MAX = 30_000
@@ -214,7 +216,7 @@ class Baton:
         heapq.heappush(self._heap, (time_s, self._pushed, action, strand, ticket))
 
 
-# --- The event loop and the condition variable of simulated lanes ----------------------------------------------------
+# --- Event loop and condition variable -------------------------------------------------------------------------------
 # Clients of a lane are coroutines, so each simulated process has an event loop. This one has no selector and no
 # clock of its own: when nothing is ready its strand parks, and time passes elsewhere. The condition stands in for
 # the lane's own; waiting on it parks the strand instead of blocking the thread that holds the baton.

@@ -245,7 +245,7 @@ def test_a_damaged_archive_is_refused_and_nothing_is_made(
         path = tmp_path / "copy"
         await copied(postgres_url, path)
         path.write_bytes(damage(path.read_bytes()))
-        with pytest.raises(CorruptionError, match="no whole archive"):
+        with pytest.raises(CorruptionError, match="not a complete archive"):
             await restored(path, f"{postgres_url}_there")
         async with somebody(postgres_url) as connection:
             schema = parse_postgres_url(f"{postgres_url}_there").schema

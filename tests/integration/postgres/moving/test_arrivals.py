@@ -24,7 +24,7 @@ from interlock.postgres.handover import (
     is_missing,
     quote_identifier,
 )
-from interlock.relocate.database.postgres_rows import Linked, Mine
+from interlock.relocate.database.postgres_rows import MoverConnections, MoverLink
 from tests.integration.postgres.moving.places import CLOCK, TABLES, Died, Dying, Pair, moved, pair
 
 STATEMENTS = ((asyncpg.Connection, "fetch"), (asyncpg.Connection, "execute"), (Link, "_statement"))
@@ -36,7 +36,7 @@ class Interleaving:
 
     def __init__(self, target: str, number: int, epoch: int = 1) -> None:
         self._epoch = epoch
-        self._mine = Mine(target, CLOCK)
+        self._mine = MoverConnections(target, CLOCK)
         self._left = number
         self.arrived = False
 
@@ -122,7 +122,7 @@ def test_the_marks_of_a_schema_are_of_one_moment(postgres: str, monkeypatch: pyt
     """A database comes back to where it was: the arrival removes two marks, and writes the third."""
 
     async def tried(number: int) -> bool:
-        mine = Mine(f"{postgres}&schema=move_{uuid.uuid4().hex[:20]}", CLOCK)
+        mine = MoverConnections(f"{postgres}&schema=move_{uuid.uuid4().hex[:20]}", CLOCK)
         schema, link = mine.address.schema, await mine.connected()
         try:
             await link.execute(
@@ -156,10 +156,10 @@ def test_a_reference_that_is_dropped_before_it_is_validated_fails_no_move(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database is in use as soon as it has arrived."""
-    places, execute = pair("lane-to-postgres", postgres, tmp_path), Linked.execute
+    places, execute = pair("lane-to-postgres", postgres, tmp_path), MoverLink.execute
     dropped = list[str]()
 
-    async def execute_late(link: Linked, sql: str) -> None:
+    async def execute_late(link: MoverLink, sql: str) -> None:
         if "VALIDATE" in sql:
             async with Database.open(places.target) as db:
                 await db.execute("DROP TABLE sale")
@@ -168,7 +168,7 @@ def test_a_reference_that_is_dropped_before_it_is_validated_fails_no_move(
 
     async def scenario() -> None:
         await shop(places)
-        monkeypatch.setattr(Linked, "execute", execute_late)
+        monkeypatch.setattr(MoverLink, "execute", execute_late)
         assert (await moved(places)).epoch == 1
         assert len(dropped) == 1
 

@@ -12,7 +12,7 @@ from interlock.errors import BadUsage, UnavailableError
 from interlock.postgres.handover import Fetch, Marks, handover_marks
 from interlock.relocate.database import lane, mover
 from interlock.relocate.database.mover import abandon_database, shown_url
-from interlock.relocate.database.postgres_rows import Mine
+from interlock.relocate.database.postgres_rows import MoverConnections
 from tests.integration.postgres.moving.places import (
     ARTICLES,
     CLOCK,
@@ -145,10 +145,10 @@ def test_a_mover_waits_for_its_commits_whatever_the_server_is_set_to(postgres: s
 
     async def main() -> None:
         url = f"{postgres}&schema=never"
-        first = await Mine(url, CLOCK).connected()
+        first = await MoverConnections(url, CLOCK).connected()
         try:
             await first.execute("ALTER ROLE CURRENT_USER SET synchronous_commit = off")
-            second = await Mine(url, CLOCK).connected()
+            second = await MoverConnections(url, CLOCK).connected()
             try:
                 assert [tuple(row) for row in await second.fetch("SHOW synchronous_commit")] == [("on",)]
             finally:
@@ -185,7 +185,7 @@ def test_a_schema_without_a_table_moves(postgres: str, tmp_path: Path) -> None:
     places = pair("postgres-to-lane", postgres, tmp_path)
 
     async def main() -> None:
-        mine = Mine(places.source, CLOCK)
+        mine = MoverConnections(places.source, CLOCK)
         link = await mine.connected()
         await link.execute(f"CREATE SCHEMA {mine.address.schema}")
         await link.end()
@@ -263,7 +263,7 @@ def test_whoever_opens_a_place_in_the_instant_in_which_it_is_left_is_sent_on(
     async def main() -> None:
         await filled(places.source)
         await moved(places)
-        monkeypatch.setattr(postgres_engine, "marks_of", looked)
+        monkeypatch.setattr(postgres_engine, "handover_marks", looked)
         async with Database.open(places.source) as db:
             assert db.url == shown_url(places.target)
 

@@ -15,7 +15,7 @@ from interlock.errors import BadUsage, MovedElsewhere, OutcomeUnknown, TargetNot
 from interlock.lanes.settings import LaneSettings
 from interlock.postgres.handover import MOVED
 from interlock.relocate.database.mover import abandon_database, move_database, plan_database
-from interlock.relocate.database.postgres_rows import Linked
+from interlock.relocate.database.postgres_rows import MoverLink
 from interlock.urls import parse_postgres_url
 from tests.integration.postgres.moving.places import (
     CLOCK,
@@ -257,10 +257,10 @@ def test_a_commit_of_the_seal_that_nobody_answers_is_looked_for(
     happened: bool, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = pair("postgres-to-lane", postgres, tmp_path)
-    commit = Linked.commit
-    answers: list[Linked] = []
+    commit = MoverLink.commit
+    answers: list[MoverLink] = []
 
-    async def lost(link: Linked) -> None:
+    async def lost(link: MoverLink) -> None:
         [row] = await link.fetch(
             "SELECT to_regclass($1) IS NOT NULL", f"{parse_postgres_url(places.source).schema}.{MOVED}"
         )
@@ -276,7 +276,7 @@ def test_a_commit_of_the_seal_that_nobody_answers_is_looked_for(
     async def main() -> None:
         await filled(places.source)
         with monkeypatch.context() as patched:
-            patched.setattr(Linked, "commit", lost)
+            patched.setattr(MoverLink, "commit", lost)
             if happened:
                 assert (await moved(places)).seal_ms > 0
             else:

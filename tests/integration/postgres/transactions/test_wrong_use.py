@@ -80,7 +80,7 @@ def test_a_block_is_over_when_it_is_left(postgres_url: str) -> None:
             block = engine.transaction(caller.connection)
             async with block as tx:
                 await tx.start(order, "o-1", Order())
-            with pytest.raises(BadUsage, match="behind the end"):
+            with pytest.raises(BadUsage, match="after the end"):
                 await tx.send("o-1", Note("late"))
             with pytest.raises(BadUsage, match="a second time"):
                 async with block:
@@ -90,7 +90,7 @@ def test_a_block_is_over_when_it_is_left(postgres_url: str) -> None:
                 engine.transaction(direct) as blocking,
             ):
                 blocking.send("o-1", Note("in time"))
-            with pytest.raises(BadUsage, match="behind the end"):
+            with pytest.raises(BadUsage, match="after the end"):
                 blocking.send("o-1", Note("late"))
 
     run(scenario)

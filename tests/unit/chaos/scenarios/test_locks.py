@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from interlock.chaos.locks import Fairness, Locks
-from interlock.chaos.scenarios import wrong
+from interlock.chaos.scenarios import lock_problems
 
 FAIR = Fairness(least=1, median=2.0, most=3, busiest_process_share=0.25)
 SOUND = Locks(
@@ -24,7 +24,7 @@ SOUND = Locks(
 
 
 def test_nothing_is_wrong_with_a_fence_that_holds() -> None:
-    assert list(wrong(SOUND)) == []
+    assert list(lock_problems(SOUND)) == []
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_nothing_is_wrong_with_a_fence_that_holds() -> None:
     ],
 )
 def test_each_way_to_fail_is_told(change: dict[str, object], told: str) -> None:
-    [problem] = wrong(msgspec.structs.replace(SOUND, **change))
+    [problem] = lock_problems(msgspec.structs.replace(SOUND, **change))
     assert problem.startswith(told)

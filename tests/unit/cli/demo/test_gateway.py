@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.demo.bank import BOOKS, Bank, Books, Calling, Gateway, call_at, entries
+from interlock.cli.demo.bank import BOOKS, Bank, Books, Gateway, ShopEnd, call_at, entries
 from interlock.errors import Retryable
 
 
@@ -13,7 +13,7 @@ async def _nobody_waits(_order_id: str, _asked: str) -> None:
     return
 
 
-async def _insist(calling: Calling, number: int) -> bool:
+async def _insist(calling: ShopEnd, number: int) -> bool:
     for _ in range(2):
         try:
             return await calling.confirm(f"pi-order-{number}", key=f"k-{number}")
@@ -29,7 +29,7 @@ def test_a_line_that_is_cut_costs_nothing_twice(tmp_path: Path) -> None:
 
     async def story() -> None:
         for _life in range(2):
-            calling = Calling(lambda _order_id: 0, _nobody_waits)
+            calling = ShopEnd(lambda _order_id: 0, _nobody_waits)
             async with gateway.line() as line:
                 await call_at(line.detach(), calling)
                 assert all(await asyncio.gather(*(_insist(calling, number) for number in range(100))))
@@ -45,7 +45,7 @@ def test_an_outage_begins_and_ends_and_says_so(tmp_path: Path) -> None:
 
     async def story() -> None:
         back = asyncio.Event()
-        calling = Calling(lambda _order_id: 0, _nobody_waits)
+        calling = ShopEnd(lambda _order_id: 0, _nobody_waits)
         async with gateway.line() as line:
             await call_at(line.detach(), calling)
             gateway.recover_in(0, back.set)

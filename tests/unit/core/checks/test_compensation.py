@@ -10,12 +10,12 @@ behind; a warning, something is. Each weakened check is caught by the same famil
 
 import itertools
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 
+from interlock.core import checks
 from interlock.core.checks import Move
 from interlock.core.table import Table
 from interlock.core.values import Finding, StepContext
@@ -33,10 +33,6 @@ from tests.unit.core.checks.small_machines import (
 from tests.unit.core.checks.small_machines import Stop as SmallStop
 from tests.unit.core.checks.test_soundness import Context, Go, Graph, Stop, chain, graph, undo, work
 from tests.unit.core.checks.test_soundness import State as Shape
-
-advice, compensation, soundness = (
-    import_module(f"interlock.core.checks.{name}") for name in ("advice", "compensation", "soundness")
-)
 
 # An undo that no unwinding can reach is of no use, and left behind only if something fails.
 LEFT = {"step-without-undo", "undo-may-be-skipped"}
@@ -76,8 +72,8 @@ def family() -> Iterator[Spec]:
 
 def found(table: Table) -> set[str]:
     """What keeps the machine from being proved."""
-    milder = {finding.code for finding in compensation.compensation(table) if finding.severity == "warning"} - {ROUNDS}
-    others = {finding.code for finding in [*soundness.soundness(table), *advice.advice(table)]}
+    milder = {finding.code for finding in checks.compensation(table) if finding.severity == "warning"} - {ROUNDS}
+    others = {finding.code for finding in [*checks.soundness(table), *checks.advice(table)]}
     return milder | others & {"failed-without-unwinding", "step-event-refused", "step-event-guarded"}
 
 
@@ -110,14 +106,14 @@ def test_a_machine_without_a_finding_never_leaves_anything_behind(spec: Spec) ->
 @given(SPECS)
 def test_finished_rounds_are_undone_together_only_where_a_finding_says_so(spec: Spec) -> None:
     table = compiled(spec)
-    assert ROUNDS in {finding.code for finding in compensation.compensation(table)} or undone_rounds(table) is None
+    assert ROUNDS in {finding.code for finding in checks.compensation(table)} or undone_rounds(table) is None
 
 
 Breaks = Callable[[Move, set], bool]
 
 
 def without(condition: Callable[[Move, set], bool]) -> Breaks:
-    whole = compensation.breaks
+    whole = checks.breaks
     return lambda move, failures: whole(move, failures) and not condition(move, failures)
 
 
@@ -133,14 +129,14 @@ SABOTAGE = {
 
 @pytest.mark.parametrize("condition", SABOTAGE.values(), ids=SABOTAGE)
 def test_a_break_that_is_not_seen_is_caught(condition: Breaks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compensation, "breaks", without(condition))
+    monkeypatch.setattr(checks, "breaks", without(condition))
     assert hole() is not None
 
 
 def test_a_step_that_takes_back_and_fails_is_not_taken_for_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    careful = compensation._saving
+    careful = checks._saving
     monkeypatch.setattr(
-        compensation,
+        checks,
         "_saving",
         lambda node: (
             careful(node) if node.undoable else ((lambda move: move.source.state is State.C), careful(node)[1])
@@ -152,7 +148,7 @@ def test_a_step_that_takes_back_and_fails_is_not_taken_for_done(monkeypatch: pyt
 @pytest.mark.parametrize("rule", ["_refused_results", "_guarded_results"])
 def test_a_result_that_is_refused_is_caught(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its effect is there, and the failure says that it is not."""
-    monkeypatch.setattr(advice, rule, lambda table: [])
+    monkeypatch.setattr(checks, rule, lambda table: [])
     step = StepSpec("undo", both=False, failed=State.UNDOING)
     refused = Place(step, good=None, bad=None, stop=State.UNDOING)
     guarded = Place(step, good=State.DONE, bad=None, stop=State.UNDOING, guarded=True)
@@ -165,7 +161,7 @@ def test_a_result_that_is_refused_is_caught(rule: str, monkeypatch: pytest.Monke
 
 
 def test_a_failure_past_an_undoable_step_is_needed_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soundness, "_lost_undos", lambda table: [])
+    monkeypatch.setattr(checks, "_lost_undos", lambda table: [])
     assert hole() is not None
 
 
@@ -247,7 +243,7 @@ def test_a_cancellation_behind_an_undoable_step_must_unwind_wherever_it_comes() 
     """The step has returned, nothing runs, and the event leads where the unwinding would have led."""
     paid = Place(StepSpec("undo", both=False, failed=State.UNDOING), good=State.B, bad=None, stop=None)
     waits = Place(None, good=State.DONE, bad=None, stop=State.FAILED)
-    [finding] = compensation.compensation(compiled(Spec((paid, waits, waits))))
+    [finding] = checks.compensation(compiled(Spec((paid, waits, waits))))
     assert finding.code == "undo-may-be-skipped"
     assert finding.what == (
         "STOP leaves state 'b', before which step 'step a' with its undo may have run, for 'failed', "
@@ -261,7 +257,7 @@ WAITS = Place(None, good=State.DONE, bad=None, stop=None)
 
 
 def told(spec: Spec) -> list[str]:
-    return [finding.what for finding in compensation.compensation(compiled(spec))]
+    return [finding.what for finding in checks.compensation(compiled(spec))]
 
 
 def test_a_catch_all_that_holds_a_workflow_ends_nothing() -> None:
@@ -405,7 +401,7 @@ def test_a_run_that_is_cut_off_and_taken_for_settled_is_caught(monkeypatch: pyte
     cut = Place(step, good=State.DONE, bad=None, stop=State.DONE, settles=SmallStop)
     table = compiled(Spec((cut, WAITS, WAITS)))
     assert found(table) == {"undo-may-be-skipped"}
-    monkeypatch.setattr(compensation, "_is_final", lambda move: move.settles)
+    monkeypatch.setattr(checks, "_is_final", lambda move: move.settles)
     assert not found(table)
     assert left_behind(table)
 
@@ -413,9 +409,9 @@ def test_a_run_that_is_cut_off_and_taken_for_settled_is_caught(monkeypatch: pyte
 def test_a_cycle_that_is_not_seen_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     step = StepSpec("undo", both=False, failed=State.UNDOING)
     table = compiled(Spec((Place(step, State.B, None, State.UNDOING), WAITS._replace(good=State.A), WAITS)))
-    assert [finding.code for finding in compensation.compensation(table)] == [ROUNDS]
-    monkeypatch.setattr(compensation, "_goes_on", lambda move: False)
-    assert compensation.compensation(table) == []
+    assert [finding.code for finding in checks.compensation(table)] == [ROUNDS]
+    monkeypatch.setattr(checks, "_goes_on", lambda move: False)
+    assert checks.compensation(table) == []
     assert undone_rounds(table)
 
 

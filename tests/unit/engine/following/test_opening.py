@@ -7,7 +7,7 @@ import pytest
 
 from interlock import BlockingEngine, Engine
 from interlock.catalog.catalog import Catalog
-from interlock.engine.relocation import HOPS_MAX, Trail
+from interlock.engine.relocation import HOPS_MAX, StoreRoute
 from interlock.errors import CorruptionError, MovedElsewhere, UnavailableError
 from tests.unit.engine.following.places import World
 from tests.unit.engine.following.shop import Gateway, Order, shop
@@ -60,7 +60,7 @@ def test_a_circle_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_chain_has_a_bound_and_a_tombstone_an_address() -> None:
-    trail = Trail("place-0")
+    trail = StoreRoute("place-0")
     for number in range(1, HOPS_MAX + 1):
         trail.follow(MovedElsewhere("on.", url=f"place-{number}", epoch=number))
     assert (trail.url, trail.seen_epoch) == (f"place-{HOPS_MAX}", HOPS_MAX)
@@ -69,7 +69,7 @@ def test_a_chain_has_a_bound_and_a_tombstone_an_address() -> None:
     asyncio.run(trail.arrive())
     trail.follow(MovedElsewhere("on.", url="further", epoch=HOPS_MAX + 1))
     with pytest.raises(CorruptionError):
-        Trail("here").follow(MovedElsewhere("nowhere.", epoch=1))
+        StoreRoute("here").follow(MovedElsewhere("nowhere.", epoch=1))
 
 
 def test_the_catalog_is_asked_first_and_told_what_the_tombstones_said(tmp_path: Path) -> None:
@@ -79,12 +79,12 @@ def test_the_catalog_is_asked_first_and_told_what_the_tombstones_said(tmp_path: 
         home = f"lanes://{tmp_path}"
         catalog = Catalog(home)
         await catalog.enter("shop", "postgresql://user@host/shop", 1, kind="workflows")
-        trail = Trail(home, ["shop"])
+        trail = StoreRoute(home, ["shop"])
         await trail.begin()
         assert (trail.url, trail.seen_epoch) == ("postgresql://user@host/shop", None)
         opened: list[str] = []
 
-        async def opens(place: Trail) -> str:
+        async def opens(place: StoreRoute) -> str:
             opened.append(place.url)
             if len(opened) == 1:
                 raise MovedElsewhere("on.", url="postgresql://user@host/other", epoch=2)
@@ -99,7 +99,7 @@ def test_the_catalog_is_asked_first_and_told_what_the_tombstones_said(tmp_path: 
 
 def test_a_secret_comes_along_to_another_place_of_the_same_user() -> None:
     """A tombstone has none (it may be read by whoever reads the file)."""
-    trail = Trail("postgresql://user:secret@host/shop?schema=a")
+    trail = StoreRoute("postgresql://user:secret@host/shop?schema=a")
     trail.follow(MovedElsewhere("on.", url="postgresql://user@host/shop?schema=b", epoch=1))
     assert trail.url == "postgresql://user:secret@host/shop?schema=b"
     assert "secret" not in trail.shown

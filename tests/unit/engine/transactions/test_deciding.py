@@ -10,7 +10,7 @@ from interlock.core.events import Event
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.internals import EngineParts
 from interlock.engine.path.commands import Send, Start
-from interlock.engine.transactions import ATTEMPTS_MAX, Deciding
+from interlock.engine.transactions import ATTEMPTS_MAX, TransactionCalls
 from interlock.errors import VersionConflict
 from interlock.store.protocol import LockedWorkflow, StatementGenerator
 from interlock.store.values import Change, Delivered, Row
@@ -51,10 +51,10 @@ class Book:
 def decided(book: Book, *envelopes: Send | Start) -> list[Any]:
     """The answers; what was asked stands in the book."""
     inside = SimpleNamespace(store=book, refuse_if_closed=lambda: None, machines={BOUND.name: BOUND})
-    deciding = Deciding(cast("EngineParts", inside), SeededIds(1))
+    calls = TransactionCalls(cast("EngineParts", inside), SeededIds(1), lambda _machine: BOUND)
     answers: list[Any] = []
     for envelope in envelopes:
-        asking = deciding._passed(envelope)
+        asking = calls._decide(envelope)
         try:
             question = next(asking)
             while True:

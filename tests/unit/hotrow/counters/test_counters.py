@@ -51,14 +51,14 @@ def test_what_is_appended_is_rolled_up_by_itself_and_ends_with_the_database(monk
             counters = Counters(db, roll_up_every_s=0.0)
             views = counters.open("n", kind="event_log")
             folded = asyncio.Event()
-            fold = counters._inside.rollup._fold
+            fold = counters._parts.rollup._fold
 
             async def fold_and_tell(name: str) -> bool:
                 again = await fold(name)
                 folded.set()
                 return again
 
-            monkeypatch.setattr(counters._inside.rollup, "_fold", fold_and_tell)
+            monkeypatch.setattr(counters._parts.rollup, "_fold", fold_and_tell)
             await views.add(3)
             await folded.wait()
             assert await db.query("SELECT n FROM hotrow_counter_snapshot WHERE name = 'n'") == [(3,)]

@@ -7,9 +7,9 @@ from interlock.postgres.adapters import (
     AlchemyConnection,
     AsyncAlchemySession,
     AsyncpgConnection,
-    awaited,
-    direct,
+    async_adapter,
     refuse_unknown,
+    sync_adapter,
 )
 
 
@@ -21,19 +21,19 @@ def of_class(module: str, name: str, base: type = object) -> object:
 
 @pytest.mark.parametrize("module", ["asyncpg.connection", "asyncpg"])
 def test_a_connection_is_known_by_the_top_of_its_module(module: str) -> None:
-    assert isinstance(awaited(of_class(module, "Connection")), AsyncpgConnection)
+    assert isinstance(async_adapter(of_class(module, "Connection")), AsyncpgConnection)
 
 
 def test_a_class_of_ones_own_is_what_it_is_derived_from() -> None:
     base = type(of_class("sqlalchemy.ext.asyncio.session", "AsyncSession"))
-    assert isinstance(awaited(of_class("shop.database", "ShopSession", base)), AsyncAlchemySession)
+    assert isinstance(async_adapter(of_class("shop.database", "ShopSession", base)), AsyncAlchemySession)
 
 
 def test_two_drivers_may_have_the_same_names() -> None:
     given = of_class("sqlalchemy.engine.base", "Connection")
-    assert isinstance(direct(given), AlchemyConnection)
+    assert isinstance(sync_adapter(given), AlchemyConnection)
     with pytest.raises(BadUsage, match="without an event loop") as caught:
-        awaited(given)
+        async_adapter(given)
     assert "`with engine.transaction(connection) as tx`" in caught.value.fix
 
 
@@ -49,7 +49,7 @@ def test_two_drivers_may_have_the_same_names() -> None:
     ],
 )
 def test_what_is_not_known_is_refused_with_what_to_do(module: str, name: str, advice: str) -> None:
-    for asked in (awaited, direct, refuse_unknown):
+    for asked in (async_adapter, sync_adapter, refuse_unknown):
         with pytest.raises(BadUsage, match=f"{module}.{name} is not a connection") as caught:
             asked(of_class(module, name))
         assert advice in caught.value.fix

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.postgres.adapters import by_name, named
+from interlock.postgres.adapters import named_values, with_named_placeholders
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ from interlock.postgres.adapters import by_name, named
     ],
 )
 def test_a_statement_is_written_as_psycopg_has_it(sql: str, expected: str) -> None:
-    assert named(sql) == expected
+    assert with_named_placeholders(sql) == expected
 
 
 def test_values_have_the_names_of_their_places() -> None:
-    assert by_name(["a", None]) == {"p1": "a", "p2": None}
+    assert named_values(["a", None]) == {"p1": "a", "p2": None}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import NotAuthenticated, NotPermitted, UnavailableError
+from interlock.server.request import headers_of
 from interlock.server.security import guard as guards
 from interlock.server.security import keys
-from interlock.server.security.guard import headers_of
 from interlock.server.security.headers import challenge
 from interlock.server.security.keys import CreatedKey
 from interlock.server.security.scopes import LOCAL, Limits, Scope
@@ -231,7 +231,7 @@ def test_no_headers_at_all_make_the_guard_fail_otherwise_than_by_refusing(header
 
 def test_the_headers_of_asgi_are_read_and_a_double_one_fits_nothing() -> None:
     raw = [(b"authorization", b"Bearer a"), (b"x-other", b"1"), (b"host", b"h"), (b"authorization", b"Bearer b")]
-    assert headers_of(raw) == {b"authorization": b"Bearer a, Bearer b", b"host": b"h"}
+    assert headers_of(raw) == {b"authorization": b"Bearer a, Bearer b", b"x-other": b"1", b"host": b"h"}
 
 
 def test_the_challenge_says_what_is_wrong_with_the_key() -> None:

@@ -1,15 +1,12 @@
-"""Keys over HTTP: the table is what is served, refusals tell nothing, and changes are known within a second."""
+"""Keys over HTTP: refusals tell nothing, and changes are known within a second."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from interlock.server.asgi import DASHBOARD
-from interlock.server.openapi import PAGES
-from interlock.server.routes import ROUTES as SERVED
 from interlock.server.security import guard as guards
 from interlock.server.security.audit import Audit, MemoryTrail
-from interlock.server.security.guard import ROUTES, Guard, Subject, route_for
+from interlock.server.security.guard import Guard
 from interlock.server.security.keys import CreatedKey, KeyStore
 from interlock.server.security.scopes import Scope
 from tests.unit.server import shop
@@ -41,18 +38,6 @@ class House:
 
 def sent(created: CreatedKey) -> dict[str, str]:
     return {"authorization": f"Bearer {created.key.reveal()}"}
-
-
-def test_what_is_served_is_in_the_table_with_the_same_scope() -> None:
-    """A route that is not in the table would be closed to nobody but the careful."""
-    for route in (*SERVED, *PAGES):
-        row = route_for(route.method, route.path)
-        assert row is not None, f"{route.method} {route.path}"
-        assert row.scope == route.scope, route.path
-        if route.about:
-            assert row.subject.value == route.about, route.path
-        else:
-            assert row.subject in {Subject.NOTHING, Subject.ITEMS} or "/dead-letters/" in route.path, route.path
 
 
 def test_a_refusal_is_a_problem_document_with_a_challenge_and_without_the_key(create: Create) -> None:
@@ -139,13 +124,6 @@ def test_every_answer_has_the_headers_and_none_is_open_to_other_origins(create: 
             assert "unsafe-inline" not in page.headers["content-security-policy"]
 
     asyncio.run(scenario())
-
-
-def test_the_table_names_nothing_that_is_unknown_to_the_server() -> None:
-    served = {
-        (route.method, (route_for(route.method, route.path) or route).path) for route in (*SERVED, *PAGES, *DASHBOARD)
-    }
-    assert not {route.path for route in ROUTES if (route.method, route.path) not in served}
 
 
 def test_a_limited_key_reads_no_error_of_another_customer(create: Create) -> None:

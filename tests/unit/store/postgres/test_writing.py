@@ -12,7 +12,7 @@ from interlock.postgres.errors import Blocked
 from interlock.postgres.pool import Pool
 from interlock.store.postgres import store
 from interlock.store.postgres.notify import DatabaseTime
-from interlock.store.postgres.store import Writing
+from interlock.store.postgres.store import GroupWriter
 from interlock.store.protocol import Holder
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import started
@@ -42,8 +42,8 @@ class Answers(Pool):
         return [(0, [])]
 
 
-def written(pool: Answers) -> Writing:
-    group = Writing(pool, DatabaseTime(SystemClock()), Holder("", 0.0, ""))
+def written(pool: Answers) -> GroupWriter:
+    group = GroupWriter(pool, DatabaseTime(SystemClock()), Holder("", 0.0, ""))
     asyncio.run(group.write([started(each) for each in ALL]))
     return group
 

@@ -1,0 +1,102 @@
+"""Classes are whole, and names are used once: ratchets, because the tree is not there yet.
+
+A number here may only fall. Lower it when the test prints a smaller one.
+"""
+
+import pytest
+
+import interlock
+from tests.tidy import classes, packages
+from tests.tidy.source import Source, report, sources
+
+LONELY_BASES_MAX = 16
+REPEATED_CLASSES_MAX = 180
+"""Uses of a public class name beyond the first one."""
+REPEATED_MODULES_MAX = 55
+"""Uses of a module's base name beyond the first one."""
+GERUNDS_MAX = 9
+
+
+def known_modules() -> dict[str, Source]:
+    return packages.modules(sources("src"))
+
+
+def test_base_classes_with_one_subclass_only_fall() -> None:
+    offences = classes.lonely_bases(classes.classes(known_modules()), public=interlock.__all__)
+    assert len(offences) <= LONELY_BASES_MAX, report(offences)
+
+
+def test_repeated_names_of_classes_only_fall() -> None:
+    offences = classes.repeated_classes(classes.classes(known_modules()))
+    assert len(offences) <= REPEATED_CLASSES_MAX, report(offences)
+
+
+def test_repeated_names_of_modules_only_fall() -> None:
+    offences = classes.repeated_modules(known_modules())
+    assert len(offences) <= REPEATED_MODULES_MAX, report(offences)
+
+
+def test_modules_named_by_an_activity_only_fall() -> None:
+    offences = classes.gerunds(known_modules())
+    assert len(offences) <= GERUNDS_MAX, report(offences)
+
+
+def sample(**texts: str) -> dict[str, Source]:
+    return {f"p.{name}": Source(f"src/p/{name}.py", text) for name, text in texts.items()}
+
+
+def lonely(**texts: str) -> list[str]:
+    found = classes.lonely_bases(classes.classes(sample(**texts)), public=["Exported"])
+    return [offence.what.split()[0] for offence in found]
+
+
+@pytest.mark.parametrize(
+    ("base", "derived"),
+    [
+        ("class Half: ...", "from p.base import Half\nclass Whole(Half): ..."),
+        ("class Half: ...", "from p.base import Half as Other\nclass Whole(Other): ..."),
+        ("class Half: ...", "from p import base\nclass Whole(base.Half): ..."),
+        ("class Half(Generic[T]): ...", "from p.base import Half\nclass Whole(Half[int]): ..."),
+        ("class Half: ...\nclass Whole(Half): ...", ""),
+    ],
+)
+def test_a_base_class_with_one_subclass_is_caught(base: str, derived: str) -> None:
+    assert lonely(base=base, derived=derived) == ["Half"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Base: ...\nclass A(Base): ...\nclass B(Base): ...",
+        "class Shape(Protocol): ...\nclass A(Shape): ...",
+        "class Shape(typing.Protocol): ...\nclass A(Shape): ...",
+        "class Bad(ValueError): ...\nclass Worse(Bad): ...",
+        "class Bad(Exception): ...\nclass Worse(Bad): ...\nclass Worst(Worse): ...",
+        "class Exported: ...\nclass A(Exported): ...",
+        "class Alone: ...",
+    ],
+)
+def test_other_classes_are_fine(text: str) -> None:
+    assert not lonely(one=text)
+
+
+def test_a_base_of_the_same_name_in_another_module_is_another_class() -> None:
+    assert lonely(a="class Base: ...\nclass A(Base): ...\nclass B(Base): ...", b="class Base: ...") == []
+
+
+def test_a_name_that_two_public_classes_have_is_caught() -> None:
+    found = classes.classes(sample(a="class Answer: ...\nclass _Own: ...", b="class Answer: ...\nclass _Own: ..."))
+    [offence] = classes.repeated_classes(found)
+    assert str(offence) == "src/p/b.py:1: the name Answer is used in src/p/a.py already"
+
+
+def test_a_name_that_two_modules_have_is_caught() -> None:
+    paths = ["src/p/__init__.py", "src/p/a/__init__.py", "src/p/a/log.py", "src/p/b/log.py", "src/p/b/lane.py"]
+    [offence] = classes.repeated_modules(packages.modules(Source(path, "") for path in paths))
+    assert offence.path == "src/p/b/log.py"
+
+
+def test_a_module_named_by_an_activity_is_caught() -> None:
+    paths = ["src/p/testing/__init__.py", "src/p/testing/run.py", "src/p/telling.py"]
+    [offence] = classes.gerunds(packages.modules(Source(path, "") for path in paths))
+    assert offence.path == "src/p/telling.py"
