@@ -8,8 +8,9 @@ from interlock.engine.path.pipeline import Envelope, Group, Pipeline
 from interlock.engine.path.reports import Result, crashed, fire_timers
 from interlock.engine.path.staging import Staged
 from interlock.engine.shared.claims import Claiming, Keeping
-from interlock.engine.shared.pipeline import SharedPipeline
-from interlock.engine.shared.runner import SharedRunner, TakeUp
+from interlock.engine.shared.policy import SharedStorePolicy
+from interlock.engine.steps.claimed import TakeUp
+from interlock.engine.steps.runner import Runner
 from interlock.errors import OutcomeUnknown
 from interlock.store.values import Change, Row
 from tests.unit.engine.shared import (
@@ -26,7 +27,7 @@ Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 def memory_refuses(patch: pytest.MonkeyPatch) -> None:
     """Whatever changes nothing is told without a look at the store."""
-    patch.setattr(SharedPipeline, "_decided", Pipeline._decided)
+    patch.setattr("interlock.engine.path.pipeline._same", lambda *_: False)
 
 
 def results_of_any_lease(patch: pytest.MonkeyPatch) -> None:
@@ -38,46 +39,46 @@ def results_of_any_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def everything_has_happened(patch: pytest.MonkeyPatch) -> None:
-    async def settled(_: SharedPipeline, changes: Sequence[Change], __: str, ___: OutcomeUnknown) -> Sequence[str]:
+    async def settled(_: SharedStorePolicy, changes: Sequence[Change], __: str, ___: OutcomeUnknown) -> Sequence[str]:
         del changes
         return []
 
-    patch.setattr(SharedPipeline, "_settled", settled)
+    patch.setattr(SharedStorePolicy, "_settle", settled)
 
 
 def nothing_has_happened(patch: pytest.MonkeyPatch) -> None:
-    async def settled(_: SharedPipeline, changes: Sequence[Change], __: str, ___: OutcomeUnknown) -> Sequence[str]:
+    async def settled(_: SharedStorePolicy, changes: Sequence[Change], __: str, ___: OutcomeUnknown) -> Sequence[str]:
         return [change.row.id for change in changes]
 
-    patch.setattr(SharedPipeline, "_settled", settled)
+    patch.setattr(SharedStorePolicy, "_settle", settled)
 
 
 def parked_workflows_are_overtaken(patch: pytest.MonkeyPatch) -> None:
-    def gathered(pipeline: SharedPipeline) -> list[Envelope]:
+    def gathered(pipeline: Pipeline) -> list[Envelope]:
         taken = [each for each in pipeline._waiting if each.workflow not in pipeline._busy]
         pipeline._waiting = [each for each in pipeline._waiting if each.workflow in pipeline._busy]
         return taken
 
-    patch.setattr(SharedPipeline, "_gathered", gathered)
+    patch.setattr(Pipeline, "_gather", gathered)
 
 
 def groups_share_workflows(patch: pytest.MonkeyPatch) -> None:
-    def gathered(pipeline: SharedPipeline) -> list[Envelope]:
+    def gathered(pipeline: Pipeline) -> list[Envelope]:
         taken, pipeline._waiting = pipeline._waiting, []
         return taken
 
-    patch.setattr(SharedPipeline, "_gathered", gathered)
+    patch.setattr(Pipeline, "_gather", gathered)
 
 
 def results_are_dropped_after_some_conflicts(patch: pytest.MonkeyPatch) -> None:
-    again = SharedPipeline._again
+    again = Pipeline._again
 
-    def bounded(pipeline: SharedPipeline, envelope: Envelope, more: list[Envelope]) -> None:
+    def bounded(pipeline: Pipeline, envelope: Envelope, more: list[Envelope]) -> None:
         again(pipeline, envelope, more)
         if envelope.conflicts > 10:
             more.remove(envelope)
 
-    patch.setattr(SharedPipeline, "_again", bounded)
+    patch.setattr(Pipeline, "_again", bounded)
 
 
 def claims_without_a_token(patch: pytest.MonkeyPatch) -> None:
@@ -94,7 +95,7 @@ def claims_without_a_token(patch: pytest.MonkeyPatch) -> None:
 
 
 def whoever_has_lost_a_lease_goes_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SharedRunner, "lose", lambda *_: None)
+    patch.setattr(Runner, "lose", lambda *_: None)
 
 
 def nobody_renews(patch: pytest.MonkeyPatch) -> None:
@@ -105,20 +106,21 @@ def nobody_renews(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_process_takes_itself_for_dead(patch: pytest.MonkeyPatch) -> None:
-    def take_up(runner: SharedRunner, row: Row) -> bool:
+    def take_up(runner: Runner, row: Row, *, timers: bool = False) -> bool:
+        del timers
         runner.claimed[row.id] = row.lease
         runner._pipeline.add(TakeUp(row.id, row.lease, 3, runner.claimed))
         return True
 
-    patch.setattr(SharedRunner, "take_up", take_up)
+    patch.setattr(Runner, "take_up", take_up)
 
 
 def a_report_has_no_lease(patch: pytest.MonkeyPatch) -> None:
-    def leases_to_renew(runner: SharedRunner, since_s: float) -> dict[str, int]:
+    def leases(runner: Runner, since_s: float) -> dict[str, int]:
         runs = {each.workflow: each.lease for each in runner._running.values() if each.born_s <= since_s}
         return {**runner.claimed, **runs}
 
-    patch.setattr(SharedRunner, "leases_to_renew", leases_to_renew)
+    patch.setattr(Runner, "leases_to_renew", leases)
 
 
 def one_odd_error_ends_the_looking(patch: pytest.MonkeyPatch) -> None:
@@ -136,7 +138,7 @@ def one_odd_error_ends_the_looking(patch: pytest.MonkeyPatch) -> None:
 
 def crashes_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """What the dead have begun is begun again as if nothing had been."""
-    patch.setattr("interlock.engine.shared.runner.crashed", lambda *_: None)
+    patch.setattr("interlock.engine.steps.claimed.crashed", lambda *_: None)
 
 
 BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [

@@ -1,11 +1,11 @@
 """The parts of an open engine, their wiring and their lifecycle.
 
-`Engine` is the public class; `Inside` holds its parts and listens to the pipeline. After a durable change of a workflow
-the runner acts on it, observers receive it, and its waiters are woken.
+`Engine` is the public class; `EngineParts` holds its parts and listens to the pipeline. After a durable change of a
+workflow the runner acts on it, observers receive it, and its waiters are woken. The store policy answers where a store
+with one owner and a shared store differ.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from interlock.clock import SystemClock
@@ -23,17 +23,18 @@ from interlock.engine.leases import LeaseBook
 from interlock.engine.path.admission import Gate
 from interlock.engine.path.commands import Send, Start
 from interlock.engine.path.pipeline import Envelope, Pipeline, closed, stopped, unknown_machine
-from interlock.engine.path.reports import COUNTS_SAVED_S, Bug, Late, SaveCounts
+from interlock.engine.path.reports import Bug, Late
 from interlock.engine.path.staging import DecisionContext, Staged
-from interlock.engine.recovery import ALIVE, Recovery, held_s
+from interlock.engine.shared.policy import SharedStorePolicy
 from interlock.engine.signals import Teller, goes_on
 from interlock.engine.steps.attempt import Judge
 from interlock.engine.steps.loop_watch import Blocked, watch_loop
 from interlock.engine.steps.runner import Runner
 from interlock.engine.steps.timers import Wakes
+from interlock.engine.store_policy import OwnedStorePolicy, Sharing, StorePolicy
 from interlock.engine.tracing import tracer_of
 from interlock.engine.views import Moved
-from interlock.engine.waiters import Waiter, too_long
+from interlock.engine.waiters import Waiter
 from interlock.errors import (
     CorruptionError,
     InterlockError,
@@ -47,7 +48,7 @@ from interlock.redaction import logger_of
 from interlock.redis.leases import HIGHEST, Epochs, StoreLeases, read_highest
 from interlock.signals import LoopBlocked
 from interlock.store.lane import SqliteStore
-from interlock.store.protocol import Store
+from interlock.store.protocol import SharedStore, Store
 from interlock.store.values import Letter, Row
 
 log = logger_of("interlock.operators")
@@ -85,14 +86,15 @@ class EngineParts:
         self.parted = False
         self.late: MovedElsewhere | None = None
         """The error for all calls while a switch to the moved workflows takes too long."""
-        self._closed = False
+        self.closed = False
         self._recovered = False
+        self._sharing: Sharing | None = None
+        """The duties that only a shared store has."""
         self._detector: StallDetector | None = None
         self._unwatch: Callable[[], None] = _nothing
         self._blocking: dict[str, tuple[Alert, asyncio.TimerHandle]] = {}
         """Alerts of steps that blocked the event loop, with the timer that ends each."""
         self._ending: asyncio.Task[None] | None = None
-        self._saving: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.wakes = Wakes(store.now_us)
@@ -102,7 +104,14 @@ class EngineParts:
         self.gate = Gate(
             config.admission, config.clock, self.places, None if self.cluster is None else self.cluster.ingress
         )
+        self.policy: StorePolicy = (
+            SharedStorePolicy(store, machines, config)
+            if isinstance(store, SharedStore)
+            else OwnedStorePolicy(store, machines, config)
+        )
+        self._sharing = self.policy.claims
         self.pipeline, self.runner = self._wired(Judge(config.chance))
+        self.policy.connect(self)
         if isinstance(config.clock, SystemClock):
             for bound in machines.values():
                 bound.threads = self.runner.threads
@@ -122,15 +131,22 @@ class EngineParts:
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
 
     def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
-        config, means = self._given, DecisionContext(self._given.ids, self.places, tracing=self.tracing)
-        pipeline = Pipeline(self.store, self.machines, means, self._settings, self, config.contended)
+        config, policy, settings = self._given, self.policy, self._settings
+        means = DecisionContext(config.ids, self.places, policy.owner, self.tracing)
+        pipeline = Pipeline(self.store, policy, self.machines, means, settings, self, config.contended, config.chance)
         runner = Runner(
-            pipeline, self.wakes, judge=judge, teller=self.teller, settings=self._settings, working=self._worker
+            pipeline,
+            self.wakes,
+            claims=policy.claims,
+            judge=judge,
+            teller=self.teller,
+            settings=settings,
+            working=self._worker,
         )
         return pipeline, runner
 
     async def begin(self, *, accept_changes: bool) -> None:
-        """Check the machines against the stored definitions, and recover what earlier engines left owed."""
+        """Check the machines against the stored definitions, and take up due work."""
         notes = await self.store.noted()
         self.minding.remember(self.places.lines, notes)
         if self.cluster is not None:
@@ -144,10 +160,16 @@ class EngineParts:
             self.store, self.machines.values(), notes, accept_changes=accept_changes, worker=self._worker
         ):
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
-        if not self._worker:
-            return
-        await self._take_up(notes)
-        self._recovered = True
+        if self._worker:
+            await self.policy.take_up(notes)
+            self._recovered = True
+            self._watch()
+        if self._sharing is not None:
+            self._recovered = True  # A process that only takes events has something to release too: a pending hint.
+            self._sharing.begin()
+
+    def _watch(self) -> None:
+        """Watch for stalled workflows, and for steps that block the event loop."""
         if self._settings.stall_check_s > 0:
             detector = StallDetector(
                 self.store,
@@ -158,7 +180,7 @@ class EngineParts:
                 quiet_s_max=QUIET_REAL_S_MAX if isinstance(self._given.clock, SystemClock) else QUIET_S_MAX,
             )
             self._detector = detector
-            self.keep(self._watched(detector))
+            self.keep(self.policy.watch(detector))
         if isinstance(self._given.clock, SystemClock):
             self._unwatch = watch_loop(self.loop_blocked)
 
@@ -185,38 +207,20 @@ class EngineParts:
         timer.cancel()
         self.alarms.tell(alert.over(int(self._given.clock.wall_s() * 1_000_000)))
 
-    async def _watched(self, detector: StallDetector) -> None:
-        """Run the stall detector until the engine closes."""
-        await detector.run()
-
-    async def _take_up(self, noted: dict[str, str]) -> None:
-        """Recover what earlier engines left owed, and begin."""
-        alive_us = int(noted.get(ALIVE, "0"))  # No note: no engine was open before, and no time has counted yet.
-        recovery = Recovery(
-            self.store,
-            self.machines,
-            self.pipeline,
-            self.runner,
-            undo_attempts=self._settings.undo_attempts,
-            chance=self._given.chance,
-        )
-        await recovery.run(alive_us, noted)
-        self.runner.open(held_s(noted, self.store.now_us()))
-        if self._saves_time():
-            self.keep(self._save_time())
-
     def keep(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run a background task until the engine closes."""
         self._tasks.append(self._loop.create_task(coroutine))
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps, cancel the rest, and close the store. Idempotent."""
-        self._closed = True
+        self.closed = True
         if self._ending is None:
             self._ending = self._loop.create_task(self._end())
         await asyncio.shield(self._ending)  # Closing completes even if this caller is cancelled.
 
     async def _end(self) -> None:
+        if self._sharing is not None:
+            self._sharing.stop()
         for task in self._tasks:
             task.cancel()
         self.wakes.close()
@@ -224,11 +228,11 @@ class EngineParts:
         try:
             await self.runner.drain(self._settings.drain_s)
             reach("closing.drained")
-            self._save_counts()
+            self.policy.save_counts()
             await self.pipeline.idle()
             reach("closing.settled")
             if self._recovered and self.pipeline.dead is None:
-                await self._given_up()
+                await self.policy.release()
         finally:
             self.runner.abort()
             self.pipeline.close()
@@ -240,6 +244,7 @@ class EngineParts:
 
     async def _parted(self, *, elsewhere: bool = False) -> None:
         """Close the parts that belong to this store. Leases that move to another store are kept."""
+        self.policy.part()
         self._unwatch()
         for key in tuple(self._blocking):
             self._end_block_alert(key)
@@ -247,8 +252,6 @@ class EngineParts:
             self.tracing.stopped()
         self.places.close()
         await self.minding.close()
-        if self._saving is not None:
-            self._saving.cancel()
         if not elsewhere:
             await self.leases.close()
             await self.own_leases.close()
@@ -263,7 +266,7 @@ class EngineParts:
         await asyncio.shield(self._ending)
 
     def go_along(self, old: "EngineParts") -> None:
-        """Take over the calls in flight and the leases of the inside that this one replaces."""
+        """Take over the calls in flight and the leases of the parts that these ones replace."""
         self.gate.go_along(old.gate)
         old.own_leases.go_along(self.own_leases.keeper)
         if old.leases is not old.own_leases:
@@ -284,15 +287,9 @@ class EngineParts:
         finally:
             await self._parted(elsewhere=True)
 
-    async def _given_up(self) -> None:
-        """Note the time of closing, after everything is durable and before the store is closed."""
-        if self._saves_time():
-            with contextlib.suppress(UnavailableError):
-                await self.store.note(ALIVE, str(self.store.now_us()))
-
     def refuse_if_closed(self) -> None:
         """Raise UnavailableError when the engine is closed, stopped or switching for too long."""
-        if self._closed:
+        if self.closed:
             raise closed()
         if self.pipeline.dead is not None:
             raise stopped(self.pipeline.dead)
@@ -304,8 +301,10 @@ class EngineParts:
         return self._loop.time()
 
     def breaker_changed(self, change: Change) -> None:
-        """Handle a change of the breaker of a dependency."""
+        """Publish a change of the breaker of a dependency. A closed breaker makes room for parked workflows."""
         self.minding.changed(change)
+        if self._sharing is not None and change.after == "closed":
+            self._sharing.freed()
 
     # --- the listener of the pipeline --------------------------------------------------------------------------------
 
@@ -321,6 +320,8 @@ class EngineParts:
         if self.tracing is not None:
             here = self._worker and goes_on(staged, self.pipeline.means)
             self.tracing.durable(staged.live.row, staged.history, ended=staged.ended, goes_on=here)
+        if self._sharing is not None:
+            self._sharing.durable(staged)
 
     def _tell_moves(self, staged: Staged) -> None:
         if not self.subscribers.moves:
@@ -343,7 +344,7 @@ class EngineParts:
 
     def elsewhere(self, error: UnavailableError) -> bool:
         """Handle an error of moved workflows; return whether the engine follows them."""
-        return not self._closed and self.follow is not None and self.follow(error)
+        return not self.closed and self.follow is not None and self.follow(error)
 
     def answered(self, envelope: Envelope, answer: object) -> None:
         """Count an answer, and report refusals and late results to observers."""
@@ -355,7 +356,7 @@ class EngineParts:
             self.places.close()
         if isinstance(answer, Moved):
             if answer.duplicate or answer.ignored:
-                self._count(envelope.workflow)
+                self.policy.count(envelope.workflow, answer)
                 if self.tracing is not None:
                     self.tracing.unchanged(envelope.workflow)
         elif isinstance(answer, InterlockError):
@@ -366,6 +367,8 @@ class EngineParts:
             self.teller.late(answer.workflow, answer.run)
         elif self.tracing is not None and isinstance(envelope, Start):
             self.tracing.unchanged(envelope.workflow)  # It may have been there before.
+        if self._sharing is not None:
+            self._sharing.answered(envelope, answer)
 
     def _report_error(self, envelope: Envelope, answer: InterlockError) -> None:
         if self.tracing is None:
@@ -376,7 +379,7 @@ class EngineParts:
         if isinstance(answer, UserCodeError):
             self.log_bug(envelope.workflow, answer)
         if isinstance(envelope, Send):
-            self._count(envelope.workflow)
+            self.policy.count(envelope.workflow, answer)
         elif envelope.future is None and isinstance(answer, CorruptionError):
             log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
 
@@ -404,8 +407,7 @@ class EngineParts:
 
     def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
         """Fail a waiter whose timeout is over."""
-        if not waiter.future.done():
-            waiter.future.set_exception(too_long(workflow, self.pipeline.known(workflow), timeout_s))
+        self.policy.fail_wait(workflow, waiter, timeout_s)
 
     def settled(self, letter: Letter, note: str) -> None:
         """Log that an operator has resolved a dead letter."""
@@ -423,12 +425,17 @@ class EngineParts:
 
     def supposed(self, workflow: str) -> LoadedWorkflow | None:
         """Return the cached, possibly stale workflow of a shared store; None where this engine is the only writer."""
-        del workflow
-        return None
+        return self.pipeline.supposed(workflow)
 
     async def row(self, workflow: str) -> Row | None:
         """Load the row of a workflow from the store."""
-        return (await self.store.load([workflow])).get(workflow)
+        return await self.policy.row(workflow)
+
+    async def counted(
+        self, workflow: str, load: Callable[[], Awaitable[LoadedWorkflow]]
+    ) -> tuple[Row, tuple[int, int, int]]:
+        """Return the row of a workflow, and counts that are not in it yet."""
+        return await self.policy.counted(workflow, load)
 
     def readable(self, bound: BoundMachine, rows: Sequence[Row]) -> list[LoadedWorkflow]:
         """Decode the workflows in these rows. One that cannot be read is logged and left out."""
@@ -450,38 +457,6 @@ class EngineParts:
             cursor = found.cursor
             if cursor is None:
                 return rows
-
-    # --- background work ---------------------------------------------------------------------------------------------
-
-    async def counted(
-        self, workflow: str, load: Callable[[], Awaitable[LoadedWorkflow]]
-    ) -> tuple[Row, tuple[int, int, int]]:
-        """Return the row of a workflow, and counts that are not in it yet: none, on a store with one owner."""
-        del workflow
-        return (await load()).row, (0, 0, 0)
-
-    def _count(self, workflow: str) -> None:
-        if self.pipeline.known(workflow) is None:
-            return
-        self.pipeline.counted[workflow] = None
-        if self._saving is None and not self._closed:
-            self._saving = self._loop.call_later(COUNTS_SAVED_S, self._save_counts)
-
-    def _save_counts(self) -> None:
-        self._saving = None
-        counted, self.pipeline.counted = self.pipeline.counted, {}
-        for workflow in counted:
-            self.pipeline.add(SaveCounts(workflow))
-
-    def _saves_time(self) -> bool:
-        return any(timer.policy == "remaining" for bound in self.machines.values() for timer in bound.timers)
-
-    async def _save_time(self) -> None:
-        """Save the time every few seconds, for timers with the policy "remaining"."""
-        while True:
-            with contextlib.suppress(UnavailableError):
-                await self.store.note(ALIVE, str(self.store.now_us()))
-            await asyncio.sleep(self._settings.timers_saved_s)
 
 
 def _nothing() -> None:

@@ -33,13 +33,11 @@ from interlock.engine.internals import EngineParts
 from interlock.engine.path.contention import Contended
 from interlock.engine.relocation import Follower, StoreRoute
 from interlock.engine.settings import Admission, EngineSettings
-from interlock.engine.shared.internals import SharedEngineParts
 from interlock.errors import BadUsage, DefinitionError, MissingExtra
 from interlock.lanes.settings import KINDS
 from interlock.settings import configured, configured_engine, lane_settings
 from interlock.signals import Observer, Subscribers
 from interlock.store.open import NAME, open_store
-from interlock.store.protocol import SharedStore
 from interlock.urls import configured_redis
 
 # --- Observers -------------------------------------------------------------------------------------------------------
@@ -264,10 +262,6 @@ class Opening(Generic[EngineT]):
             route.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=route.seen_epoch
         )
         try:
-            # A store with one owner answers from memory and is taken up when it opens. A store that others write to as
-            # well is claimed from, workflow by workflow.
-            if isinstance(store, SharedStore):
-                return SharedEngineParts(store, self._machines, config)
             return EngineParts(store, self._machines, config)
         except BaseException:
             await store.close()

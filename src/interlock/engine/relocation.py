@@ -25,7 +25,7 @@ from interlock.clock import Chance, Clock
 from interlock.engine.internals import EngineParts
 from interlock.engine.path.pipeline import Envelope, closed, confirm, stopped
 from interlock.engine.path.reports import EffectDone, EffectFailed, Result
-from interlock.engine.shared.internals import AddCounts
+from interlock.engine.shared.reads import AddCounts
 from interlock.errors import (
     CorruptionError,
     Fenced,

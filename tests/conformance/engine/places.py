@@ -13,7 +13,7 @@ from interlock import Admission, Dependency, Engine, Machine, Observer, Unavaila
 from interlock.clock import Chance, Clock
 from interlock.engine.bound_machine import Strategy
 from interlock.engine.open import Opening
-from interlock.engine.shared.internals import SharedEngineParts
+from interlock.engine.shared.policy import SharedStorePolicy
 from interlock.store.postgres.store import PostgresStore
 
 AnyMachine = Machine[Any, Any, Any]
@@ -116,12 +116,12 @@ async def settled(engine: Engine) -> None:
     await turns()
     await engine._pipeline.idle()
     await turns()
-    inside = engine._inside
-    if isinstance(inside, SharedEngineParts) and inside.runner.working:
+    policy = engine._inside.policy
+    if isinstance(policy, SharedStorePolicy) and engine._inside.runner.working:
         for _ in range(2):  # What is due is claimed from the store, and what that leaves due as well.
-            while inside._claiming.looking:
+            while policy.claiming.looking:
                 await turns(1)
-            await inside._claiming._poll()
+            await policy.claiming._poll()
             await turns()
             await engine._pipeline.idle()
             await turns()

@@ -9,7 +9,6 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from interlock import Engine, GuardRejected, InvalidTransition, NonRetryable
 from interlock.engine.bound_machine import decode_owed
-from interlock.engine.shared.runner import SharedRunner
 from interlock.observe.otel import OpenTelemetry
 from interlock.observe.traces import traceparent_of
 from tests.conformance.engine.places import Place, crash, run, settled
@@ -386,7 +385,6 @@ def test_a_pass_ends_when_another_process_has_taken_its_workflow_over(kept: Plac
             await engine.send("o-1", Submit())
             await held.begun.wait()
             runner = engine._inside.runner
-            assert isinstance(runner, SharedRunner)
             runner.lose("o-1", runner._running["o-1"].lease)
             await held.cancelled.wait()
             assert [attributes(each)["pass.end"] for each in told.passes] == ["parked", "left"]

@@ -18,7 +18,7 @@ def acknowledge_before_commit() -> None:
         group = await self._load(envelopes)
         again: list[Envelope] = []
         for envelope in envelopes:
-            self._tell(envelope, self._decided(envelope, group), again)
+            self._tell(envelope, self._decide(envelope, group), again)
         self._waiting[:0] = again
         await asyncio.sleep(0)
         changed = [staged for staged in group.staged.values() if staged.touched]

@@ -1,17 +1,23 @@
 """The data path: `admit → load → decide → commit → acknowledge → dispatch`.
 
 Envelopes queue while a group is being written; the queue is the next group (natural batching). A workflow is in at most
-one group, and several of its events are decided there one after the other. No caller gets an answer before the group is
-durable: refusals and duplicates are reads of the staged state, and wait for the commit as well (G7).
+one group (G1), and several of its events are decided there one after the other. No caller gets an answer before the
+group is durable: refusals and duplicates are reads of the staged state, and wait for the commit as well (G7).
 
-A delivery key is looked up only before a refusal is returned, and when the store reports that the key was used. The
-same holds for the id of a new workflow. An event that applies costs only the store's own check.
+One path serves both kinds of store; a `PathPolicy` answers where they differ. On a store with one owner memory is
+current, and one group is under way. On a shared store memory may be stale: what changes nothing is decided again on a
+fresh row before the caller gets it. A change that is lost on a fresh row is parked, with all later envelopes of its
+workflow. Several groups are under way: the database writes one while this process decides the next.
+
+Sections: moves of the store; errors of an engine that cannot act; envelopes and groups; the store policy; the path.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Protocol
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
 
+from interlock.clock import Chance
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, NotCompared
 from interlock.engine.definitions import compare_version
 from interlock.engine.path.contention import Contended
@@ -21,11 +27,8 @@ from interlock.engine.tracing import outside
 from interlock.errors import (
     Fenced,
     InterlockError,
-    InternalError,
     MovedElsewhere,
-    OutcomeUnknown,
     UnavailableError,
-    VersionConflict,
 )
 from interlock.faultpoints import reach
 from interlock.store.lane import SqliteStore
@@ -81,10 +84,7 @@ def closed() -> UnavailableError:
     )
 
 
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-AGAIN_S = 0.25
-"""Pause before a report is sent again to a store that was unavailable."""
+# --- Envelopes and groups --------------------------------------------------------------------------------------------
 
 
 class Envelope(Protocol):
@@ -178,20 +178,95 @@ class Listener(Protocol):
         ...
 
 
+# --- The store policy: where the two kinds of store differ -----------------------------------------------------------
+
+
+class Claims(Protocol):
+    """The worker's side of a shared store: due work is a time in the store, and the worker that claims it begins it."""
+
+    def due(self, time_us: int) -> None:
+        """Claim at that time: something is due then that this process does not keep."""
+        ...
+
+    def freed(self) -> None:
+        """Claim soon: there is room for another attempt."""
+        ...
+
+    def give_up(self, workflow: str, lease: int) -> None:
+        """Release the lease of a workflow that unwinds, after its attempt has ended: any worker may undo it now."""
+        ...
+
+    def left(self) -> None:
+        """Hint at a workflow that unwinds, and whose attempt is under way elsewhere."""
+        ...
+
+    async def give_back(self) -> None:
+        """Release claims that have not begun."""
+        ...
+
+
+class PathPolicy(Protocol):
+    """What the data path and the runner ask about their store."""
+
+    memory_is_current: bool
+    """Whether this engine is the only writer, so that a cached row may answer a caller."""
+
+    groups_max: int
+    """Groups that may be under way: decided, and not yet acknowledged."""
+
+    idle_s_max: float
+    """Seconds for which a stopping engine waits for parked workflows and repeated reports."""
+
+    fatal: tuple[type[InterlockError], ...]
+    """Errors of the store after which the engine cannot go on."""
+
+    @property
+    def claims(self) -> Claims | None:
+        """The claims of due work; None when the only engine keeps the times of all due work in memory."""
+        ...
+
+    @property
+    def write(self) -> Callable[[Sequence[Staged]], Awaitable[Sequence[str]]] | None:
+        """Commits a group, settles its outcome if that is unknown, and returns the workflows whose change was lost.
+
+        None: the store commits it, and an unknown outcome is fatal (G9).
+        """
+        ...
+
+    def kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
+        """Return the error for an event that was lost too often."""
+        ...
+
+
+# --- The path --------------------------------------------------------------------------------------------------------
+
+AGAIN_S = 0.25
+"""Pause before a report is sent again to a store that was unavailable."""
+
+PARKED_S_MIN = 0.005
+PARKED_S_MAX = 0.2
+"""Seconds for which a workflow that others write to is left alone: more each time, up to this."""
+
+GROUP_MIN = 32
+"""Fewer envelopes than this are not split into groups: each group has its price."""
+
+Loading = tuple[dict[str, LoadedWorkflow], list[str], list[tuple[str, str]]]
+"""Cached workflows, workflows to load, and delivery keys to look up."""
+
+
 class Pipeline:
     """The data path of one engine. Lives in one event loop."""
-
-    FATAL: ClassVar[tuple[type[InterlockError], ...]] = (OutcomeUnknown, Fenced, InternalError)
-    """Errors of a store after which the engine cannot go on."""
 
     def __init__(
         self,
         store: Store,
+        policy: PathPolicy,
         machines: dict[str, BoundMachine],
         means: DecisionContext,
         settings: EngineSettings,
         listener: Listener,
         contended: Contended,
+        chance: Chance,
     ) -> None:
         self.store = store
         self.means = means
@@ -200,14 +275,27 @@ class Pipeline:
         """The error that stopped the pipeline: the outcome of a group is unknown, or there is a bug."""
         self.group_begun_s = 0.0
         """When the group that is being answered began, by the listener's clock."""
+        self.closed = False
+        self._policy = policy
+        self._memory_is_current = policy.memory_is_current
+        self._groups_max = policy.groups_max
+        self._commit = policy.write or self._commit_to_owned
         self._machines = machines
         self._settings = settings
         self._listener = listener
+        self._chance = chance
         self._waiting: list[Envelope] = []
         self._live: dict[str, LoadedWorkflow] = {}
         self._suspects: frozenset[str] = frozenset()
         """Workflows whose last group was lost: delivery keys for them are looked up before deciding."""
-        self._closed = False
+        self._groups: set[asyncio.Task[None]] = set()
+        """Groups under way, where there may be several."""
+        self._busy: set[str] = set()
+        """Workflows of these groups."""
+        self._parked: dict[str, list[Envelope]] = {}
+        """Envelopes of workflows that others write to, in their order."""
+        self._stirred = asyncio.Event()
+        """Set when there may be another group to begin."""
         self.left: list[Envelope] | None = None
         """Envelopes that arrived after the workflows were moved, not applied. None before a move."""
         self.heir: Callable[[Envelope], None]
@@ -231,6 +319,8 @@ class Pipeline:
         self._waiting.append(envelope)
         if self._task is None:
             self._begin()
+        elif not self._memory_is_current:
+            self._stirred.set()
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._run(), context=self._outside.copy())
@@ -241,6 +331,9 @@ class Pipeline:
             self.left, self._later = [*self._later], set()
             self.heir = self.left.append
             self._live, self.counted = {}, {}
+            for parked in self._parked.values():
+                self._pass_on(parked)
+                parked.clear()
 
     def refuse(self, error: InterlockError) -> None:
         """Fail the envelopes that callers await. Reports cannot be repeated, and are kept for the new place."""
@@ -251,13 +344,26 @@ class Pipeline:
             self._tell(envelope, error)
 
     async def idle(self) -> None:
-        """Wait until the queue is empty."""
-        while (task := self._task) is not None:
-            await asyncio.wait([task])
+        """Wait until the queue is empty; a limited time for parked workflows and repeated reports."""
+        deadline_s = self._loop.time() + self._policy.idle_s_max
+        while self._task is not None or ((self._parked or self._later) and self._loop.time() < deadline_s):
+            if self._task is not None:
+                await asyncio.wait([self._task])
+            else:
+                await asyncio.sleep(PARKED_S_MIN)
 
     def known(self, workflow: str) -> LoadedWorkflow | None:
-        """Return the durable workflow from memory; None if it is not cached or the store is shared."""
-        return None if self.store.shared else self._live.get(workflow)
+        """Return the durable workflow from memory; None if it is not cached or memory may be stale."""
+        return self._live.get(workflow) if self._memory_is_current else None
+
+    def supposed(self, workflow: str) -> LoadedWorkflow | None:
+        """Return the cached, possibly stale workflow of a shared store; None where memory is current: see `known`."""
+        return None if self._memory_is_current else self._live.get(workflow)
+
+    def learn(self, row: Row) -> None:
+        """Cache a row that was just read. Raises CorruptionError when its machine cannot read it."""
+        if row.id not in self._busy:
+            self._live[row.id] = self._read(row)
 
     def let_go(self, workflow: str) -> None:
         """Evict a workflow that may wait for long. It is loaded again for its next event."""
@@ -270,21 +376,83 @@ class Pipeline:
             self._live.pop(workflow, None)
             self.counted.pop(workflow, None)
 
+    # --- groups ------------------------------------------------------------------------------------------------------
+
     async def _run(self) -> None:
         try:
             await asyncio.sleep(0)  # All envelopes of this turn of the event loop are in one group.
-            most = self._settings.group_max
-            while self._waiting:
-                taken, self._waiting = self._waiting[:most], self._waiting[most:]
-                try:
-                    await self._pass(taken)
-                except BaseException as error:
-                    # A bug after the commit, or the end of the program: no caller may wait for ever.
-                    self._give_up(taken, None, error)
-                    if not isinstance(error, Exception):
-                        raise
+            if self._memory_is_current:
+                while self._waiting:
+                    await self._complete(self._gather())
+            else:
+                await self._run_concurrently()
         finally:
             self._task = None
+
+    async def _run_concurrently(self) -> None:
+        """Run several groups concurrently. No two of them share a workflow (G1)."""
+        while self._waiting or self._groups:
+            self._stirred.clear()
+            if len(self._groups) < self._groups_max and (taken := self._gather()):
+                self._busy.update([envelope.workflow for envelope in taken])
+                self._groups.add(self._loop.create_task(self._complete_concurrently(taken)))
+            else:
+                await self._stirred.wait()
+            # Callers that just got an answer may send more, and attempts that begin may end immediately.
+            await asyncio.sleep(0)
+
+    def _gather(self) -> list[Envelope]:
+        """Return up to a group of waiting envelopes, in order; none of a busy or parked workflow."""
+        busy, parked = self._busy, self._parked
+        most = min(self._settings.group_max, self._share())
+        if not busy and not parked:
+            first, self._waiting = self._waiting[:most], self._waiting[most:]
+            return first
+        taken: list[Envelope] = []
+        left: list[Envelope] = []
+        for envelope in self._waiting:
+            workflow = envelope.workflow
+            if workflow in parked:
+                parked[workflow].append(envelope)
+            elif workflow in busy or len(taken) >= most:
+                left.append(envelope)
+            else:
+                taken.append(envelope)
+        self._waiting = left
+        return taken
+
+    def _share(self) -> int:
+        """Return the number of waiting envelopes that one group should take.
+
+        A group that took all would leave nothing to decide while the database writes it. But envelopes of few workflows
+        cannot be split: a workflow is in one group at a time.
+        """
+        count, free = len(self._waiting), self._groups_max - len(self._groups)
+        if free == 1 or count <= GROUP_MIN or 2 * len({envelope.workflow for envelope in self._waiting}) < count:
+            return count
+        return max(GROUP_MIN, math.ceil(count / free))
+
+    async def _complete(self, taken: list[Envelope]) -> None:
+        try:
+            await self._pass(taken)
+        except BaseException as error:
+            # A bug after the commit, or the end of the program: no caller may wait for ever.
+            self._give_up(taken, None, error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _complete_concurrently(self, taken: list[Envelope]) -> None:
+        """Complete a group while the next one is decided."""
+        try:
+            await self._complete(taken)
+        finally:
+            self._busy.difference_update([envelope.workflow for envelope in taken])
+            task = asyncio.current_task()
+            assert task is not None
+            self._groups.discard(task)
+            self._stirred.set()
+
+    # --- load → decide → commit → acknowledge → dispatch -------------------------------------------------------------
 
     async def _pass(self, envelopes: Sequence[Envelope]) -> None:
         group: Group | None = None
@@ -297,11 +465,11 @@ class Pipeline:
         try:
             begun_s = self._listener.measured_s()
             group = await self._load(envelopes)
-            answers = [self._decided(envelope, group) for envelope in envelopes]
+            answers = [self._decide(envelope, group) for envelope in envelopes]
             changed = [staged for staged in group.staged.values() if staged.touched]
             decided_s = self._loop.time()
             reach("engine.decided")
-            lost = await self._write(changed) if changed else ()
+            lost = await self._commit(changed) if changed else ()
             if not (changed or is_here(self.store)):
                 await confirm(self.store)
         except Exception as error:  # noqa: BLE001 -- every awaiting caller gets it.
@@ -326,39 +494,69 @@ class Pipeline:
             self._retry(again, group, lost)
         reach("engine.told")
 
-    def _decided(self, envelope: Envelope, group: Group) -> object:
-        if group.deferred and envelope.workflow in group.deferred:
-            return LookFirst()
-        try:
-            return envelope.decide(group)
-        except LookFirst as first:
-            group.deferred.add(envelope.workflow)
-            return first
-        except Exception as error:  # noqa: BLE001 -- a refusal, or a bug in the user's code: it is this envelope's answer.
-            return error
-
-    async def _write(self, changed: Sequence[Staged]) -> Sequence[str]:
-        return await self.store.commit([staged.change() for staged in changed])
-
-    def _retry(self, again: list[Envelope], group: Group, lost: Sequence[str]) -> None:
-        del group, lost
-        self._waiting[:0] = again
-
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
-        live = {} if self.store.shared else self._live
+        live, missing, keys = self._look_up(envelopes) if self._memory_is_current else self._look_up_stale(envelopes)
+        rows = await self.store.load(missing) if missing else {}
+        delivered = await self.store.delivered(keys) if keys else {}
+        self.means.now_us = self.store.now_us()
+        group = Group(self.means, live, delivered)
+        if not self._memory_is_current:
+            group.fresh = frozenset(missing)
+        await self._read_into(group, rows.values())
+        return group
+
+    def _look_up(self, envelopes: Sequence[Envelope]) -> Loading:
+        """Return the cache, and what to load.
+
+        A delivery key is looked up only before a refusal is returned, and when the store reports that the key was used.
+        The same holds for the id of a new workflow. An event that applies costs only the store's own check.
+        """
+        live, suspects = self._live, self._suspects
         missing = [each.workflow for each in envelopes if each.workflow not in live and (each.look or not each.begins)]
-        rows = await self.store.load(list(dict.fromkeys(missing))) if missing else {}
-        suspects = self._suspects
         keys = [
             (each.workflow, each.key)
             for each in envelopes
             if each.key is not None and (each.look or each.workflow in suspects)
         ]
-        delivered = await self.store.delivered(keys) if keys else {}
-        self.means.now_us = self.store.now_us()
-        group = Group(self.means, live, delivered)
-        await self._read_into(group, rows.values())
-        return group
+        return live, list(dict.fromkeys(missing)), keys
+
+    def _look_up_stale(self, envelopes: Sequence[Envelope]) -> Loading:
+        """Return the cached workflows, and what to load: memory may be stale, and a refusal needs a fresh row."""
+        looked = {each.workflow for each in envelopes if each.look}
+        known: dict[str, LoadedWorkflow] = {}
+        missing: dict[str, None] = {}
+        for each in envelopes:
+            workflow = each.workflow
+            live = None if workflow in looked else self._live.get(workflow)
+            if live is not None:
+                known[workflow] = live  # Kept here: the cache may drop it while others are loaded.
+            elif each.look or not each.begins:
+                missing[workflow] = None
+        keys = [(each.workflow, each.key) for each in envelopes if each.key is not None and each.workflow in looked]
+        return known, list(missing), keys
+
+    def _decide(self, envelope: Envelope, group: Group) -> object:
+        workflow = envelope.workflow
+        if group.deferred and workflow in group.deferred:
+            return LookFirst()
+        stale = not self._memory_is_current and workflow not in group.fresh
+        before = _mark(group.staged.get(workflow)) if stale else None
+        answer: object
+        try:
+            answer = envelope.decide(group)
+        except LookFirst as first:
+            group.deferred.add(workflow)
+            return first
+        except Exception as error:  # noqa: BLE001 -- a refusal, or a bug in the user's code: it is this envelope's answer.
+            answer = error
+        if stale and _same(before, _mark(group.staged.get(workflow))):
+            # It changes nothing on the cached row, which may be stale: only a fresh row may answer.
+            group.deferred.add(workflow)
+            return LookFirst()
+        return answer
+
+    async def _commit_to_owned(self, changed: Sequence[Staged]) -> Sequence[str]:
+        return await self.store.commit([staged.change() for staged in changed])
 
     async def _read_into(self, group: Group, rows: Iterable[Row]) -> None:
         other: list[Row] = []
@@ -393,6 +591,9 @@ class Pipeline:
     def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
         """Cache the durable changes and act on them. Workflows that have ended are not cached: they never change."""
         live = self._live
+        if lost and not self._memory_is_current:
+            for workflow in lost:
+                live.pop(workflow, None)  # Another process has moved it.
         for staged in changed:
             workflow = staged.live.row.id
             if lost and workflow in lost:
@@ -419,14 +620,40 @@ class Pipeline:
         if envelope.conflicts <= self._settings.conflicts_max or envelope.future is None:
             again.append(envelope)
         else:
-            self._tell(envelope, self._kept_moving(envelope.workflow, envelope.conflicts))
+            self._tell(envelope, self._policy.kept_moving(envelope.workflow, envelope.conflicts))
 
-    def _kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
-        return VersionConflict(f"workflow {workflow!r} kept moving while this was decided, {conflicts} times.")
+    def _retry(self, again: list[Envelope], group: Group, lost: Sequence[str]) -> None:
+        """Decide again immediately after a stale row, and later for workflows that others write to."""
+        contended = group.fresh.intersection(lost)
+        if not contended:
+            self._waiting[:0] = again
+            return
+        self._waiting[:0] = [envelope for envelope in again if envelope.workflow not in contended]
+        for envelope in again:
+            workflow = envelope.workflow
+            if workflow in contended:
+                if workflow not in self._parked:
+                    self._parked[workflow] = []
+                    wait_s = min(PARKED_S_MAX, PARKED_S_MIN * 2.0**envelope.conflicts)
+                    self._loop.call_later(wait_s * (0.5 + self._chance.fraction()), self._unpark, workflow)
+                self._parked[workflow].append(envelope)
+
+    def _unpark(self, workflow: str) -> None:
+        parked = self._parked.pop(workflow)
+        if self.closed:
+            return
+        self._waiting[:0] = parked
+        if self._task is None:
+            self._begin()
+        self._stirred.set()
+
+    # --- failures and the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop sending reports again: the store is being closed."""
-        self._closed = True
+        """Stop sending reports again, and fail the envelopes of workflows that others lock."""
+        self.closed = True
+        for workflow, parked in self._parked.items():
+            self._give_up(parked, None, _closed_while_locked(workflow))
 
     def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: BaseException) -> None:
         """Discard a group that was not committed, or has an unknown outcome, and fail its callers."""
@@ -437,11 +664,11 @@ class Pipeline:
         if isinstance(error, MovedElsewhere | Fenced) and self._listener.elsewhere(error):
             self._pass_on(envelopes)  # Both errors guarantee that nothing of the group was applied.
             return
-        fatal = isinstance(error, self.FATAL) or not isinstance(error, InterlockError)
+        fatal = isinstance(error, self._policy.fatal) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:
             self.dead = error
         for envelope in envelopes:
-            if envelope.future is None and self.dead is None and not self._closed:
+            if envelope.future is None and self.dead is None and not self.closed:
                 self._later.add(envelope)
                 self._loop.call_later(AGAIN_S, self._resend, envelope)
             else:
@@ -452,7 +679,7 @@ class Pipeline:
             self.heir(envelope)
 
     def _resend(self, envelope: Envelope) -> None:
-        if not self._closed and envelope in self._later:
+        if not self.closed and envelope in self._later:
             self._later.discard(envelope)
             self.add(envelope)
 
@@ -470,3 +697,35 @@ class Pipeline:
             future.cancel()
         else:
             future.set_result(answer)
+
+
+def _closed_while_locked(workflow: str) -> UnavailableError:
+    return UnavailableError(
+        f"the engine is closed; until then others wrote to workflow {workflow!r}, or had it locked.",
+        why="What was sent was decided again and again, and nothing of it was written.",
+        fix="Send it to another engine; keep transactions that send events short.",
+    )
+
+
+def _mark(staged: Staged | None) -> tuple[LoadedWorkflow, tuple[int, ...]] | None:
+    """Return a mark that differs after any change by a decision."""
+    if staged is None or not staged.touched:
+        return None
+    sizes = (
+        len(staged.effects),
+        len(staged.effects_again),
+        len(staged.effects_done),
+        len(staged.effects_dead),
+        len(staged.letters),
+        len(staged.letters_gone),
+    )
+    return staged.live, sizes
+
+
+def _same(
+    before: tuple[LoadedWorkflow, tuple[int, ...]] | None, after: tuple[LoadedWorkflow, tuple[int, ...]] | None
+) -> bool:
+    """Whether nothing has changed. Compares identity; both objects are referenced, so no id is reused."""
+    if before is None or after is None:
+        return before is after
+    return before[0] is after[0] and before[1] == after[1]

@@ -3,6 +3,12 @@
 An attempt runs only after the commit that counts it (G5), with the key that commit stored. It is cancelled when it
 times out or its workflow moves on; its result is then late. Attempts hold slots, so that a burst of workflows is a
 queue of names and not a pile of tasks (G6).
+
+On a store with one owner this process keeps the times of all due work. On a shared store an attempt that begins with
+its commit is leased by the same commit. Work that has to wait is only a time in the store, at which any worker claims
+it. The exception are timers beside an attempt that runs here: its lease keeps others from claiming the workflow.
+
+Sections: timeouts of attempts; the runner, with what is owed, leases, attempts and failures.
 """
 
 import asyncio
@@ -14,11 +20,11 @@ from typing import Protocol, cast
 from interlock.core.events import Event
 from interlock.core.policies import Retry
 from interlock.core.values import BeatingContext, StepContext
-from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun
+from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.step_threads import StepThreads
 from interlock.engine.dependencies.wait_queue import Pass
-from interlock.engine.path.pipeline import Envelope, Pipeline
+from interlock.engine.path.pipeline import Claims, Envelope, Pipeline
 from interlock.engine.path.reports import (
     EffectBegun,
     EffectDone,
@@ -27,14 +33,16 @@ from interlock.engine.path.reports import (
     Failure,
     Interrupted,
     Look,
+    Result,
     Returned,
     UndoFailed,
     Undone,
 )
-from interlock.engine.path.staging import Staged, place_in
+from interlock.engine.path.staging import Staged, place_in, place_of
 from interlock.engine.settings import EngineSettings
 from interlock.engine.signals import Teller
 from interlock.engine.steps.attempt import Attempt, Judge
+from interlock.engine.steps.claimed import FireTimers, Parking, TakeUp, TakeUpEffect
 from interlock.engine.steps.timers import Wakes
 from interlock.engine.tracing import CURRENT, Current
 from interlock.errors import NonRetryable
@@ -111,17 +119,37 @@ log = logger_of("interlock.steps")
 LOGGED_MAX = 1_000
 """Runs with a bug that are remembered, so that a bug is logged once and not with every attempt."""
 
+CANCEL_S = 5.0
+"""Seconds a closing engine waits for attempts that it has cancelled."""
+
+
+KNOWN_MAX = 500
+"""Workflows of a wait queue that stay in memory; later ones are read again when they are called."""
+
 STOPPING = Failure("cancelled", "the engine stops", retryable=True)
 
 
-class Attempting:
-    """Runs attempts of steps, undos and effects."""
+class Runner:
+    """Runs the steps, undos and effects of one engine."""
 
-    def __init__(self, pipeline: Pipeline, *, judge: Judge, teller: Teller, settings: EngineSettings) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        wakes: Wakes,
+        *,
+        claims: Claims | None,
+        judge: Judge,
+        teller: Teller,
+        settings: EngineSettings,
+        working: bool,
+    ) -> None:
         self._pipeline = pipeline
+        self._wakes = wakes
+        self._claims = claims
         self._judge = judge
         self._teller = teller
         self._settings = settings
+        self._working = working
         self._undo_retry = Retry(attempts=settings.undo_attempts)
         self._deadlines = Deadlines()
         self._loop = asyncio.get_running_loop()
@@ -133,22 +161,281 @@ class Attempting:
         """Cancelled attempts that have not ended yet, of workflows that have moved on."""
         self._logged: dict[str, str] = {}
         """Where each logged bug was raised, by idempotency key."""
+        self._opening: asyncio.TimerHandle | None = None
+        self._effects: dict[str, OwedEffect] = {}
+        """Effects that wait for their time or for a slot."""
+        self.unbegun: dict[str, OwedEffect] = {}
+        """Effects that waited for a slot when the engine stopped."""
+        self.claimed: dict[str, int] = {}
+        """Leases of claimed workflows that wait for a slot."""
+        self.reporting: dict[str, Result] = {}
+        """Results on their way to a shared store, by workflow: until they are there, no other worker may try again."""
+        self._kept: dict[str, int] = {}
+        """Leases of unwinding workflows, to be released when their attempts here have ended."""
+        self.parking = Parking()
+        """Workflows parked in a shared store until their dependency can be called."""
+        self._tracing = pipeline.means.tracing
+        self.threads = StepThreads(self._attempts, settings.threads_max)
+        self.places = pipeline.means.places
+        self.slots, self.effect_slots = self.places.steps, self.places.effects
+        self.slots.called = self.places.undos.called = self.look if claims is None else self._take_up_called
+        self.effect_slots.called = self._called_effect
+
+    @property
+    def working(self) -> bool:
+        """Whether it begins attempts."""
+        return self._working
 
     @property
     def under_way(self) -> int:
         """The number of running attempts."""
         return len(self._attempts)
 
-    def abort(self) -> list[asyncio.Task[None]]:
-        """Cancel all attempts and return the tasks that have to end. Waiting ones start, to report that they end."""
-        left = list(self._attempts.values())
-        for attempt in left:
-            attempt.cancel("stopping")
-            if attempt.task is None and attempt.waiting is not None:
-                self._go(attempt, attempt.waiting)
-        return [attempt.task for attempt in left if attempt.task is not None]
+    # --- what is owed ------------------------------------------------------------------------------------------------
 
-    # --- from the beginning to the end -------------------------------------------------------------------------------
+    def act(self, staged: Staged) -> None:
+        """Act on a durable change: cancel the attempt that no longer applies, begin what is owed."""
+        live = staged.live
+        owed, workflow = live.owed, live.row.id
+        current = owed.current
+        if self.reporting:
+            self.reporting.pop(workflow, None)  # It is in the store.
+        running = self._running.get(workflow)
+        if running is not None and (current is None or current.key != running.key):
+            del self._running[workflow]
+            self._leaving.setdefault(workflow, []).append(running)
+            running.cancel("moved_on")
+        if self._working:
+            before = staged.before
+            if owed.timers is not before.timers:
+                for timer in before.timers:
+                    if timer not in owed.timers:
+                        self._wakes.drop(timer.at_us, workflow)
+                self.arm(workflow, owed)
+            # After the timers: a retry may be due at the very moment of a timer that was dropped.
+            if staged.attempt_pass is not None:
+                self._begin(live, staged.attempt_pass)
+            elif current is not None and current is not before.current:
+                self.wait_for(live.bound, live.row, owed)
+            if staged.begins or staged.effects or staged.effects_again:
+                self._begin_effects(staged)
+        if self._claims is not None:
+            self._act_on_lease(staged, self._claims)
+
+    def _begin_effects(self, staged: Staged) -> None:
+        """Begin the effects that have a slot, and let the others wait."""
+        for effect, pass_ in staged.begins:
+            self._begin_effect(staged.live, effect, pass_)
+        begun = [effect for effect, _ in staged.begins]
+        for effect in (*staged.effects, *(effect for effect, _ in staged.effects_again)):
+            if effect not in begun:
+                self.owe_effect(effect)
+
+    def _act_on_lease(self, staged: Staged, claims: Claims) -> None:
+        """Remember a parked workflow, watch the timers of a leased one, and release one that unwinds."""
+        live, workflow, means = staged.live, staged.live.row.id, self._pipeline.means
+        current = live.owed.current
+        if current is not None and current.parked:
+            _, line, _ = place_of(live, means)
+            if line is not None:
+                self._pipeline.let_go(workflow)  # The worker that claims it reads it.
+                self.parking.add(line, workflow, live.row.machine, live.row.created_us)
+        if staged.reserved:
+            self.arm(workflow, live.owed)  # It was claimed: this process watches its timers from now on.
+        if staged.kept:
+            if live.row.holder == means.owner:
+                self.unwinds(workflow, live.row.lease)
+            else:
+                claims.left()
+
+    def resume(self, bound: BoundMachine, row: Row, owed: Owed) -> None:
+        """Wait for what the workflow is owed, as it was found in the store."""
+        if owed.current is not None:
+            self.wait_for(bound, row, owed)
+        self.arm(row.id, owed)
+
+    def wait_for(self, bound: BoundMachine, row: Row, owed: Owed) -> None:
+        """Begin the attempt when its time has come and there is a slot; on a shared store only under a lease."""
+        workflow, current, means = row.id, owed.current, self._pipeline.means
+        assert current is not None
+        if self._claims is not None:
+            if row.holder == means.owner and not current.started and not current.parked and current.retry_us is None:
+                self.claimed[workflow] = row.lease
+                self.places.wait(workflow, *place_in(bound, row.state, owed, means), row.created_us)
+            else:
+                self._claims.due(current.retry_us or 0)
+        elif current.retry_us is not None and not current.parked:
+            self._wakes.at(current.retry_us, self.look, workflow)
+        elif not current.started:
+            slots, line, kind = place_in(bound, row.state, owed, means)
+            self.places.wait(workflow, slots, line, kind, row.created_us)
+            if line is not None and len(line) > KNOWN_MAX:
+                self._pipeline.let_go(workflow)  # G6: a long queue holds names, not workflows.
+
+    def open(self, held_s: float = 0.0) -> None:
+        """Begin attempts, now or after `held_s` seconds; everything that was owed is known."""
+        if held_s > 0:
+            self._opening = asyncio.get_running_loop().call_later(held_s, self.open)
+            return
+        self.places.open()
+        self._wakes.open()
+
+    def look(self, workflow: str) -> None:
+        """Queue a look at what is due for the workflow; on a shared store at its timers, the rest is claimed."""
+        self._pipeline.add(Look(workflow) if self._claims is None else FireTimers(workflow))
+
+    def arm(self, workflow: str, owed: Owed) -> None:
+        """Look at the workflow when a timer is due. On a shared store only while others cannot claim it."""
+        if self._claims is None or (owed.current is not None and owed.current.started):
+            for timer in owed.timers:
+                self._wakes.at(timer.at_us, self.look, workflow)
+        elif owed.timers:
+            self._claims.due(min(timer.at_us for timer in owed.timers))
+
+    def owe_effect(self, effect: OwedEffect) -> None:
+        """Run the effect when its time has come and there is a slot; on a shared store leave it to a claim."""
+        if self._claims is not None:
+            self._claims.due(effect.wake_us)
+            return
+        self._effects[effect.id] = effect
+        self._wakes.at(effect.wake_us, self.effect_slots.wait, effect.id)
+
+    def _called_effect(self, key: str) -> None:
+        effect = self._effects.pop(key, None)
+        if effect is None:
+            self.places.decline(key)
+        else:
+            begin = EffectBegun if self._claims is None else TakeUpEffect
+            self._pipeline.add(begin(effect, self._keep_effect))
+
+    def _keep_effect(self, effect: OwedEffect) -> None:
+        """Keep the effect until there is a slot."""
+        self._effects[effect.id] = effect
+
+    # --- leases of a shared store ------------------------------------------------------------------------------------
+
+    def take_up(self, row: Row, *, timers: bool = False) -> bool:
+        """Take up a claimed workflow; return False if its attempt runs here and now."""
+        if not self.keep(row):
+            return False
+        self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed, timers=timers))
+        return True
+
+    def keep(self, row: Row) -> bool:
+        """Note the lease of a workflow that was claimed. Return False if its attempt runs here and now."""
+        running = self._running.get(row.id)
+        current = decode_owed(row.owed).current
+        if running is not None and current is not None and current.started and current.key == running.key:
+            running.lease = row.lease  # Its lease had run out for a moment, unnoticed.
+            return False
+        report = self.reporting.get(row.id)
+        if report is not None and current is not None and (report.run, report.token) == (current.key, current.token):
+            report.lease = row.lease
+            return False
+        self.claimed[row.id] = row.lease
+        return True
+
+    def take_up_effect(self, effect: OwedEffect) -> None:
+        """Queue a claimed effect for a slot."""
+        if effect.id not in self._attempts:
+            self._keep_effect(effect)
+            self.effect_slots.wait(effect.id)
+
+    def leases_to_renew(self, since_s: float) -> dict[str, int]:
+        """Return the leases to renew: of attempts that began before that time, and of waiting workflows."""
+        runs = {each.workflow: each.lease for each in self._running.values() if each.born_s <= since_s}
+        return {**self.claimed, **{each.workflow: each.lease for each in self.reporting.values()}, **runs}
+
+    def effects_to_renew(self, since_s: float) -> list[str]:
+        """Return the effects whose leases are to be renewed."""
+        running = [key for key, each in self._attempts.items() if each.is_effect and each.born_s <= since_s]
+        return [*running, *self._effects]
+
+    def lose(self, workflow: str, lease: int) -> None:
+        """Cancel the attempt of a workflow that another worker has taken over: its result is late."""
+        if self.claimed.get(workflow) == lease:
+            del self.claimed[workflow]
+        running = self._running.get(workflow)
+        if running is not None and running.lease == lease:
+            del self._running[workflow]
+            self._leaving.setdefault(workflow, []).append(running)
+            running.cancel("moved_on")
+        self.leave_trace(workflow)
+
+    def leave_trace(self, workflow: str) -> None:
+        """End the trace here, unless something of the workflow runs or waits here all the same."""
+        here = workflow in self._running or workflow in self.claimed or workflow in self.reporting
+        if self._tracing is not None and not here:
+            self._tracing.left(workflow)
+
+    def _take_up_called(self, workflow: str) -> None:
+        """Begin a claimed workflow whose slot is free."""
+        lease = self.claimed.get(workflow)
+        if lease is None:
+            self.places.decline(workflow)
+        else:
+            self._pipeline.add(TakeUp(workflow, lease, self._settings.undo_attempts, self.claimed))
+
+    def unwinds(self, workflow: str, lease: int) -> None:
+        """Release the lease of an unwinding workflow, after its attempts here have ended."""
+        if workflow in self._leaving:
+            self._kept[workflow] = lease
+        elif self._claims is not None:
+            self._claims.give_up(workflow, lease)
+
+    def holds(self, workflow: str, lease: int) -> bool:
+        """Whether something is under way here under this lease."""
+        running, report = self._running.get(workflow), self.reporting.get(workflow)
+        return lease in (
+            self.claimed.get(workflow),
+            None if running is None else running.lease,
+            None if report is None else report.lease,
+        )
+
+    # --- the beginning of attempts -----------------------------------------------------------------------------------
+
+    def _begin(self, live: LoadedWorkflow, pass_: Pass) -> None:
+        owed, workflow, begun_s = live.owed, live.row.id, self._teller.begun_s()
+        if owed.run is not None:
+            step = live.bound.table.nodes[live.snapshot.state._name_].step
+            assert step is not None
+            attempt = Attempt(workflow, owed.run.key, step.timeout_s, pass_)
+            attempt.heartbeat_s = step.heartbeat_s
+            attempt.overdue = lambda: self._overdue_step(live, attempt, begun_s)
+            coroutine = self._step(live, attempt, begun_s)
+            name, kind, number, first = step.name, "step", owed.run.attempts, owed.run.token == 1
+        else:
+            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, pass_)
+            attempt.overdue = lambda: self._overdue_undo(live, attempt, begun_s)
+            attempt.again = lambda: Interrupted(workflow, live.snapshot.visit, owed.undos[0], attempt.lease)
+            coroutine = self._undo(live, attempt)
+            undo = owed.undos[0]
+            name, kind, number, first = undo.step, "undo", undo.attempts, undo.token == 1
+        attempt.lease = live.row.lease
+        if self._tracing is not None:
+            attempt.follow(self._tracing, live.row, owed.trace, name, kind, number, first=first)
+        self._running[workflow] = attempt
+        if owed.run is None:
+            self._go_behind(attempt, coroutine)
+        else:
+            self._go(attempt, coroutine)
+
+    def _begin_effect(self, live: LoadedWorkflow, effect: OwedEffect, pass_: Pass) -> None:
+        bound = live.bound
+        if effect.name not in bound.effects:
+            failure = Failure("no-effect", "the machine has no such effect any more", retryable=False)
+            pass_.leave("abandoned")
+            self._pipeline.add(EffectFailed(effect, failure, attempts_max=effect.attempts))
+            return
+        attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, pass_, is_effect=True)
+        if self._tracing is not None:
+            number = effect.attempts
+            attempt.follow(self._tracing, live.row, live.owed.trace, effect.name, "effect", number, first=number == 1)
+        begun_s = self._teller.begun_s()
+        attempt.overdue = lambda: self._overdue_effect(bound, effect, attempt, begun_s)
+        self._go(attempt, self._effect(bound, effect, attempt, begun_s))
+
+    # --- from their first line to their report -----------------------------------------------------------------------
 
     def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
         """Start an undo after the attempts that it may undo have ended: a refund must not overtake the charge."""
@@ -190,8 +477,13 @@ class Attempting:
                 del self._leaving[attempt.workflow]
         for call in attempt.ended:
             call()
+        if self._kept and attempt.workflow in self._kept and attempt.workflow not in self._leaving:
+            self.unwinds(attempt.workflow, self._kept.pop(attempt.workflow))
 
     def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
+        claims = self._claims
+        if claims is not None and report is not None and not attempt.is_effect:
+            self.reporting[report.workflow] = cast("Result", report)
         attempt.over = True
         self._deadlines.remove(attempt)
         if self._attempts.get(attempt.key) is attempt:
@@ -203,6 +495,8 @@ class Attempting:
         attempt.leave(self._loop.time())
         # Break the reference cycle with the attempt: the garbage collector would have one per step to collect.
         attempt.overdue = attempt.again = attempt.stuck = None
+        if claims is not None:
+            claims.freed()
 
     def _stuck(self, attempt: Attempt) -> None:
         """Give up an attempt that has ignored its timeout. A result that it still returns is late (C2)."""
@@ -390,6 +684,42 @@ class Attempting:
         self._teller.effect(bound.name, effect, begun_s, failure)
         return _effect_failed(effect, failure, declared.retry)
 
+    # --- the end of the engine ---------------------------------------------------------------------------------------
+
+    async def drain(self, limit_s: float) -> None:
+        """Begin nothing more, wait for what runs, then cancel it. A cancelled attempt is not counted."""
+        if self._opening is not None:
+            self._opening.cancel()
+        self.places.close()
+        await self._pipeline.idle()  # Wait for attempts counted in a group on its way: they still begin.
+        self._working = False
+        self.unbegun.update(self._effects)
+        self._effects.clear()
+        if self._claims is not None:
+            await self._claims.give_back()
+        tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
+        if tasks and limit_s > 0:
+            await asyncio.wait(tasks, timeout=limit_s)
+        while tasks := self.abort():
+            _, stuck = await asyncio.wait(tasks, timeout=CANCEL_S)
+            if stuck:
+                await self.threads.give_up(CANCEL_S)
+                stuck = {task for task in stuck if not task.done()}
+            if stuck:
+                log.error("%d attempts do not end although they were cancelled; they go on running.", len(stuck))
+                break
+        await self.threads.give_up(CANCEL_S)
+        self._deadlines.close()
+
+    def abort(self) -> list[asyncio.Task[None]]:
+        """Cancel all attempts and return the tasks that have to end. Waiting ones start, to report that they end."""
+        left = list(self._attempts.values())
+        for attempt in left:
+            attempt.cancel("stopping")
+            if attempt.task is None and attempt.waiting is not None:
+                self._go(attempt, attempt.waiting)
+        return [attempt.task for attempt in left if attempt.task is not None]
+
 
 def _context(attempt: Attempt, run: StepRun, workflow: str, visit: int) -> StepContext:
     if attempt.heartbeat_s is None:
@@ -416,7 +746,7 @@ def _raise_exit(error: BaseException) -> None:
         raise error
 
 
-_STEP, _UNDO, _EFFECT = Attempting._step.__code__, Attempting._undo.__code__, Attempting._effect.__code__  # noqa: SLF001 -- of this module.
+_STEP, _UNDO, _EFFECT = Runner._step.__code__, Runner._undo.__code__, Runner._effect.__code__  # noqa: SLF001 -- of this module.
 
 
 def running_attempt(frame: FrameType | None) -> Current | None:
@@ -431,201 +761,3 @@ def running_attempt(frame: FrameType | None) -> Current | None:
             return Current(live.row.id, live.bound.name, live.row.state, step)
         frame = frame.f_back
     return None
-
-
-# --- The module itself -----------------------------------------------------------------------------------------------
-
-CANCEL_S = 5.0
-"""Seconds a closing engine waits for attempts that it has cancelled."""
-
-
-KNOWN_MAX = 500
-"""Workflows of a wait queue that stay in memory; later ones are read again when they are called."""
-
-
-class Runner(Attempting):
-    """Runs the steps, undos and effects of one engine."""
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        wakes: Wakes,
-        *,
-        judge: Judge,
-        teller: Teller,
-        settings: EngineSettings,
-        working: bool,
-    ) -> None:
-        super().__init__(pipeline, judge=judge, teller=teller, settings=settings)
-        self._wakes = wakes
-        self._working = working
-        self._opening: asyncio.TimerHandle | None = None
-        self._effects: dict[str, OwedEffect] = {}
-        """Effects that wait for their time or for a slot."""
-        self.unbegun: dict[str, OwedEffect] = {}
-        """Effects that waited for a slot when the engine stopped."""
-        self._tracing = pipeline.means.tracing
-        self.threads = StepThreads(self._attempts, settings.threads_max)
-        self.places = pipeline.means.places
-        self.slots, self.effect_slots = self.places.steps, self.places.effects
-        self.slots.called = self.places.undos.called = self.look
-        self.effect_slots.called = self._called_effect
-
-    @property
-    def working(self) -> bool:
-        """Whether it begins attempts."""
-        return self._working
-
-    # --- what is owed ------------------------------------------------------------------------------------------------
-
-    def act(self, staged: Staged) -> None:
-        """Act on a durable change: cancel the attempt that no longer applies, begin what is owed."""
-        live = staged.live
-        owed, workflow = live.owed, live.row.id
-        current = owed.current
-        running = self._running.get(workflow)
-        if running is not None and (current is None or current.key != running.key):
-            del self._running[workflow]
-            self._leaving.setdefault(workflow, []).append(running)
-            running.cancel("moved_on")
-        if not self._working:
-            return
-        before = staged.before
-        if owed.timers is not before.timers:
-            for timer in before.timers:
-                if timer not in owed.timers:
-                    self._wakes.drop(timer.at_us, workflow)
-            self.arm(workflow, owed)
-        # After the timers: a retry may be due at the very moment of a timer that was dropped.
-        if staged.attempt_pass is not None:
-            self._begin(live, staged.attempt_pass)
-        elif current is not None and current is not before.current:
-            self.wait_for(live.bound, live.row, owed)
-        for effect, pass_ in staged.begins:
-            self._begin_effect(live, effect, pass_)
-        if staged.effects or staged.effects_again:
-            begun = [effect for effect, _ in staged.begins]
-            for effect in (*staged.effects, *(effect for effect, _ in staged.effects_again)):
-                if effect not in begun:
-                    self.owe_effect(effect)
-
-    def resume(self, bound: BoundMachine, row: Row, owed: Owed) -> None:
-        """Wait for what the workflow is owed, as it was found in the store."""
-        if owed.current is not None:
-            self.wait_for(bound, row, owed)
-        self.arm(row.id, owed)
-
-    def wait_for(self, bound: BoundMachine, row: Row, owed: Owed) -> None:
-        """Begin the attempt when its time has come and there is a slot."""
-        workflow, current = row.id, owed.current
-        assert current is not None
-        if current.retry_us is not None and not current.parked:
-            self._wakes.at(current.retry_us, self.look, workflow)
-        elif not current.started:
-            slots, line, kind = place_in(bound, row.state, owed, self._pipeline.means)
-            self.places.wait(workflow, slots, line, kind, row.created_us)
-            if line is not None and len(line) > KNOWN_MAX:
-                self._pipeline.let_go(workflow)  # G6: a long queue holds names, not workflows.
-
-    def open(self, held_s: float = 0.0) -> None:
-        """Begin attempts, now or after `held_s` seconds; everything that was owed is known."""
-        if held_s > 0:
-            self._opening = asyncio.get_running_loop().call_later(held_s, self.open)
-            return
-        self.places.open()
-        self._wakes.open()
-
-    def look(self, workflow: str) -> None:
-        """Queue a look at what is due for the workflow."""
-        self._pipeline.add(Look(workflow))
-
-    def arm(self, workflow: str, owed: Owed) -> None:
-        """Look at the workflow when the time of one of its timers has come."""
-        for timer in owed.timers:
-            self._wakes.at(timer.at_us, self.look, workflow)
-
-    def owe_effect(self, effect: OwedEffect) -> None:
-        """Run the effect when its time has come and there is a slot."""
-        self._effects[effect.id] = effect
-        self._wakes.at(effect.wake_us, self.effect_slots.wait, effect.id)
-
-    def _called_effect(self, key: str) -> None:
-        effect = self._effects.pop(key, None)
-        if effect is None:
-            self.places.decline(key)
-        else:
-            self._pipeline.add(EffectBegun(effect, self._keep_effect))
-
-    def _keep_effect(self, effect: OwedEffect) -> None:
-        """Keep the effect until there is a slot."""
-        self._effects[effect.id] = effect
-
-    # --- attempts ----------------------------------------------------------------------------------------------------
-
-    def _begin(self, live: LoadedWorkflow, pass_: Pass) -> None:
-        owed, workflow, begun_s = live.owed, live.row.id, self._teller.begun_s()
-        if owed.run is not None:
-            step = live.bound.table.nodes[live.snapshot.state._name_].step
-            assert step is not None
-            attempt = Attempt(workflow, owed.run.key, step.timeout_s, pass_)
-            attempt.heartbeat_s = step.heartbeat_s
-            attempt.overdue = lambda: self._overdue_step(live, attempt, begun_s)
-            coroutine = self._step(live, attempt, begun_s)
-            name, kind, number, first = step.name, "step", owed.run.attempts, owed.run.token == 1
-        else:
-            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, pass_)
-            attempt.overdue = lambda: self._overdue_undo(live, attempt, begun_s)
-            attempt.again = lambda: Interrupted(workflow, live.snapshot.visit, owed.undos[0], attempt.lease)
-            coroutine = self._undo(live, attempt)
-            undo = owed.undos[0]
-            name, kind, number, first = undo.step, "undo", undo.attempts, undo.token == 1
-        attempt.lease = live.row.lease
-        if self._tracing is not None:
-            attempt.follow(self._tracing, live.row, owed.trace, name, kind, number, first=first)
-        self._running[workflow] = attempt
-        if owed.run is None:
-            self._go_behind(attempt, coroutine)
-        else:
-            self._go(attempt, coroutine)
-
-    def _begin_effect(self, live: LoadedWorkflow, effect: OwedEffect, pass_: Pass) -> None:
-        bound = live.bound
-        if effect.name not in bound.effects:
-            failure = Failure("no-effect", "the machine has no such effect any more", retryable=False)
-            pass_.leave("abandoned")
-            self._pipeline.add(EffectFailed(effect, failure, attempts_max=effect.attempts))
-            return
-        attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, pass_, is_effect=True)
-        if self._tracing is not None:
-            number = effect.attempts
-            attempt.follow(self._tracing, live.row, live.owed.trace, effect.name, "effect", number, first=number == 1)
-        begun_s = self._teller.begun_s()
-        attempt.overdue = lambda: self._overdue_effect(bound, effect, attempt, begun_s)
-        self._go(attempt, self._effect(bound, effect, attempt, begun_s))
-
-    async def drain(self, limit_s: float) -> None:
-        """Begin nothing more, wait for what runs, then cancel it. A cancelled attempt is not counted."""
-        if self._opening is not None:
-            self._opening.cancel()
-        self.places.close()
-        await self._pipeline.idle()  # Wait for attempts counted in a group on its way: they still begin.
-        self._working = False
-        self.unbegun.update(self._effects)
-        self._effects.clear()
-        await self._give_back()
-        tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
-        if tasks and limit_s > 0:
-            await asyncio.wait(tasks, timeout=limit_s)
-        while tasks := self.abort():
-            _, stuck = await asyncio.wait(tasks, timeout=CANCEL_S)
-            if stuck:
-                await self.threads.give_up(CANCEL_S)
-                stuck = {task for task in stuck if not task.done()}
-            if stuck:
-                log.error("%d attempts do not end although they were cancelled; they go on running.", len(stuck))
-                break
-        await self.threads.give_up(CANCEL_S)
-        self._deadlines.close()
-
-    async def _give_back(self) -> None:
-        """Give work that has not begun to other processes, where they share the store."""

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from interlock import Engine, MachineMismatch
-from interlock.engine.shared.internals import SharedEngineParts
 from tests.conformance.engine.places import run, settled
 from tests.integration.postgres.engines.test_two_engines import opened
 from tests.integration.postgres.engines.versions import Note, Order, Pack, RichOrder, State, Warehouse, order
@@ -19,7 +18,6 @@ from tests.integration.postgres.engines.versions import Note, Order, Pack, RichO
 async def claims_after(engine: Engine) -> list[str]:
     """What the worker holds after it has looked for work."""
     inside = engine._inside
-    assert isinstance(inside, SharedEngineParts)
     await settled(engine)
     return sorted(inside.runner.leases_to_renew(float("inf")))
 

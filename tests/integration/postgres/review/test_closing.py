@@ -24,7 +24,7 @@ def test_whoever_waits_behind_a_locked_workflow_is_told_when_the_engine_closes(p
                 await holding.start()
                 await connection.execute("SELECT FROM workflows FOR UPDATE")
                 sending = asyncio.ensure_future(engine.send("o-1", Note("a")))
-                while not engine._pipeline._parked:  # type: ignore[attr-defined]
+                while not engine._pipeline._parked:
                     await engine.get("o-1")
             with pytest.raises(InterlockError):
                 async with asyncio.timeout(LONG_S):
@@ -47,7 +47,7 @@ def test_one_workflow_that_cannot_be_read_does_not_keep_others_from_being_waited
             await one.start(machine, "broken", Order())
             await one.start(machine, "well", Order())
             waits = [asyncio.ensure_future(one.wait(each, State.DONE)) for each in ("broken", "well")]
-            while len(one._inside._polls._looks) < 2:  # type: ignore[attr-defined]
+            while len(one._inside.policy.polls._looks) < 2:  # type: ignore[attr-defined]
                 await two.get("well")
             await connection.execute("UPDATE workflows SET owed = '{' WHERE id = 'broken'")
             polling = one._inside._tasks[-1]

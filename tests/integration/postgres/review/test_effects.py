@@ -140,7 +140,7 @@ def test_counts_are_added_once_although_the_workflow_moves_in_the_same_group(pos
             await engine.send("o-1", Note("b"))  # It is in memory now.
             moving = asyncio.ensure_future(engine.send("o-1", Note("c")))
             await asyncio.sleep(0)  # The event waits for its group,
-            engine._inside._save_counts()  # and the counts wait behind it.
+            engine._inside.policy.save_counts()  # and the counts wait behind it.
             await moving
             await engine._pipeline.idle()
             assert (await engine.stats("o-1")).duplicate == 1

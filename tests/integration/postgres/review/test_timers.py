@@ -93,7 +93,7 @@ def test_a_worker_that_stops_gives_back_what_it_has_not_begun(postgres_url: str)
                 postgres_url, machines=[machine], poll_s=0.02, drain_s=0, steps_max=1, lease_s=60
             ) as worker:
                 await outside.charging.get()
-                while len(worker._inside.runner.claimed) < 2:  # type: ignore[attr-defined]
+                while len(worker._inside.runner.claimed) < 2:
                     await front.get("o-1")
             async with somebody(postgres_url) as connection:
                 held = await connection.fetch("SELECT id FROM workflow_leases")
@@ -113,12 +113,12 @@ def test_somebody_who_waits_is_woken_although_others_begin_to_wait_all_the_time(
         ):
             await one.start(machine, "o-1", Order())
             first = asyncio.ensure_future(one.wait("o-1", State.DONE))
-            looks = one._inside._polls._looks  # type: ignore[attr-defined]
+            looks = one._inside.policy.polls._looks  # type: ignore[attr-defined]
             while "o-1" not in looks:
                 await two.get("o-1")
             due_s, _ = looks["o-1"]
             await one.wait("o-1", State.DRAFT)
-            assert one._inside._polls._looks["o-1"][0] <= due_s  # type: ignore[attr-defined]
+            assert one._inside.policy.polls._looks["o-1"][0] <= due_s  # type: ignore[attr-defined]
             await two.send("o-1", Finish())
             assert (await first).state is State.DONE
 

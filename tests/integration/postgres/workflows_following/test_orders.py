@@ -10,7 +10,7 @@ from interlock import Engine, MovedElsewhere
 from interlock.catalog.catalog import Catalog
 from interlock.clock import SystemClock
 from interlock.engine import relocation
-from interlock.engine.steps.runner import Attempting
+from interlock.engine.steps.runner import Runner
 from interlock.store.open import open_store
 from tests.integration.objects.servers import Moto
 from tests.integration.postgres.workflows_following.flowing import Flow, made, problems
@@ -157,7 +157,7 @@ def test_attempts_that_are_not_ended_are_noticed(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sabotage: the old inside goes on with its steps beside the new one, which begins the same."""
-    monkeypatch.setattr(Attempting, "abort", lambda self: [])
+    monkeypatch.setattr(Runner, "abort", lambda self: [])
     monkeypatch.setattr(relocation, "_is_handed_over", lambda envelope: envelope.future is not None)
 
     async def test() -> None:

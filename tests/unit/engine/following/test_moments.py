@@ -9,7 +9,7 @@ import pytest
 from interlock import Engine, MovedElsewhere
 from interlock.clock import Clock
 from interlock.engine import relocation
-from interlock.engine.steps.runner import Attempting
+from interlock.engine.steps.runner import Runner
 from interlock.store.values import Change
 from interlock.testing.virtual import VirtualLoop
 from tests.unit.engine.following.places import Place, World
@@ -95,7 +95,7 @@ def test_a_switch_that_forgets_callers_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 def test_attempts_that_are_not_ended_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sabotage: the old inside goes on with its steps, and the new one begins the same."""
-    monkeypatch.setattr(Attempting, "abort", lambda self: [])
+    monkeypatch.setattr(Runner, "abort", lambda self: [])
     found = [asyncio.run(traded(World(monkeypatch), moves_at=moves_at, turns=50)) for moves_at in range(5, 12)]
     assert any("at once" in problem for problems in found for problem in problems)
 

@@ -16,7 +16,8 @@ import pytest
 from interlock import Dependency, Engine
 from interlock.clock import Chance, SeededIds
 from interlock.engine import open as engine_open
-from interlock.engine.shared.internals import SharedEngineParts
+from interlock.engine.internals import EngineParts
+from interlock.engine.shared.policy import SharedStorePolicy
 from interlock.errors import OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
@@ -327,10 +328,16 @@ async def engine_on(
         await engine.close()
 
 
-def inside(engine: Engine) -> SharedEngineParts:
+def inside(engine: Engine) -> EngineParts:
     """The parts of an engine."""
-    assert isinstance(engine._inside, SharedEngineParts)
     return engine._inside
+
+
+def policy_of(engine: Engine) -> SharedStorePolicy:
+    """The policy of a shared store."""
+    policy = engine._inside.policy
+    assert isinstance(policy, SharedStorePolicy)
+    return policy
 
 
 def owner_of(engine: Engine) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.engine.bound_machine import BoundMachine
-from interlock.engine.shared.internals import LOOK_S, SIGN_S, SILENT_S, gap_begun_us, minding, show_signs, sign_of
+from interlock.engine.shared.claims import LOOK_S, SIGN_S, SILENT_S, gap_begun_us, minding, show_signs, sign_of
 from interlock.errors import OutcomeUnknown, UnavailableError
 from tests.conformance.engine.places import AnyMachine
 from tests.conformance.engine.shop import Cancel, Order, OrderMachine, State, shop

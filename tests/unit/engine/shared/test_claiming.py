@@ -23,7 +23,17 @@ from tests.conformance.engine.shop import (
     World,
     shop,
 )
-from tests.unit.engine.shared.stores import LEASE_S, Luck, SharedMemory, engine_on, inside, now_s, passed, play
+from tests.unit.engine.shared.stores import (
+    LEASE_S,
+    Luck,
+    SharedMemory,
+    engine_on,
+    inside,
+    now_s,
+    passed,
+    play,
+    policy_of,
+)
 
 LONG_S = 1_000.0
 """A worker that looks so seldom finds nothing by looking."""
@@ -297,7 +307,7 @@ def test_what_becomes_due_sooner_wakes_a_worker_sooner_and_what_is_far_away_does
         store, order = SharedMemory(), shop().machine
         async with engine_on(store, order, poll_s=100) as engine:
             await passed(1)
-            before, claims = store.calls("due"), inside(engine)._claiming
+            before, claims = store.calls("due"), policy_of(engine).claiming
             begun_us = store.now_us()
             claims.due(begun_us + 50_000_000)
             claims.due(begun_us + 5_000_000)

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from interlock import InvalidTransition
-from interlock.engine.shared.internals import SAVED_S
+from interlock.engine.shared.reads import SAVED_S
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import Note, Order, Ship, shop
-from tests.unit.engine.shared.stores import SharedMemory, engine_on, inside, passed, play
+from tests.unit.engine.shared.stores import SharedMemory, engine_on, inside, passed, play, policy_of
 
 
 def test_two_processes_add_their_differences() -> None:
@@ -58,7 +58,7 @@ def test_counts_that_are_saved_together_with_an_event_are_added_once() -> None:
             await engine.send("o-1", Ship(), if_allowed=True)
             sent = asyncio.ensure_future(engine.send("o-1", Note("x")))
             await asyncio.sleep(0)
-            inside(engine)._counting.save()
+            policy_of(engine).counts.save()
             await sent
             await inside(engine).pipeline.idle()
             assert store.row("o-1").counts == (0, 1, 0)
@@ -70,11 +70,11 @@ def test_counts_of_a_workflow_that_is_gone_are_dropped() -> None:
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
         async with engine_on(store, order, worker=False) as engine:
-            inside(engine)._counting.add("pruned", 2)
-            assert inside(engine)._counting.of("pruned") == (0, 0, 1)
+            policy_of(engine).counts.add("pruned", 2)
+            assert policy_of(engine).counts.of("pruned") == (0, 0, 1)
             await passed(SAVED_S)
             await turns()
-            assert inside(engine)._counting.of("pruned") == (0, 0, 0)
+            assert policy_of(engine).counts.of("pruned") == (0, 0, 0)
             assert not store.commits
 
     play(scenario)
@@ -89,7 +89,7 @@ def test_counts_on_their_way_to_the_store_are_counted_once() -> None:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Ship(), if_allowed=True)
             written = store.gates["commit"] = asyncio.Event()
-            inside(engine)._counting.save()
+            policy_of(engine).counts.save()
             asking = asyncio.ensure_future(engine.stats("o-1"))
             await turns()
             assert not asking.done()
@@ -109,7 +109,7 @@ def test_a_row_that_was_read_while_counts_went_to_the_store_is_read_again() -> N
             read = store.gates["load"] = asyncio.Event()
             asking = asyncio.ensure_future(engine.stats("o-1"))
             await turns()
-            inside(engine)._counting.save()
+            policy_of(engine).counts.save()
             read.set()
             assert (await asking).ignored == 1
 
@@ -124,7 +124,7 @@ def test_a_store_that_takes_no_counts_keeps_nobody_waiting_who_asks_for_them() -
             for _ in range(2):
                 await engine.send("o-1", Ship(), if_allowed=True)
             written = store.gates["commit"] = asyncio.Event()
-            inside(engine)._counting.save()
+            policy_of(engine).counts.save()
             assert (await engine.stats("o-1")).ignored == 2
             assert store.row("o-1").counts == (0, 0, 0)
             written.set()

@@ -9,8 +9,9 @@ from interlock.engine.bound_machine import StepRun, decode_owed
 from interlock.engine.dependencies import wait_queue
 from interlock.engine.dependencies.dependency import Outlet
 from interlock.engine.dependencies.wait_queue import Line
-from interlock.engine.shared import claims, runner
-from interlock.engine.shared.runner import Parking
+from interlock.engine.shared import claims
+from interlock.engine.steps import claimed
+from interlock.engine.steps.claimed import Parking
 from interlock.testing.virtual import VirtualClock
 from tests.unit.engine.calls import Cancel, Job, Plain, State, begun, jobs, nothing
 from tests.unit.engine.dependencies.queues import Queue, fails
@@ -274,7 +275,7 @@ def test_nobody_is_taken_while_the_breaker_is_not_closed_or_the_line_is_full(mon
 
 def test_the_names_are_bounded_and_those_beyond_come_by_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """G6."""
-    monkeypatch.setattr(runner, "PARKED_MAX", 2)
+    monkeypatch.setattr(claimed, "PARKED_MAX", 2)
 
     async def scenario() -> None:
         line, remembered = Line(Outlet(ONE, VirtualClock()), Luck(), print), Parking()

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from interlock.engine.shared import internals
-from interlock.engine.shared.internals import Reads
+from interlock.engine.shared.reads import Reads
 from interlock.errors import UnavailableError
 from tests.conformance.engine.places import turns
 from tests.conformance.store.samples import begun, started
@@ -46,7 +45,7 @@ def test_whoever_asks_while_a_question_is_under_way_is_part_of_the_next_one() ->
 
 def test_a_question_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(internals, "BATCH_MAX", 2)
+        monkeypatch.setattr("interlock.engine.shared.reads.BATCH_MAX", 2)
         store = SharedMemory()
         reads = Reads(store)
         await asyncio.gather(*(reads.row(each) for each in "abcde"))

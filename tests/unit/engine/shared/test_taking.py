@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from interlock import Engine, UnavailableError
-from interlock.engine.shared.runner import Look, TakeUp
+from interlock.engine.steps.claimed import FireTimers, TakeUp
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import (
     Cancel,
@@ -86,7 +86,7 @@ def test_a_timer_fires_while_an_attempt_is_under_way_here() -> None:
             assert now_s() == pytest.approx(2, abs=0.5)
             assert held.cancelled.is_set()
             assert world.refund.attempts == [1]
-            inside(engine).pipeline.add(Look("unknown"))
+            inside(engine).pipeline.add(FireTimers("unknown"))
             await inside(engine).pipeline.idle()
 
     play(scenario)

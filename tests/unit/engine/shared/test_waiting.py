@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from interlock import UnavailableError, WaitTimeout
-from interlock.engine.shared.internals import EVERY_S_MAX, FIRST_S, MOVED_HERE_S
+from interlock.engine.shared.reads import EVERY_S_MAX, FIRST_S, MOVED_HERE_S
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import Note, Order, Pause, State, Submit, shop
 from tests.unit.engine.shared.stores import SharedMemory, engine_on, now_s, passed, play
