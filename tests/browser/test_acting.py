@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
+import pytest
 from playwright.sync_api import Locator, expect
 
 from interlock.clock import SystemClock
@@ -40,6 +41,7 @@ def audited(home: str) -> list[object]:
         return apart.submit(asyncio.run, read()).result()
 
 
+@pytest.mark.slow
 def test_a_dead_letter_is_resolved_with_a_note(tab: Tab, shop: Shop, home: str) -> None:
     """Nothing is done until it is confirmed, and not without a note; the note is in the audit log as it was written."""
     row = letter(tab, shop, "memo-2")
@@ -60,6 +62,7 @@ def test_a_dead_letter_is_resolved_with_a_note(tab: Tab, shop: Shop, home: str) 
     assert {"resolved": HOSTILE} in audited(home)
 
 
+@pytest.mark.slow
 def test_a_dead_letter_is_tried_again(tab: Tab, shop: Shop) -> None:
     """Once more, with the same key; now it goes well, and the letter is gone."""
     row = letter(tab, shop, "memo-1")
@@ -72,6 +75,7 @@ def test_a_dead_letter_is_tried_again(tab: Tab, shop: Shop) -> None:
     assert shop.client.wait("memo-1", "posted", timeout_s=30).state.value == "posted"
 
 
+@pytest.mark.slow
 def test_a_letter_that_is_gone_keeps_the_dialog_and_says_so(tab: Tab, shop: Shop) -> None:
     """Somebody else was faster. What was typed is still there."""
     tab.expected = [REFUSED]
@@ -85,6 +89,7 @@ def test_a_letter_that_is_gone_keeps_the_dialog_and_says_so(tab: Tab, shop: Shop
     expect(asked.get_by_label("What you have done")).to_have_value("refunded by hand")
 
 
+@pytest.mark.slow
 def test_a_breaker_is_held_and_let_go(tab: Tab, shop: Shop) -> None:
     tab.open("#/breakers")
     for label, forced in (("Hold open", "open"), ("Let it decide", None)):
@@ -97,6 +102,7 @@ def test_a_breaker_is_held_and_let_go(tab: Tab, shop: Shop) -> None:
         assert next(each.forced for each in shop.client.breakers() if each.name == "warehouse") == forced
 
 
+@pytest.mark.slow
 def test_a_breaker_whose_name_is_markup_is_named_as_it_is(tab: Tab) -> None:
     tab.open("#/breakers")
     tab.main.get_by_role("button", name=f"Hold closed: {HOSTILE_NAME}").click()

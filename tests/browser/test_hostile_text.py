@@ -2,6 +2,7 @@
 
 from urllib.parse import quote
 
+import pytest
 from playwright.sync_api import expect
 
 from interlock.ui.assets import CONTENT_SECURITY_POLICY
@@ -18,6 +19,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_text_is_text_wherever_it_is_shown(tab: Tab) -> None:
     """Every tab is checked at its end for scripts that ran, dialogs, elements that were made, and other hosts."""
     tab.open()
@@ -30,6 +32,7 @@ def test_hostile_text_is_text_wherever_it_is_shown(tab: Tab) -> None:
     assert "owned" not in tab.page.evaluate("Object.keys(globalThis)")
 
 
+@pytest.mark.slow
 def test_an_id_that_is_markup_is_a_link_to_itself(tab: Tab, shop: Shop) -> None:
     """Also among what happens, which comes by the stream."""
     tab.open()

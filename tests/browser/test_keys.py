@@ -104,6 +104,7 @@ def test_a_wrong_key_is_said_to_be_wrong_and_the_right_one_opens(locked: Tab, gu
     expect(tab.page.locator("#key")).to_have_text("API key: set")
 
 
+@pytest.mark.slow
 def test_who_says_no_is_not_asked_again_until_the_button_is_pressed(locked: Tab, guarded: Guarded) -> None:
     tab = locked
     tab.page.goto(f"{guarded.url}/")

@@ -40,6 +40,7 @@ def marked(page: Page) -> None:
     page.evaluate("globalThis.marked = true")
 
 
+@pytest.mark.slow
 def test_counts_and_activity_change_while_one_looks(tabs: Open, shop: Shop) -> None:
     """Events sent over HTTP are seen on the drawing and in the overview, without a reload."""
     machine, overview = tabs(f"{shop.url}/").open("#/machines/order"), tabs(f"{shop.url}/").open("#/")
@@ -58,6 +59,7 @@ def test_counts_and_activity_change_while_one_looks(tabs: Open, shop: Shop) -> N
         assert tab.page.evaluate("globalThis.marked")
 
 
+@pytest.mark.slow
 def test_a_timeline_grows_while_one_looks_and_an_opened_detail_stays_open(tab: Tab, shop: Shop) -> None:
     shop.start("watched", "parcel", {"fate": "fine", "label": "a"})
     tab.open("#/workflows/watched")
@@ -75,6 +77,7 @@ def test_a_timeline_grows_while_one_looks_and_an_opened_detail_stays_open(tab: T
     assert tab.page.evaluate("globalThis.marked")
 
 
+@pytest.mark.slow
 def test_refusals_failures_and_breakers_are_told_in_words(tab: Tab, shop: Shop) -> None:
     tab.open()
     name = f"without a label {HOSTILE_ID}"
@@ -102,6 +105,7 @@ def test_an_alert_is_told_in_words(tab: Tab) -> None:
     expect(activity(tab)).to_contain_text("alert o-1 is stalled <i>")
 
 
+@pytest.mark.slow
 def test_a_stream_that_was_cut_off_goes_on_behind_its_last_event(tab: Tab, shop: Shop) -> None:
     """What happened while nobody listened is in the activity, which only the stream tells."""
     tab.expected = [REFUSED]
@@ -119,6 +123,7 @@ def test_a_stream_that_was_cut_off_goes_on_behind_its_last_event(tab: Tab, shop:
     assert re.fullmatch(r"\w+-\d+", asked[-1].headers["last-event-id"])
 
 
+@pytest.mark.slow
 def test_without_the_stream_the_page_polls_and_with_it_goes_live_again(tab: Tab, shop: Shop) -> None:
     tab.expected = [REFUSED]
     tab.page.route(STREAM, lambda route: route.fulfill(status=503, json={"title": "no stream now"}))
@@ -131,6 +136,7 @@ def test_without_the_stream_the_page_polls_and_with_it_goes_live_again(tab: Tab,
     tab.says("Live")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_leaves_what_was_seen_and_is_found_again(
     tabs: Open, tmp_path: Path, address: HeldPorts
 ) -> None:
@@ -158,6 +164,7 @@ def test_a_server_that_is_gone_leaves_what_was_seen_and_is_found_again(
         tab.page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_a_store_with_a_million_workflows_is_shown_as_such(tab: Tab, pictures: Path | None) -> None:
     """Nobody starts a million workflows for a test: the server's own answer is given with other numbers."""
 

@@ -1,11 +1,13 @@
 """The dashboard for everybody: by keyboard, by a reader of the screen, in the theme of one's choice."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.hostile import HOSTILE_ID
 from tests.browser.tabs import REFUSED, Tab
 
 
+@pytest.mark.slow
 def test_the_page_is_used_by_keyboard_alone(tab: Tab) -> None:
     """The first stop skips the header; a state of the drawing is a link; a new page's heading has the focus."""
     tab.open("#/machines/order")
@@ -69,6 +71,7 @@ def test_a_table_is_one_for_a_reader_of_the_screen_also_where_it_is_laid_out_as_
         expect(found.get_by_role("row", name="forgotten-1")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_workflow_is_opened_by_its_id_and_an_unknown_one_is_explained(tab: Tab) -> None:
     tab.expected = [REFUSED]
     tab.open()

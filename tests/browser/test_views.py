@@ -30,6 +30,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_page_shows_its_data_and_nothing_goes_wrong(tab: Tab, shop: Shop, view: str, pictures: Path | None) -> None:
     """B13: no error, no warning, no refused script, no other host; what users wrote is there as text.

@@ -81,11 +81,13 @@ def run(steps: list[Step], lane: Lane, postgres: Postgres, folder: Path) -> None
         pytest.fail("\n".join(found), pytrace=False)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_a_script_has_the_same_outcome_everywhere(script: Path, lane: Lane, postgres: Postgres, tmp_path: Path) -> None:
     run(read_script(script), lane, postgres, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_lane_runs_no_text_that_postgresql_cannot_parse(
     postgres: Postgres, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,6 +184,7 @@ def test_conditions_choose_the_same_rows(condition: str, tables: tuple[Lane, Pos
     compare(f"SELECT id FROM t WHERE {condition} ORDER BY id", tables, strict=False)
 
 
+@pytest.mark.slow
 @given(soup=generated.operator_soup | generated.other_soup)
 @loose
 def test_operators_bind_as_they_do_in_postgresql(soup: str, tables: tuple[Lane, Postgres]) -> None:

@@ -51,11 +51,13 @@ def nothing_is_lost(result: Experiment) -> None:
     assert result.acknowledged > CYCLES, "the lives were killed before they did anything"
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_on_a_local_lane(tmp_path: Path) -> None:
     nothing_is_lost(run(f"lanes://{tmp_path}/ledger"))
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_in_a_bucket_with_and_without_the_disk(seaweedfs: SeaweedFS, folder: str) -> None:
     result = run(seaweedfs.url(f"{folder}/ledger"))
     nothing_is_lost(result)
@@ -68,6 +70,7 @@ def server() -> Generator[Server]:
         yield started
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_on_postgresql_whose_server_is_killed_too(server: Server) -> None:
     strike = Crashes(server)
     nothing_is_lost(run(server.url(), strike=strike))

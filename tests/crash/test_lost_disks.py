@@ -38,6 +38,7 @@ def site(server: SeaweedFS, folder: Path, *, keeps_disk: bool = False) -> Bucket
     return BucketSite(folder, server.url(f"crashes/{uuid.uuid4().hex}"), keeps_disk=keeps_disk)
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("seed", range(SEED, SEED + DATABASES))
 def test_killed_at_any_instant_with_its_disk(
@@ -50,6 +51,7 @@ def test_killed_at_any_instant_with_its_disk(
     assert campaign.crashes == CRASHES_PER_DATABASE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEED, SEED + DATABASES))
 def test_killed_at_any_instant_and_its_disk_is_still_there(
     tmp_path: Path, processes: Processes, seaweedfs: SeaweedFS, seed: int
@@ -63,6 +65,7 @@ def test_killed_at_any_instant_and_its_disk_is_still_there(
     assert campaign.crashes == CRASHES_PER_DATABASE
 
 
+@pytest.mark.slow
 def test_killed_at_every_point_with_its_disk(tmp_path: Path, processes: Processes, seaweedfs: SeaweedFS) -> None:
     """All points in one database: each life meets what all kills before it have left."""
     campaign = Campaign(processes, tmp_path, site(seaweedfs, tmp_path), seed=SEED, kind="transact")

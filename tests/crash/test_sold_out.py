@@ -63,6 +63,7 @@ def test_a_local_lane_sells_exactly_what_it_has(tmp_path: Path, processes: Proce
         assert market.seen[0] < QUANTITY_MAX, "the crowd went home before it was sold out"
 
 
+@pytest.mark.slow
 @TRADES
 @SEEDS
 def test_a_lane_in_a_bucket_sells_exactly_what_it_has(
@@ -73,6 +74,7 @@ def test_a_lane_in_a_bucket_sells_exactly_what_it_has(
     trade_until_nothing_is_left(Market(processes, site, trade, seed=seed))
 
 
+@pytest.mark.slow
 @TRADES
 @SEEDS
 def test_several_shops_on_postgresql_sell_exactly_what_they_have(

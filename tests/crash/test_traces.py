@@ -17,6 +17,7 @@ def processes() -> Iterator[Processes]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["local", "postgres"])
 def test_the_pass_after_a_crash_links_to_the_original_trace(
     request: pytest.FixtureRequest, tmp_path: Path, processes: Processes, store: str

@@ -39,6 +39,7 @@ def as_module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = as_module("page_" + "".join(c if c.isalnum() else "_" for c in page), monkeypatch)
@@ -93,6 +94,7 @@ def objection(command: Command, folder: Path, *, run: bool = False) -> str:
     return said
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -223,6 +225,7 @@ def test_a_command_of_a_machine_of_the_readers_own_is_not_run(line: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_command_of_a_shipped_machine_is_run(tmp_path: Path) -> None:
     good = Command(("diagram", "interlock.examples.order:order", "--output", "order.md"), 1)
     assert not objection(good, tmp_path)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.blocks import read_blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "mount-in-your-app.md"
@@ -38,6 +40,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_interlock_and_django_answer_side_by_side(tmp_path: Path) -> None:
     [block] = [block for block in read_blocks(PAGE.read_text(encoding="utf-8")) if block.saved_as == "asgi.py"]
     (tmp_path / "asgi.py").write_text(block.text, encoding="utf-8")

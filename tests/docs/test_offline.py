@@ -24,6 +24,7 @@ def fetched_from_network(text: str) -> list[str]:
     return [match[0] for match in _FETCHED.finditer(text)]
 
 
+@pytest.mark.slow
 def test_the_built_pages_ask_no_other_host(tmp_path: Path) -> None:
     built = tmp_path / "html"
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-d", str(tmp_path / "trees")]

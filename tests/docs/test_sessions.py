@@ -53,6 +53,7 @@ def test_a_line_that_does_not_do_what_is_shown_is_reported(console: str, tmp_pat
     assert str(failure.value).startswith("page.md:4: $ ")
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_start_is_told_with_what_it_says(tmp_path: Path) -> None:
     with Shell(tmp_path / "reader") as shell, pytest.raises(AssertionError) as failure:
         shell.type("interlock serve interlock.examples.order:oder --home memory:")

@@ -101,6 +101,7 @@ def start(name: str, folder: str, then: Callable[[], None]) -> None:
         then()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_ends_with_the_test_process_that_started_it(name: str) -> None:
     if not INSTALLED.get(name, lambda: True)():
@@ -108,10 +109,12 @@ def test_a_server_ends_with_the_test_process_that_started_it(name: str) -> None:
     all_end(PROGRAM, name)
 
 
+@pytest.mark.slow
 def test_a_server_of_a_worker_ends_with_the_process_that_started_the_worker() -> None:
     all_end(PROGRAM.replace("start_and_die", "start_worker_and_die"), "postgres")
 
 
+@pytest.mark.slow
 def test_a_reaper_that_reads_after_the_test_process_has_ended_ends_what_it_started() -> None:
     with run_program("from tests.integration.test_reaper import start_unread_and_die; start_unread_and_die()") as child:
         assert child.stdout is not None

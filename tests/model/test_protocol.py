@@ -14,12 +14,14 @@ from tests.model.sizes import SABOTAGES, SIZES, TOO_SMALL
 from tests.model.world import ABSENT, GONE, Phase, Sabotage, Size, State
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_every_guarantee_holds_in_every_state(size: Size) -> None:
     outcome = search(Protocol(size))
     assert not outcome.broken, f"\n{outcome}"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("sabotage", Sabotage, ids=lambda sabotage: sabotage.name.lower())
 def test_every_rule_is_needed(sabotage: Sabotage) -> None:
     expected = SABOTAGES[sabotage]
@@ -34,6 +36,7 @@ def test_the_second_look_at_the_manifest_matters_only_to_three_writers_and_two_c
     assert not search(Protocol(size, Sabotage.NO_CONFIRMATION)).broken
 
 
+@pytest.mark.slow
 def test_a_story_can_be_read() -> None:
     outcome = search(Protocol(Size(2, 3), Sabotage.FENCE_COLLECTED))
     assert str(outcome).splitlines() == [
@@ -52,6 +55,7 @@ def test_a_story_can_be_read() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_reduction_hides_nothing() -> None:
     """Every state of the unreduced world is stood for by one that the reduced search sees.
 

@@ -204,6 +204,7 @@ BROKEN: list[tuple[Sabotage, str]] = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("sabotage", "promise"), BROKEN, ids=[sabotage.__name__ for sabotage, _ in BROKEN])
 def test_a_broken_engine_is_caught(sabotage: Sabotage, promise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
@@ -215,5 +216,6 @@ def test_a_broken_engine_is_caught(sabotage: Sabotage, promise: str, monkeypatch
     pytest.fail(f"{SEEDS} seeds did not notice: {complaints[:3]}")
 
 
+@pytest.mark.slow
 def test_an_honest_engine_is_not_blamed() -> None:
     assert not [what for seed in range(20) for what in simulate(seed).complaints]

@@ -273,6 +273,7 @@ SABOTAGES: list[Sabotage] = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=[sabotage.__name__ for sabotage in SABOTAGES])
 def test_sabotage_is_caught(monkeypatch: pytest.MonkeyPatch, sabotage: Sabotage) -> None:
     sabotage(monkeypatch)

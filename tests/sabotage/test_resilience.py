@@ -150,6 +150,7 @@ BY_SEEDS: list[tuple[Sabotage, str]] = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("sabotage", "promise"), BY_SEEDS, ids=[sabotage.__name__ for sabotage, _ in BY_SEEDS])
 def test_a_broken_engine_is_caught_by_the_seeds(
     sabotage: Sabotage, promise: str, monkeypatch: pytest.MonkeyPatch
@@ -163,6 +164,7 @@ def test_a_broken_engine_is_caught_by_the_seeds(
     pytest.fail(f"{SEEDS} seeds did not notice: {complaints[:3]}")
 
 
+@pytest.mark.slow
 def test_an_honest_engine_is_not_blamed() -> None:
     assert not [what for seed in range(20) for what in simulate(seed).complaints]
 
@@ -209,6 +211,7 @@ BY_TESTS: list[tuple[Sabotage, Callable[[Place], None]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sabotage", "test"), BY_TESTS, ids=[sabotage.__name__ for sabotage, _ in BY_TESTS])
 def test_a_broken_engine_is_caught_by_the_suite(
     sabotage: Sabotage, test: Callable[[Place], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -260,6 +263,7 @@ def herd() -> int:
         loop.leave()
 
 
+@pytest.mark.slow
 def test_without_jitter_a_herd_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """C5: the number of calls in the busiest 10 ms after an outage, with full jitter and without."""
     spread = herd()

@@ -175,6 +175,7 @@ BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("sabotage", "test"), BROKEN, ids=[f"{number}-{each[0].__name__}" for number, each in enumerate(BROKEN)]
 )

@@ -43,6 +43,7 @@ def test_a_seed_repeats_exactly() -> None:
     assert len(first.lines) > 100
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_exactly_in_another_process() -> None:
     """The order of sets and of addresses in memory decides nothing."""
     source = str(Path(__file__).parents[2] / "src")

@@ -20,6 +20,7 @@ PORTION = 50
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("first", range(0, SEEDS, PORTION))
 def test_no_story_breaks_a_promise(first: int) -> None:
     with untraced():
@@ -43,6 +44,7 @@ def test_another_process_tells_the_same_story() -> None:
         assert done.stdout.splitlines() == play(11).text_lines()
 
 
+@pytest.mark.slow
 def test_stories_are_not_all_alike() -> None:
     """What a simulation does not exercise, it does not prove: everything that can happen has happened."""
     counts: Counter[str] = Counter()

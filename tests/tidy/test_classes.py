@@ -21,11 +21,13 @@ def known_modules() -> dict[str, Source]:
     return packages.modules(sources("src"))
 
 
+@pytest.mark.slow
 def test_base_classes_with_one_subclass_only_fall() -> None:
     offences = classes.lonely_bases(classes.classes(known_modules()), public=interlock.__all__)
     assert len(offences) <= LONELY_BASES_MAX, report(offences)
 
 
+@pytest.mark.slow
 def test_repeated_names_of_classes_only_fall() -> None:
     offences = classes.repeated_classes(classes.classes(known_modules()))
     assert len(offences) <= REPEATED_CLASSES_MAX, report(offences)

@@ -18,6 +18,7 @@ def readable() -> list[tuple[str, str]]:
     return texts
 
 
+@pytest.mark.slow
 def test_no_tracked_file_names_an_index_or_a_machine() -> None:
     texts = readable()
     rules = (files.index_addresses, files.machine_paths)

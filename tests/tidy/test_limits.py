@@ -60,6 +60,7 @@ SHOWS = {
 """The first two are failed by the limit; nothing but the end of its process ends the others."""
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("where", HANGS)
 def test_a_test_that_hangs_fails_by_name_with_its_stack_and_the_run_ends(tmp_path: Path, where: str) -> None:
     """Also where SIGINT is ignored, as in the background of a shell."""

@@ -8,11 +8,13 @@ from tests.tidy.source import PACKAGE, Source, report, sources
 LAYERS = sorted({path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()} - {"__init__"})
 
 
+@pytest.mark.slow
 def test_real_clocks_and_randomness_are_in_clock_alone() -> None:
     offences = [offence for source in sources("src") for offence in reach.real_clocks_and_luck(source)]
     assert not offences, report(offences)
 
 
+@pytest.mark.slow
 def test_no_test_sleeps() -> None:
     offences = [offence for source in sources("tests") for offence in reach.sleeping(source)]
     assert not offences, report(offences)

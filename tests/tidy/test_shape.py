@@ -23,6 +23,7 @@ MISSING_SECTIONS_MAX = 1
 """A ratchet: the number may only fall. At the end it is 0."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "folders"), RULES, ids=[rule.__name__ for rule, _ in RULES])
 def test_the_repository_keeps_the_rule(rule: Rule, folders: tuple[str, ...]) -> None:
     checked = sources(*folders)

@@ -43,6 +43,7 @@ def test_the_source_has_no_banned_words() -> None:
     assert not offences, report(offences)
 
 
+@pytest.mark.slow
 def test_bare_participles_only_fall() -> None:
     offences = [offence for source in sources("src") for offence in words.bare_participles(source)]
     assert len(offences) <= PARTICIPLES_MAX, report(offences)

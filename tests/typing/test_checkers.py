@@ -41,11 +41,13 @@ def wrong_lines(path: Path, checker: str) -> set[int]:
     return {number for number, mark in marks.items() if mark and mark["only"] in (None, checker)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_a_correct_program_is_accepted(checker: str) -> None:
     assert CHECKERS[checker](HERE / "good.py") == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_every_mistake_is_rejected_and_nothing_else(checker: str) -> None:
     expected = wrong_lines(HERE / "bad.py", checker)

@@ -51,6 +51,7 @@ def test_a_password_in_an_address_is_masked_whatever_is_in_it(password: str) -> 
     assert "db.internal/shop today" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
     [

@@ -7,6 +7,8 @@ with one owner and a shared store differ.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from enum import Enum
+from typing import cast
 
 from interlock.clock import SystemClock
 from interlock.core.table import Node
@@ -354,9 +356,10 @@ class EngineParts:
             # Nothing runs here any more: other engines of this process must not wait for slots of this one.
             self.waiters.close(stopped(self.pipeline.dead))
             self.places.close()
+        reply = answer
         if isinstance(answer, Moved):
             if answer.duplicate or answer.ignored:
-                self.policy.count(envelope.workflow, answer)
+                self.policy.count(envelope.workflow, cast("Moved[Enum]", answer))
                 if self.tracing is not None:
                     self.tracing.unchanged(envelope.workflow)
         elif isinstance(answer, InterlockError):
@@ -368,7 +371,7 @@ class EngineParts:
         elif self.tracing is not None and isinstance(envelope, Start):
             self.tracing.unchanged(envelope.workflow)  # It may have been there before.
         if self._sharing is not None:
-            self._sharing.answered(envelope, answer)
+            self._sharing.answered(envelope, reply)
 
     def _report_error(self, envelope: Envelope, answer: InterlockError) -> None:
         if self.tracing is None:

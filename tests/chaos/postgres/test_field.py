@@ -198,6 +198,7 @@ def test_a_worker_that_has_nothing_to_do_writes_nothing(postgres_url: str, monke
     run(scenario)
 
 
+@pytest.mark.slow
 def test_an_item_that_kills_its_worker_is_given_up_after_its_attempts(postgres_url: str, tmp_path: Path) -> None:
     """C3: elsewhere an item was rejected before its attempt was counted, and poisoned its queue for ever (inngest)."""
     run(lambda: left_behind(postgres_url, ["poison"]))

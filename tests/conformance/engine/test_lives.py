@@ -59,6 +59,7 @@ async def live(kept: Place, sold: Shop, bank: Bank, luck: Random) -> Engine:
     return engine
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(3))
 def test_every_order_comes_to_rest_and_what_was_taken_for_nothing_is_given_back(kept: Place, seed: int) -> None:
     async def scenario() -> None:

@@ -129,6 +129,7 @@ def test_a_deadline_that_passed_without_an_engine_fires_at_once(kept: Place) -> 
     run(scenario)
 
 
+@pytest.mark.slow
 def test_after_a_crash_the_last_saved_value_of_the_remaining_time_counts(kept: Place) -> None:
     async def scenario() -> None:
         clock, order = SetClock(), timed(policy="remaining")

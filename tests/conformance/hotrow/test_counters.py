@@ -27,6 +27,7 @@ def test_a_new_counter_is_zero_and_then_what_was_added(place: Place, kind: Kind)
     run(scenario)
 
 
+@pytest.mark.campaign
 @of_every_kind
 def test_adds_of_many_tasks_are_all_counted(place: Place, kind: Kind) -> None:
     """D5, D6: also those that come before anything was made."""

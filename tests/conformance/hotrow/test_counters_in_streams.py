@@ -3,6 +3,8 @@
 import asyncio
 from typing import cast
 
+import pytest
+
 from interlock.hotrow.counters.counter import Counters
 from interlock.lanes.ownership import owner_of
 from tests.conformance.hotrow.counting import KINDS
@@ -11,6 +13,7 @@ from tests.conformance.hotrow.places import Place, run
 STREAMS = ("a", "b", "ten/ant ü'")
 
 
+@pytest.mark.campaign
 def test_streams_have_sharded_counters_side_by_side(place: Place) -> None:
     """D4, D5: a counter of one stream is not the counter of that name in another, nor in the database around them."""
 

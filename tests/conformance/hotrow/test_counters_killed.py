@@ -62,6 +62,7 @@ class Lives:
         return run(read)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["local", "postgres"], indirect=True)
 def test_counters_survive_kills(kept: Place, processes: Processes) -> None:
     """D5, D6, D7, G2, G3."""

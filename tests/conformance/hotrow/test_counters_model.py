@@ -49,6 +49,7 @@ ACTS: st.SearchStrategy[list[Act]] = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(ACTS)
 def test_a_counter_is_an_int(acts: Sequence[Act]) -> None:
     """D5, D6, D7."""

@@ -239,6 +239,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS)
 def test_any_sequence_of_calls_agrees_with_three_numbers(

@@ -25,6 +25,7 @@ def test_it_returns_what_the_function_returns(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_no_read_then_write_of_64_clients_is_lost(place: Place) -> None:
     async def scenario() -> None:
         async with counted(place) as db:

@@ -29,6 +29,7 @@ async def holder(store: Store, name: str, owner: str = "somebody else") -> str:
     return answer.owner
 
 
+@pytest.mark.slow
 @ON_A_SERVER_TOO
 def test_a_lease_has_one_holder_until_it_is_released(place: Place) -> None:
     """C10: and every name is for itself."""

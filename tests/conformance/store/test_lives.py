@@ -12,6 +12,7 @@ from tests.conformance.store.samples import MACHINE, begun, effect, letter, move
 from tests.unit.lanes.lanes import SetClock
 
 
+@pytest.mark.slow
 @KEPT_ON_A_SERVER_TOO
 def test_opened_again_it_shows_exactly_what_was_committed(place: Place) -> None:
     """G2: and what was lost is not there."""

@@ -33,6 +33,7 @@ def processes() -> Iterator[Processes]:
         yield started
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("point", FOLLOWING_POINTS)
 def test_an_engine_that_is_killed_on_its_way_has_lost_nothing(

@@ -32,6 +32,7 @@ def processes() -> Iterator[Processes]:
         yield started
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(SEED, SEED + SHOPS * FACTOR))
 def test_nothing_is_lost_or_doubled_by_kills_at_any_instant(tmp_path: Path, processes: Processes, seed: int) -> None:
     campaign = Campaign(processes, tmp_path, LocalHome(tmp_path), seed=seed)
@@ -75,6 +76,7 @@ def test_nothing_is_lost_or_doubled_by_kills_in_closing(tmp_path: Path, processe
     assert campaign.crashes == 2 * FACTOR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sabotaged", "told"),
     [

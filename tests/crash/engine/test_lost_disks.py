@@ -27,6 +27,7 @@ def processes() -> Iterator[Processes]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEED, SEED + FACTOR))
 def test_nothing_is_lost_or_doubled_when_the_disk_is_lost_too(
     tmp_path: Path, processes: Processes, seaweedfs: SeaweedFS, seed: int

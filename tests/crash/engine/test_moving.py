@@ -28,6 +28,7 @@ def processes() -> Iterator[Processes]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_orders_that_flow_while_their_workflows_move_come_to_their_end(
     tmp_path: Path, processes: Processes, postgres_url: str, seed: int
@@ -40,6 +41,7 @@ def test_orders_that_flow_while_their_workflows_move_come_to_their_end(
     campaign.finish_until("done", "cancelled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_engine_that_nobody_stops_goes_along(
     tmp_path: Path, processes: Processes, postgres_url: str, seed: int
@@ -51,6 +53,7 @@ def test_an_engine_that_nobody_stops_goes_along(
     campaign.finish()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_mover_that_is_killed_is_followed_by_one_that_goes_on(
@@ -67,6 +70,7 @@ def test_a_mover_that_is_killed_is_followed_by_one_that_goes_on(
     campaign.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("point", ["copy/1", "seal"])
 def test_an_engine_that_is_killed_while_its_workflows_move_loses_nothing(
@@ -83,6 +87,7 @@ def test_an_engine_that_is_killed_while_its_workflows_move_loses_nothing(
     campaign.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("point", ["catch up/1", "leave/before", "leave/after"] if FACTOR > 1 else ["leave/before"])
 def test_a_mover_from_a_bucket_that_is_killed_is_followed_by_one_that_goes_on(
@@ -99,6 +104,7 @@ def test_a_mover_from_a_bucket_that_is_killed_is_followed_by_one_that_goes_on(
     campaign.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("point", ["copy/1", "seal", "leave/before"] if FACTOR > 1 else ["leave/before"])
 def test_orders_come_to_their_end_on_the_way_back_too(

@@ -134,6 +134,7 @@ class World:
             assert len(self._acknowledged) > 10
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("direction", "victim", "point"), CASES)
 def test_a_move_survives_whoever_is_killed(
     direction: str, victim: str, point: str, processes: Processes, server: Server, tmp_path: Path

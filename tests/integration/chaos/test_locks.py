@@ -22,6 +22,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Generator[OwnRedis]:
         yield server
 
 
+@pytest.mark.slow
 def test_fifty_contenders_write_one_after_the_other_and_the_frozen_holder_is_refused(
     redis: OwnRedis, tmp_path: Path
 ) -> None:
@@ -40,6 +41,7 @@ def test_fifty_contenders_write_one_after_the_other_and_the_frozen_holder_is_ref
     assert 0.2 <= result.fairness.busiest_process_share <= 1
 
 
+@pytest.mark.slow
 def test_a_resource_that_checks_no_token_is_caught(redis: OwnRedis, tmp_path: Path) -> None:
     """Sabotage: the proof can fail."""
     result = run_locks(redis.url, tmp_path, contenders=4, processes=2, seconds=2, lease_s=1.0, fenced=False)

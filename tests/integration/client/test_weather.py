@@ -82,6 +82,7 @@ ACTED = ["gone after", "half", "unknown"]
 NOT_ACTED = ["gone before"]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("mood", ACTED + NOT_ACTED)
 def test_an_event_with_a_key_is_applied_once_whatever_becomes_of_its_answer(mood: str) -> None:
     async def test() -> None:
@@ -159,6 +160,7 @@ def test_nobody_is_asked_twice_where_nobody_listens() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_wait_survives_the_end_of_one_server_and_goes_on_at_the_next(tmp_path: Path) -> None:
     """The server ends its waits when it leaves, and the client asks again."""
     home = f"lanes://{tmp_path}"

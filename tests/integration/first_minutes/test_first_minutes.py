@@ -66,6 +66,7 @@ def browsed(url: str) -> Generator[Tab]:
         browser.close()
 
 
+@pytest.mark.slow
 def test_the_two_commands_of_a_new_project_work_and_curl_gets_an_order_shipped(shell: Shell) -> None:
     typed = [each.command for block in consoles((shell.here / "README.md").read_text()) for each in typed_in(block)]
     assert typed[:2] == ["make test", "make run"]
@@ -83,6 +84,7 @@ def test_the_two_commands_of_a_new_project_work_and_curl_gets_an_order_shipped(s
     assert "SHIPPED" in succeed(shell, history)
 
 
+@pytest.mark.slow
 def test_the_page_shows_an_order_and_what_happens_to_it_meanwhile(shell: Shell) -> None:
     start, submit, _ = told_to_type(shell.type("make run")[1])
     with browsed(shell.url) as tab:
@@ -96,6 +98,7 @@ def test_the_page_shows_an_order_and_what_happens_to_it_meanwhile(shell: Shell) 
         tab.shows("receipt-")
 
 
+@pytest.mark.slow
 def test_an_order_outlives_the_server_that_took_it(shell: Shell) -> None:
     start, submit, look = told_to_type(shell.type("make run")[1])
     succeed(shell, f"{start} -s")
@@ -106,6 +109,7 @@ def test_an_order_outlives_the_server_that_took_it(shell: Shell) -> None:
     assert json.loads(succeed(shell, f"{look} -s"))["context"]["receipt"].startswith("receipt-")
 
 
+@pytest.mark.slow
 def test_the_demo_of_the_readme_works_in_small(tmp_path: Path) -> None:
     assert "$ make demo" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert "$(BIN)/interlock demo $(ARGS)" in (ROOT / "Makefile").read_text(encoding="utf-8")

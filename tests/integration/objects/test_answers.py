@@ -45,6 +45,7 @@ def opened(server: ScriptedServer, answer: str = "") -> RemoteBucket:
     return open_bucket(parse_bucket_url(server.url("shop/stock")), request_timeout_s=2.0 if answer == "silent" else 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["closed", "reset", "silent", "500", "503", "400"])
 @pytest.mark.parametrize("call", CONDITIONAL)
 def test_a_conditional_write_without_an_answer_is_unclear_and_was_sent_once(call: str, answer: str) -> None:
@@ -91,6 +92,7 @@ def test_nothing_is_missing_when_something_is_written() -> None:
             bucket.put("log/1", b"mine")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("answer", ["closed", "reset", "silent", "cut", "400", "500", "503"])
 @pytest.mark.parametrize("call", ["get", "get_many"])
 def test_a_read_without_a_whole_answer_is_unclear_and_never_none(call: str, answer: str) -> None:

@@ -20,6 +20,7 @@ def nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relocation, "WAITED_S", 60.0)
 
 
+@pytest.mark.slow
 def test_what_found_the_fence_is_decided_again_on_what_the_other_has_left(moto: Moto, tmp_path: Path) -> None:
     """G4: nothing of a group that is fenced has happened, so its callers need not know."""
 

@@ -59,6 +59,7 @@ def taken(url: str, file: Path, *, leaves_for: str = "", notes: bool = True, lea
     lane.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notes", [True, False], ids=["and says so in the manifest", "and dies"])
 def test_an_owner_that_a_mover_has_replaced_goes_along(tmp_path: Path, moto: Moto, folder: str, *, notes: bool) -> None:
     home, new = moto.url(folder), f"lanes://{tmp_path}/new"
@@ -82,6 +83,7 @@ def test_an_owner_that_a_mover_has_replaced_goes_along(tmp_path: Path, moto: Mot
     asyncio.run(use())
 
 
+@pytest.mark.slow
 def test_an_owner_that_was_replaced_by_a_mover_which_gave_up_opens_its_lane_again(
     tmp_path: Path, moto: Moto, folder: str
 ) -> None:

@@ -98,6 +98,7 @@ def test_another_process_took_it_over_and_has_left_it(
     assert ["is opened again" in record.getMessage() for record in caplog.records] == [True]
 
 
+@pytest.mark.slow
 def test_a_stream_that_another_process_took_over_and_has_left(tmp_path: Path, url: str) -> None:
     """A stream is a lane of its own: who holds it is told, and gets it again by asking for it."""
 

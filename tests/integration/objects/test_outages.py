@@ -86,6 +86,7 @@ async def total(db: Database) -> object:
     return n
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_short_outage_is_waited_out(tmp_path: Path, mortal: SeaweedFS, add: Add) -> None:
     async def scenario() -> None:
@@ -104,6 +105,7 @@ def test_a_short_outage_is_waited_out(tmp_path: Path, mortal: SeaweedFS, add: Ad
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 @KINDS
 def test_what_a_long_outage_leaves_unknown_is_resolved_by_its_key(tmp_path: Path, mortal: SeaweedFS, add: Add) -> None:
     async def scenario() -> None:

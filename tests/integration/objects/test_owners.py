@@ -45,6 +45,7 @@ async def refused(url: str, cache: Path) -> LaneOwned:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_cache", [True, False], ids=["same machine", "another machine"])
 def test_a_second_owner_is_told_who_the_first_is(
     tmp_path: Path, processes: Processes, url: str, *, same_cache: bool
@@ -57,6 +58,7 @@ def test_a_second_owner_is_told_who_the_first_is(
     first.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("does", ["write", "read"])
 def test_a_process_that_slept_through_its_lease_is_fenced(
     tmp_path: Path, processes: Processes, url: str, does: str

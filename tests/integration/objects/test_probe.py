@@ -20,6 +20,7 @@ def examined(url: str) -> list[Check]:
     return examine(open_folder(parse_bucket_url(url), request_timeout_s=30), World(pause=lambda _: None))
 
 
+@pytest.mark.slow
 def test_a_good_server_is_accepted_and_left_clean(server: Server, folder: str) -> None:
     address = parse_bucket_url(server.url(f"{folder}/stock"))
     bucket = open_proven(address, request_timeout_s=10, world=World())

@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from interlock.database.database import Database
 from interlock.lanes.objectlog.format import log_key
 from interlock.lanes.objectlog.remote_bucket import open_bucket
@@ -14,6 +16,7 @@ from tests.unit.cli.running import Done, run_program
 GROUPS = 30
 
 
+@pytest.mark.slow
 def test_a_database_is_looked_at_restored_and_opened_while_its_owner_serves(
     moto: Moto, folder: str, tmp_path: Path
 ) -> None:
@@ -60,6 +63,7 @@ def test_a_database_is_looked_at_restored_and_opened_while_its_owner_serves(
     assert (damaged.code, f"{log_key(GROUPS + 3)} is missing" in damaged.out) == (1, True), damaged.out
 
 
+@pytest.mark.slow
 def test_no_database_and_no_server_have_their_exit_codes(moto: Moto, folder: str, tmp_path: Path) -> None:
     for command in (("doctor",), ("restore", "--at", "1")):
         file = ["x.lane"] if command[0] == "restore" else []

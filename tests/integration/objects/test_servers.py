@@ -47,6 +47,7 @@ def test_a_bucket_that_does_not_exist_is_no_empty_bucket(server: Server) -> None
         bucket.replace("log/1", b"x", {"e_tag": '"x"'})
 
 
+@pytest.mark.slow
 def test_a_real_server_keeps_what_it_acknowledged(folder: str) -> None:
     with SeaweedFS() as server:
         bucket = opened(server, f"{folder}/orders")

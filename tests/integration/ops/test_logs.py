@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.integration.ops.files import read_yaml
 from tests.integration.ops.promtail import Entry, run
@@ -39,6 +40,7 @@ def _read_until(running: Server, text: str) -> list[str]:
     raise AssertionError(lines)
 
 
+@pytest.mark.slow
 def test_the_lines_of_a_server_reach_loki_with_what_is_searched_for(tmp_path: Path) -> None:
     [scrape] = read_yaml("loki/promtail.yml")["scrape_configs"]
     stages = scrape["pipeline_stages"]
@@ -69,6 +71,7 @@ def test_the_lines_of_a_server_reach_loki_with_what_is_searched_for(tmp_path: Pa
     assert run(stages, "Killed") == Entry("Killed")
 
 
+@pytest.mark.slow
 def test_debug_has_a_line_for_every_transition(tmp_path: Path) -> None:
     """And nothing of what other libraries have to say at that level."""
     words = ("--log-format", "json", "--log-level", "debug")

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ async def write(store: PostgresStore, name: str, plan: list[list[str]]) -> dict[
     return told
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(plans=st.tuples(groups, groups, groups))
 def test_of_concurrent_changes_one_wins_and_versions_are_dense(
@@ -72,6 +74,7 @@ async def count_up(url: str) -> None:
             done += await store.commit([moved(row, context=str(count + 1).encode())]) == []
 
 
+@pytest.mark.slow
 def test_no_increment_of_several_processes_is_lost(postgres_url: str) -> None:
     """G1, B2: real processes on one row, each upon what it has read."""
 

@@ -104,6 +104,7 @@ def test_a_node_without_a_connection_goes_on_as_soon_as_there_is_room(postgres_u
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_node_without_a_connection_waits_for_so_long_and_says_so(postgres_url: str) -> None:
     """Nothing was sent: it is never OutcomeUnknown."""
 
@@ -209,6 +210,7 @@ def test_whoever_is_cancelled_leaves_neither_a_transaction_nor_a_half_used_conne
     run(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "&pgbouncer=true"])
 def test_what_takes_too_long_is_ended_on_the_server_too(postgres_url: str, options: str) -> None:
     """The server does not go on with what nobody waits for: a write would commit much later."""

@@ -165,6 +165,7 @@ def test_connections_are_opened_when_needed_and_never_more_than_the_cap(postgres
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_foreign_client_that_takes_every_connection_is_told_and_passes(postgres: str, postgres_url: str) -> None:
     """FIELD: pool exhaustion; the store works again as soon as there is room."""
     url, _ = named(postgres_url)

@@ -4,10 +4,13 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.integration.postgres.test_waits import run, shop
 from tests.unit.cli.running import run_program
 
 
+@pytest.mark.slow
 def test_the_row_that_sessions_wait_for_is_shown_with_what_cannot_be_seen(postgres: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with shop(postgres) as (opened, sampler):
@@ -32,6 +35,7 @@ def test_the_row_that_sessions_wait_for_is_shown_with_what_cannot_be_seen(postgr
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_quiet_database_has_nothing_hot_and_one_that_is_away_is_unavailable(postgres: str, tmp_path: Path) -> None:
     quiet = run_program("hot", postgres, "--seconds", "0", folder=tmp_path)
     assert quiet.code == 0

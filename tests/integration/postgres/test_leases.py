@@ -3,6 +3,8 @@
 import asyncio
 from itertools import pairwise
 
+import pytest
+
 from interlock.store.postgres.store import PostgresLeases
 from interlock.store.protocol import Granted, Held
 from tests.conformance.store.samples import run
@@ -11,6 +13,7 @@ from tests.integration.postgres.stores import opened, several, somebody
 LONG_S = 600.0
 
 
+@pytest.mark.slow
 def test_of_32_requests_of_several_processes_one_wins(postgres_url: str) -> None:
     """C10: also for a name that nobody has asked for before, and again after every release."""
 

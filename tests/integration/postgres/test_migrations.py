@@ -48,6 +48,7 @@ def test_a_dry_run_changes_nothing_and_its_text_does_the_same(postgres_url: str)
     run(scenario)
 
 
+@pytest.mark.slow
 def test_the_command_shows_applies_and_has_nothing_left_to_do(postgres_url: str, tmp_path: Path) -> None:
     shown = run_program("migrate", postgres_url, "--dry-run", folder=tmp_path)
     assert shown.code == 0

@@ -155,6 +155,7 @@ def test_nothing_is_answered_from_memory(postgres_url: str) -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_no_group_meets_the_ceiling_of_parameters(postgres_url: str) -> None:
     """FIELD: a statement has at most 65,535 parameters; 12,000 changes have more than 500,000 values."""
 

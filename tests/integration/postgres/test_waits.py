@@ -150,6 +150,7 @@ def test_a_user_without_rights_sees_who_waits_and_is_told_that_keys_are_not_his(
     run(scenario)
 
 
+@pytest.mark.slow
 def test_writers_on_distinct_rows_are_volume_and_on_one_row_they_are_seen(postgres: str) -> None:
     async def scenario() -> None:
         async with shop(postgres) as (opened, _):

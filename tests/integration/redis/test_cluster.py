@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from interlock import Admission, Breaker, Dependency
 from tests.integration.redis.conftest import needed
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
@@ -9,6 +11,7 @@ from tests.integration.redis.nodes import cluster
 from tests.integration.redis.server import Server
 
 
+@pytest.mark.slow
 def test_everything_is_shared_through_the_nodes_of_a_cluster(tmp_path: Path) -> None:
     """The names are spread over the nodes; a request that goes astray is led to the right one."""
     needed()

@@ -240,6 +240,7 @@ def test_a_lease_outlives_a_restart_of_redis_that_keeps_its_data(keeping: Server
     run(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_holder_gives_up_in_time_when_redis_does_not_answer(server: Server) -> None:
     """C10: by its own clock, from before the last request that was answered; frozen is as good as dead."""
@@ -318,6 +319,7 @@ def test_engines_of_several_homes_have_no_leases_without_redis(server: Server) -
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_home_that_has_done_without_redis_since_then_gives_higher_tokens(server: Server, tmp_path: Path) -> None:
     """G4: somebody has taken it out of the configuration."""
 
@@ -333,6 +335,7 @@ def test_a_home_that_has_done_without_redis_since_then_gives_higher_tokens(serve
     run(scenario)
 
 
+@pytest.mark.slow
 def test_every_key_of_a_script_is_in_one_slot(server: Server) -> None:
     """A Redis Cluster refuses a script that touches two slots; here is one, of one node that has all slots."""
 

@@ -110,6 +110,7 @@ def test_a_node_of_a_cluster_is_told_from_one_that_is_alone(
                 examine_redis(parse_redis_url(url))
 
 
+@pytest.mark.slow
 def test_the_doctor_says_what_is_not_as_it_should_be(server: Server, tmp_path: Path) -> None:
     done = run_program("doctor", server.url, folder=tmp_path)
     assert (done.code, done.out.splitlines()[-1]) == (0, "healthy"), done.err

@@ -41,6 +41,7 @@ def url() -> Generator[str]:
         yield found
 
 
+@pytest.mark.slow
 def test_every_answer_is_as_described(url: str) -> None:
     """Each operation is asked with what fits its description, and with what does not."""
     api = schemathesis.openapi.from_url(f"{url}/openapi.json").exclude(path="/v1/stream")
@@ -72,6 +73,7 @@ def test_every_answer_is_as_described(url: str) -> None:
 METHODS = ("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE")
 
 
+@pytest.mark.slow
 def test_a_method_that_the_document_does_not_have_is_405(url: str) -> None:
     document = httpx.get(f"{url}/openapi.json", timeout=END_S).json()
     for path, described in document["paths"].items():

@@ -37,6 +37,7 @@ def control(server: OwnServer, *words: str) -> None:
     assert done.returncode == 0, (data / "health.log").read_text()
 
 
+@pytest.mark.slow
 def test_while_postgresql_is_stopped_a_server_is_alive_and_not_ready(own_server: OwnServer) -> None:
     """Requests should go elsewhere, and a restart would not help; it is ready again by itself."""
 

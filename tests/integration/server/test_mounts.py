@@ -97,6 +97,7 @@ def run_example(name: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mounted", "mounted_django"])
 def test_the_examples_run_as_they_are_documented(name: str) -> None:
     told = run_example(name)
@@ -154,6 +155,7 @@ def uvicorn(*words: str) -> Generator[Foreign]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_a_real_server_serves_django_with_interlock_in_it() -> None:
     """With the documented command: the engine lives as long as the server."""
     with uvicorn("--app-dir", "examples", "mounted_django:application") as server:
@@ -180,6 +182,7 @@ def open_stream(url: str) -> Generator[Iterator[bytes]]:
         yield pieces
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 @pytest.mark.parametrize(
     "app",
@@ -200,6 +203,7 @@ def test_a_server_with_an_open_stream_stops_when_it_is_asked_to(app: tuple[str, 
         assert list(pieces) == [], "it ended in order, and was not cut off"
 
 
+@pytest.mark.slow
 def test_a_server_with_an_open_stream_reloads_when_a_file_changes(tmp_path: Path) -> None:
     source = tmp_path / "reloaded.py"
     source.write_text(f"from {APPS} import in_fastapi as app\n")

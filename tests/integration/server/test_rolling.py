@@ -134,6 +134,7 @@ async def loaded(url: str, restarts: Callable[[Callable[[], Awaitable[None]]], A
     return sum(counts)
 
 
+@pytest.mark.slow
 def test_two_servers_are_restarted_in_turn_and_no_client_sees_it(postgres_url: str) -> None:
     async def scenario() -> None:
         balancer = Balancer()
@@ -163,6 +164,7 @@ def test_two_servers_are_restarted_in_turn_and_no_client_sees_it(postgres_url: s
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_the_workers_of_a_server_are_replaced_and_no_client_sees_it(postgres_url: str) -> None:
     with server(postgres_url, "--workers", "2") as running:
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.integration.server.running import END_S, Server, server
 from tests.integration.server.test_workers import children, ended, heard
@@ -41,6 +42,7 @@ def start(running: Server, number: int) -> None:
     assert httpx.post(path, json={"id": f"t-{number}"}, timeout=END_S).status_code == 201
 
 
+@pytest.mark.slow
 def test_a_scrape_of_any_worker_tells_all_of_them(postgres_url: str) -> None:
     depth = ("state_machine_depth", (("machine", "ticket"), ("state", "open")))
     transitions, unheard = "pipeline_transition_duration_count", ("workers_unheard", ())
@@ -83,6 +85,7 @@ def test_a_scrape_of_any_worker_tells_all_of_them(postgres_url: str) -> None:
         assert [*Path(folder).iterdir()] == [], "nothing is left behind, even by a supervisor that was killed"
 
 
+@pytest.mark.slow
 def test_one_process_has_no_label_for_it(postgres_url: str) -> None:
     with server(postgres_url, "--workers", "1") as running:
         start(running, 1)

@@ -17,6 +17,7 @@ def home_in(folder: Path) -> str:
     return f"lanes://{folder}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "handler"),
     [(signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_IGN)],
@@ -37,6 +38,7 @@ def test_a_server_stops_cleanly_and_keeps_everything(tmp_path: Path, number: int
         assert httpx.get(f"{second.url}/v1/workflows/t-1", timeout=END_S).json()["state"] == "open"
 
 
+@pytest.mark.slow
 def test_a_server_that_leaves_says_so_and_goes_on_answering(tmp_path: Path) -> None:
     """A balancer looks elsewhere while requests that come all the same are answered; a second signal does not wait."""
     with (
@@ -55,6 +57,7 @@ def test_a_server_that_leaves_says_so_and_goes_on_answering(tmp_path: Path) -> N
         assert running.stop()[0] == 0
 
 
+@pytest.mark.slow
 def test_a_stream_does_not_keep_a_server_from_stopping(tmp_path: Path) -> None:
     with (
         server(home_in(tmp_path)) as running,
@@ -67,6 +70,7 @@ def test_a_stream_does_not_keep_a_server_from_stopping(tmp_path: Path) -> None:
         assert b"".join(pieces) == b""
 
 
+@pytest.mark.slow
 def test_a_step_runs_and_its_outcome_is_seen(tmp_path: Path) -> None:
     with server(home_in(tmp_path)) as running, httpx.Client(base_url=running.url, timeout=END_S) as client:
         with client.stream("GET", "/v1/stream?workflow=o-1") as response:
@@ -80,6 +84,7 @@ def test_a_step_runs_and_its_outcome_is_seen(tmp_path: Path) -> None:
         assert client.get("/v1/workflows/o-1").json()["state"] == "done"
 
 
+@pytest.mark.slow
 def test_a_home_has_one_server_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with server(home_in(tmp_path)):
         assert main(["serve", shop.NAME, "--home", home_in(tmp_path), "--port", "0"]) == 5
@@ -92,6 +97,7 @@ def test_without_keys_no_other_address_is_listened_on(host: str, capsys: pytest.
     assert "keys create" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_with_a_key_everybody_may_reach_it_and_nobody_without(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +113,7 @@ def test_with_a_key_everybody_may_reach_it_and_nobody_without(
         )
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with server(home_in(tmp_path / "a")) as running:
         port = running.url.rpartition(":")[2]
@@ -114,6 +121,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
     assert port in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_admission_comes_from_the_environment(tmp_path: Path) -> None:
     """C7: 10,000 and 15,000 unless something else is said."""
     with (
@@ -129,6 +137,7 @@ def test_admission_comes_from_the_environment(tmp_path: Path) -> None:
     assert {answer.headers["retry-after"] for answer in refused} == {"1"}
 
 
+@pytest.mark.slow
 def test_a_server_in_memory_is_fine_for_a_try() -> None:
     with server("memory:") as running:
         assert httpx.get(f"{running.url}/healthz", timeout=END_S).status_code == 200

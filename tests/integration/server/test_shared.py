@@ -101,6 +101,7 @@ def test_a_database_in_whose_schema_workflows_arrive_is_none_any_more(postgres_u
     served(test, url=postgres_url, home=postgres_url)
 
 
+@pytest.mark.slow
 def test_a_rolling_restart_loses_nothing_that_has_a_key(postgres_url: str, tmp_path: Path) -> None:
     """A client with keys goes on at the other server; every event applies once."""
     del tmp_path

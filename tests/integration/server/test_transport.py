@@ -236,6 +236,7 @@ def test_what_is_no_http_is_not_answered_in_the_place_of_another_request() -> No
         assert b"HTTP/1.1 400" not in begun.say(b"ZZ\r\n").heard()
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_is_cut_off() -> None:
     """Whoever sends on and never reads would keep its answers in memory for ever; a slow reader is waited for."""
     lines = b"x\n" * 60_000

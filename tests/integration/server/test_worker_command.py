@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.unit.cli.lasting import lasting
 from tests.unit.cli.running import run_program
 from tests.unit.cli.slow_shop import FOLDER, NAME
@@ -12,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MACHINE = "tests.unit.cli.slow_shop:job"
 
 
+@pytest.mark.slow
 def test_two_workers_share_a_home_and_a_command_starts_work_beside_them(postgres_url: str, tmp_path: Path) -> None:
     """B13: neither owns it, one of them runs the step, and both end in order."""
     for name in ("running", "go"):

@@ -44,6 +44,7 @@ def ended(pid: int) -> bool:
         os.close(descriptor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_all_workers_serve_one_port_and_all_stop(postgres_url: str, number: int) -> None:
     with server(postgres_url, "--workers", str(COUNT)) as running:
@@ -58,6 +59,7 @@ def test_all_workers_serve_one_port_and_all_stop(postgres_url: str, number: int)
         assert all(ended(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_killed_is_replaced_and_nobody_notices(postgres_url: str) -> None:
     with server(postgres_url, "--workers", str(COUNT)) as running:
         before = children(running.process.pid)
@@ -70,6 +72,7 @@ def test_a_worker_that_was_killed_is_replaced_and_nobody_notices(postgres_url: s
         assert running.stop()[0] == 0
 
 
+@pytest.mark.slow
 def test_no_worker_outlives_a_supervisor_that_was_killed(postgres_url: str) -> None:
     """Nothing can be told by a process that was killed: the end of its line is told by the kernel."""
     with server(postgres_url, "--workers", str(COUNT)) as running:
@@ -78,6 +81,7 @@ def test_no_worker_outlives_a_supervisor_that_was_killed(postgres_url: str) -> N
         assert all(ended(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_all_workers_are_replaced_one_after_the_other(postgres_url: str) -> None:
     with server(postgres_url, "--workers", str(COUNT)) as running:
         before = children(running.process.pid)

@@ -18,6 +18,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_copies_are_found_as_if_the_engine_had_written_them(folder: Path) -> None:
     with server(folder) as on:
         found = asyncio.run(growth_postgres.measure(on, (100, 200, 1_000), seconds=0.01, rounds=3))
@@ -28,6 +29,7 @@ def test_copies_are_found_as_if_the_engine_had_written_them(folder: Path) -> Non
     assert found.extra["postgres_stalled_ms_1e3"] > 0
 
 
+@pytest.mark.slow
 def test_the_profile_writes_the_groups_of_an_engine_and_explains_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_load_is_what_the_machine_of_the_server_takes() -> None:
     assert not http.all_applied(b'{"version":1}\n{"status":429}', 2)
 
 
+@pytest.mark.slow
 def test_whatever_is_offered_to_a_server_is_answered(tmp_path: Path) -> None:
     """C7: a real server for a moment; the figures of a moment mean nothing."""
     with http.clients_loop() as runner:

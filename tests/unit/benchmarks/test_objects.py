@@ -14,6 +14,7 @@ from benchmarks.weights import weigh
 from interlock.testing.objects import MemoryBucket
 
 
+@pytest.mark.slow
 def test_every_place_counts_what_it_acknowledged(tmp_path: Path) -> None:
     places = [local(), slow("bucket", put_s=0.001)]
     figures = commits(tmp_path, places, (1, 4), seconds=0.02, rounds=3)
@@ -28,6 +29,7 @@ def test_a_group_shares_the_weight_of_its_page(tmp_path: Path) -> None:
     assert among_others[16] < at_random[16]
 
 
+@pytest.mark.slow
 def test_a_log_is_recovered_from_every_place(tmp_path: Path) -> None:
     async def run() -> None:
         logs = [await written(tmp_path / f"{short}", 30, snapshots=short) for short in (False, True)]

@@ -29,6 +29,7 @@ def figure(per_second: int, *latencies_s: float) -> Figure:
     return Figure([Round(per_second, 1.0, 0.5, latencies_s)] * 3)
 
 
+@pytest.mark.slow
 def test_both_forms_and_the_hot_workflow_count_what_they_acknowledged(tmp_path: Path) -> None:
     figures, notes = orders.run(tmp_path, SMALL, ("interlock", "hot"), tmp_path / "peers")
     assert [name for name in figures if name.startswith("Interlock")] == [

@@ -22,6 +22,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_the_engine_on_postgresql_is_compared_and_the_server_s_work_is_counted(folder: Path) -> None:
     figures, notes = orders.run(folder, SMALL, ("postgres", "hot"), folder / "peers")
     names = [f"{orders.POSTGRES_STEPS}, 1", f"{orders.POSTGRES_STEPS}, 4", f"{orders.POSTGRES_EVENTS}, 4"]
@@ -64,6 +65,7 @@ def test_ratios_on_postgresql_are_of_the_best_and_of_one_run() -> None:
     }
 
 
+@pytest.mark.slow
 def test_one_and_two_processes_feed_the_same_server_and_lose_nothing(folder: Path) -> None:
     figures = postgres_processes.run(folder / "processes", rounds=3, seconds=0.01, in_flight=2)
     assert list(figures) == [

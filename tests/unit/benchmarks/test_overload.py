@@ -3,9 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from benchmarks.overload import LOADS, measured
 
 
+@pytest.mark.slow
 def test_whatever_is_offered_is_done_or_refused(tmp_path: Path) -> None:
     """C7: for a moment only; the figures of a moment mean nothing."""
     found = asyncio.run(measured(tmp_path, 0.5))

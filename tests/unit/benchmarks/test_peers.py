@@ -31,6 +31,7 @@ child.wait()
 """
 
 
+@pytest.mark.slow
 def test_a_turn_counts_every_order_of_every_client() -> None:
     placed: list[int] = []
 

@@ -256,6 +256,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_the_naive_chain_completes_its_orders_on_a_calm_gateway(folder: Path) -> None:
     async def run(url: str) -> tuple[Orders, dict[str, int]]:
         script = Script(seed=1, segments=[CALM], declined=0.1)

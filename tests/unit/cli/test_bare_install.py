@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from interlock import Database
 from interlock.cli.program import COMMANDS
 from tests.unit.cli.running import SOURCE, plain_environment
@@ -54,6 +56,7 @@ def test_every_command_can_be_loaded_without_the_extras() -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
+@pytest.mark.slow
 def test_what_lives_on_a_disk_is_moved_copied_and_put_back_without_them(tmp_path: Path) -> None:
     """D10, D11: from a lane to a lane, and into a file."""
 

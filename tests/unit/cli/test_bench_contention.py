@@ -12,6 +12,7 @@ from tests.unit.cli.running import Interlock
 QUICK = ("bench", "contention", "--quick", "--seconds", "0.006", "--handoff-ms", "1")
 
 
+@pytest.mark.slow
 def test_a_quick_run_shows_every_setting_and_writes_its_files(
     interlock: Interlock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

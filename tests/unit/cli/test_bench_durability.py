@@ -54,6 +54,7 @@ def test_memory_has_nothing_to_show(interlock: Interlock) -> None:
     assert "no durability to measure" in done.err
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar(folder: Path) -> None:
     done = run_program(*QUICK, folder=folder, FORCE_COLOR="1", TERM="xterm")
     assert done.code == 0

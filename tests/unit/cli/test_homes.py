@@ -184,6 +184,7 @@ def test_a_command_that_looks_notes_no_machine(interlock: Interlock, home: str, 
     assert asyncio.run(owed(home)) == before
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error_to_talk_about(tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}/home"
     ids = "".join(f"order-number-{number:05}\n" for number in range(9_000))
@@ -203,6 +204,7 @@ def test_a_reader_that_leaves_early_is_no_error_to_talk_about(tmp_path: Path) ->
             assert command.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_the_next_command_reads_the_ids_of_the_one_before(tmp_path: Path) -> None:
     """Through a real pipe, with an id that a shell and a terminal could stumble over."""
     environment = plain_environment(INTERLOCK_HOME=f"lanes://{tmp_path}/home")

@@ -35,6 +35,7 @@ def open_shop(home: str) -> Generator[None]:
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_rows_and_workflows_of_another_process_are_one_table_worst_first(interlock: Interlock, tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}/shop"
     with open_shop(home):
@@ -57,6 +58,7 @@ def test_rows_and_workflows_of_another_process_are_one_table_worst_first(interlo
     assert f'interlock_row_flagged{{database="stock",source="lane",table="seat",key="{SEAT}"}}' in metrics.out
 
 
+@pytest.mark.slow
 def test_when_the_owner_has_left_there_is_nothing_to_see_and_it_says_so(interlock: Interlock, tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}/shop"
     with open_shop(home):
@@ -69,6 +71,7 @@ def test_when_the_owner_has_left_there_is_nothing_to_see_and_it_says_so(interloc
     assert json.loads(interlock("hot", home, "-o", "json").out) == []
 
 
+@pytest.mark.slow
 def test_a_crashed_owner_leaves_nothing_that_is_believed(interlock: Interlock, tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}/shop"
     process = subprocess.Popen(

@@ -55,6 +55,7 @@ def test_every_file_is_there_and_no_mark_is_left(project: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_its_tests_pass(project: Path) -> None:
     done = run(project, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,6 +67,7 @@ def test_the_checks_find_nothing(project: Path) -> None:
     assert (done.code, done.out) == (0, "order (version 1): nothing found\n")
 
 
+@pytest.mark.slow
 def test_a_linter_and_a_type_checker_find_nothing(project: Path) -> None:
     ruff = run(project, "ruff", "check", "--no-cache", "--select", RULES, "--ignore", LEFT_OUT, ".")
     assert ruff.returncode == 0, ruff.stdout
@@ -82,6 +84,7 @@ def test_a_linter_and_a_type_checker_find_nothing(project: Path) -> None:
     assert typed.returncode == 0, typed.stdout
 
 
+@pytest.mark.slow
 def test_it_is_served_with_its_own_settings(project: Path) -> None:
     """The home beside interlock.toml is used; an order that is sent by its name arrives."""
     with lasting("serve", "my_shop.app:app", "--port", "0", folder=project) as running:

@@ -194,6 +194,7 @@ def test_wrong_usage_exits_with_2(interlock: Interlock, arguments: tuple[str, ..
     assert interlock(*arguments).code == 2
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "arguments",
     [

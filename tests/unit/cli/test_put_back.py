@@ -184,6 +184,7 @@ def test_a_copy_is_put_into_a_bucket_where_history_stays(
     assert found.code == 0, found.err
 
 
+@pytest.mark.slow
 def test_a_database_in_a_bucket_that_has_an_owner_is_never_replaced(
     interlock: Interlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +242,7 @@ def test_what_a_mover_was_doing_is_no_part_of_the_copy(interlock: Interlock, tmp
     assert asyncio.run(held_at(f"lanes://{tmp_path}/copy")) == EXPECTED
 
 
+@pytest.mark.slow
 def test_a_backup_that_is_killed_leaves_nothing_under_the_name(tmp_path: Path) -> None:
     """Killed at each of its steps: the name is free, or has the old copy, whole."""
     url = f"lanes://{tmp_path}/shop/stock"

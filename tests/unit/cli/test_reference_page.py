@@ -96,6 +96,7 @@ def shown_commands() -> list[tuple[str, list[str]]]:
     return shown
 
 
+@pytest.mark.slow
 def test_what_the_page_shows_is_what_happens(interlock: Interlock) -> None:
     for typed, expected in shown_commands():
         name, *words = typed.split()

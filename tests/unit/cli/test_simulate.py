@@ -80,6 +80,7 @@ def test_the_engine_is_simulated(interlock: Interlock) -> None:
     assert done.out.endswith("Every promise was kept, from seed 5 to 7.\n")
 
 
+@pytest.mark.slow
 def test_a_broken_engine_is_told_with_its_story(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def none(recovery: Recovery) -> int:
         del recovery

@@ -33,6 +33,7 @@ def state(home: str) -> str:
     return run_program("find", "job", "--state", "done", "-o", "ids", "--home", home, folder=ROOT).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_running_step_is_given_its_time(home: str, tmp_path: Path, number: int) -> None:
     settings = {FOLDER: str(tmp_path), "INTERLOCK_DRAIN_S": "300"}
@@ -46,6 +47,7 @@ def test_a_running_step_is_given_its_time(home: str, tmp_path: Path, number: int
     assert state(home) == "j-1\n"
 
 
+@pytest.mark.slow
 def test_a_second_signal_does_not_wait(home: str, tmp_path: Path) -> None:
     """The attempt is cancelled and does not count; the home is free afterwards."""
     (tmp_path / "endless").touch()
@@ -61,6 +63,7 @@ def test_a_second_signal_does_not_wait(home: str, tmp_path: Path) -> None:
     assert " owner      none" in shown.out
 
 
+@pytest.mark.slow
 def test_a_worker_owns_the_home(home: str, tmp_path: Path) -> None:
     (tmp_path / "endless").touch()
     with lasting("worker", NAME, "--home", home, folder=ROOT, **{FOLDER: str(tmp_path)}) as running:
@@ -113,6 +116,7 @@ def test_dependencies_of_the_app_are_those_of_the_engine(
     assert seen == [((job,), [1], f"lanes://{tmp_path}/jobs")]
 
 
+@pytest.mark.slow
 def test_it_traces_what_it_runs_and_its_log_is_json_when_asked(tmp_path: Path) -> None:
     """C13: steps run in workers, so this is where most is to be seen. The trace is that of whoever comes first."""
     home = f"lanes://{tmp_path}/home"

@@ -286,6 +286,7 @@ for function in (Shop().buy, Shop(), functools.partial(Shop.buy, Shop()), nested
 """
 
 
+@pytest.mark.slow
 def test_the_next_life_of_the_program_finds_the_same(tmp_path: Path) -> None:
     """Another address for every object, another order in every set, and other line numbers."""
     told: list[str] = []

@@ -229,6 +229,7 @@ def test_openings_that_wait_keep_no_thread_of_the_program(tmp_path: Path, monkey
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_forked_child_has_threads_of_its_own() -> None:
     with Processes() as processes:
         process = processes.start("tests.unit.database.forking:fork")

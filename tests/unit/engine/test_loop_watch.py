@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
+import pytest
+
 from interlock import AlertRaised, Engine, Event, LoopBlocked, Machine, StepContext
 from interlock.engine.steps.loop_watch import READINGS_MIN, TICK_S, Readings, watch_loop
 from interlock.observe.counts import Counts
@@ -115,6 +117,7 @@ def test_a_step_that_blocks_the_event_loop_is_named_in_the_log_the_signal_the_me
     assert [value for metric, labels, value in counts.counters() if labels == ("call", "ring")] == [1]
 
 
+@pytest.mark.slow
 def test_other_code_that_blocks_the_event_loop_is_shown_with_its_stack_once_for_all_engines() -> None:
     signals: list[Signal] = []
 

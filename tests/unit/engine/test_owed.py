@@ -43,6 +43,7 @@ owed = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(owed)
 def test_what_is_owed_is_read_as_it_was_written(each: Owed) -> None:
     assert decode_owed(encode_owed(each)) == each

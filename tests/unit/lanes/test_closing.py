@@ -78,6 +78,7 @@ def test_reads_are_ended_before_the_lane_is_closed_and_everything_is_in_its_file
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_read_that_does_not_end_keeps_the_lane_open_for_as_long_as_a_statement_may_run(tmp_path: Path) -> None:
     async def scenario() -> None:
         begun, go = threading.Event(), threading.Event()

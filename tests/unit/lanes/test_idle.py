@@ -48,6 +48,7 @@ def few_descriptors() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_two_thousand_idle_databases_in_one_process(memory_folder: Path, few_descriptors: int) -> None:
     """More than the soft limit allows: it is raised when it is met."""
 

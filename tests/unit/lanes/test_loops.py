@@ -49,6 +49,7 @@ class Abandoned:
         return connection.execute("SELECT n FROM counter").get
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("before", [True, False], ids=["before it is let in", "after"])
 @pytest.mark.parametrize("end", [stopped, closed, thrown_away])
 def test_the_reads_of_a_loop_that_is_left_behind_give_their_places_back(

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import sys
 
+import pytest
+
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
 
 TOLERANCE = 2_000
@@ -16,6 +18,7 @@ def used() -> int:
     return sys.getallocatedblocks()
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_cancelled_calls_leave_nothing() -> None:
     async def scenario() -> None:
         with opened(None) as lane:
@@ -42,6 +45,7 @@ def test_a_hundred_thousand_cancelled_calls_leave_nothing() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_client_that_never_looks_at_its_results_costs_nothing_afterwards() -> None:
     async def scenario() -> None:
         with opened(None) as lane:

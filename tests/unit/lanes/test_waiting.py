@@ -101,6 +101,7 @@ async def test_a_work_that_comes_while_they_are_thrown_out_is_the_last() -> None
     assert waiting.take(9) == [*works[1:], late]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("kept", [0, 1, 10_000])
 @in_a_loop
 async def test_each_refused_call_costs_a_few_steps_and_nothing_piles_up(kept: int) -> None:

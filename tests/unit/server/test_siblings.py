@@ -47,6 +47,7 @@ def test_a_successor_takes_the_place_and_the_old_one_is_not_heard_any_more(monke
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_one_that_hangs_or_fails_or_says_too_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEARD_S", 3.0)
     monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 10)

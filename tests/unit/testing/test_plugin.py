@@ -123,6 +123,7 @@ def test_a_failing_test_is_still_a_failing_test(project: pytest.Pytester) -> Non
     result.stdout.no_fnmatch_line("FAIL:*")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", ["load", "each"])
 def test_workers_of_xdist_are_merged(project: pytest.Pytester, distribution: str) -> None:
     result = run(project, "-p", "xdist", "-n", "2", "--dist", distribution, "--transition-coverage-fail-under=80")
@@ -137,6 +138,7 @@ def test_workers_of_xdist_are_merged(project: pytest.Pytester, distribution: str
     assert result.stdout.str().count("= transition coverage =") == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_crashed_is_mentioned(project: pytest.Pytester) -> None:
     project.makepyfile(test_crash="import os\ndef test_crash(): os._exit(1)")
     result = run(project, "-p", "xdist", "-n", "1", "--max-worker-restart=0", "--transition-coverage", "test_crash.py")
@@ -144,6 +146,7 @@ def test_a_worker_that_crashed_is_mentioned(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*1 crashed workers sent nothing*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")])
 def test_named_machines_are_reported_alone_and_even_if_unused(
     project: pytest.Pytester, workers: tuple[str, ...]

@@ -58,6 +58,7 @@ def test_walks_reach_every_state(state: State) -> None:
         assert len(walk.steps) >= len(shortest[state])
 
 
+@pytest.mark.slow
 def test_a_failing_walk_shrinks_to_its_shortest_and_reads_like_a_story() -> None:
     walk = find(
         walks(order, context=Order(items=(Item("a", 1),)), strays=True),

@@ -92,6 +92,7 @@ def test_what_is_written_at_every_point_of_the_copy_comes_along(places: Pair) ->
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_mover_that_dies_anywhere_is_followed_by_one_that_ends_the_move(
     places: Pair, moto: Moto, tmp_path: Path
 ) -> None:

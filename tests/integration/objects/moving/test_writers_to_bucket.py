@@ -33,6 +33,7 @@ asyncio.run(move())
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", ["", "copy/index", "verify", "leave"])
 def test_nothing_is_lost_or_doubled(point: str, moto: Moto, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a point, a mover of another process is killed there first, and the next one goes on."""

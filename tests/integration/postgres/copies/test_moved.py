@@ -111,6 +111,7 @@ def killed(*words: str) -> int:
     return subprocess.run([sys.executable, "-c", KILLED, *words], env=plain_environment(), check=False).returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["copy.lane", "copy.archive"])
 def test_whoever_is_killed_leaves_nothing_behind(name: str, postgres_url: str, tmp_path: Path) -> None:
     asyncio.run(fill(postgres_url))

@@ -80,6 +80,7 @@ class Writers:
         self._moved.set()
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_server_is_survived_without_a_lost_or_doubled_write(own_server: OwnServer) -> None:
     """Reads are repeated; a write has happened once, or says that nobody can know (G9)."""
 
@@ -103,6 +104,7 @@ def test_a_crash_of_the_server_is_survived_without_a_lost_or_doubled_write(own_s
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_full_server_is_waited_for_and_then_said_to_be_full(postgres_url: str) -> None:
     async def scenario() -> None:
         async with counter(postgres_url) as db:

@@ -80,6 +80,7 @@ def test_under_read_committed_the_same_storm_loses_updates(
     assert not all(asyncio.run(exact()) for _ in range(STORMS_MAX))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "name",
     ["subquery in SET", "upsert with a subquery", "INSERT SELECT max", "trigger", "function like a column", "transact"],

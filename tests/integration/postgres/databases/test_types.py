@@ -226,6 +226,7 @@ def test_a_value_that_python_has_not_is_said_honestly(postgres_url: str) -> None
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(CALLS)
 def test_no_exception_of_the_driver_escapes(postgres_url: str, calls: list[tuple[str, list[object]]]) -> None:

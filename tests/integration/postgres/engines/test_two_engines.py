@@ -87,6 +87,7 @@ def test_a_wait_at_one_engine_ends_with_a_move_at_the_other(postgres_url: str) -
     run(scenario)
 
 
+@pytest.mark.slow
 def test_one_takes_the_events_and_the_other_does_the_work(postgres_url: str) -> None:
     """A worker that looks every ten minutes hears of it at once."""
 

@@ -127,6 +127,7 @@ def test_a_refund_waits_for_the_end_of_the_charge_wherever_that_runs(postgres_ur
     run(scenario)
 
 
+@pytest.mark.slow
 def test_the_charge_of_a_dead_worker_is_refunded_when_its_lease_is_over(postgres_url: str) -> None:
     """G5: nobody waits for ever for one who cannot say that it has ended."""
 

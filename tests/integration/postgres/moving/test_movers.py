@@ -34,6 +34,7 @@ def places(request: pytest.FixtureRequest, postgres: str, tmp_path: Path) -> Pai
     return pair(request.param, postgres, tmp_path)
 
 
+@pytest.mark.campaign
 def test_two_movers_of_one_database_do_not_forget_each_others_notes(
     places: Pair, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_place_where_a_follower_let_it_arrive_knows_its_epoch(places: Pair, tm
     asyncio.run(main())
 
 
+@pytest.mark.campaign
 def test_a_draft_that_was_overtaken_gets_a_new_epoch(places: Pair, tmp_path: Path) -> None:
     """The database went elsewhere and came back meanwhile: the chain must not lead back in time."""
     there = Pair(places.source, f"lanes://{tmp_path}/there")
@@ -104,6 +106,7 @@ def test_a_draft_that_was_overtaken_gets_a_new_epoch(places: Pair, tmp_path: Pat
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["lane-to-postgres", "lane-to-lane"])
 def test_a_mover_that_dies_while_it_puts_a_tombstone_aside_opens_no_door(
     direction: str, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -196,6 +199,7 @@ def test_a_schema_without_a_table_moves(postgres: str, tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["leave", "arrive"])
 def test_whoever_comes_while_a_database_moves_back_is_sent_on(postgres: str, tmp_path: Path, ending: str) -> None:
     """The tombstone counts until the draft that replaces it has arrived, and not an instant longer."""

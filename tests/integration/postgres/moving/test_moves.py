@@ -67,6 +67,7 @@ def test_what_is_written_meanwhile_comes_along(places: Pair) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_mover_that_dies_anywhere_is_followed_by_one_that_ends_the_move(
     places: Pair, postgres: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

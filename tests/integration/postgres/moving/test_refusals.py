@@ -112,6 +112,7 @@ def test_a_draft_is_opened_by_nobody(places: Pair) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_move_back_has_a_higher_epoch_and_keeps_what_was_there(places: Pair) -> None:
     async def main() -> None:
         await filled(places.source)
@@ -132,6 +133,7 @@ def test_a_move_back_has_a_higher_epoch_and_keeps_what_was_there(places: Pair) -
     asyncio.run(main())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("change", ["ALTER TABLE article ADD COLUMN more text", "DROP TABLE sale", "TRUNCATE sale"])
 @pytest.mark.parametrize("point", ["copy/index", "seal/0/before"])
 def test_a_schema_that_changes_meanwhile_begins_the_copy_anew(places: Pair, change: str, point: str) -> None:

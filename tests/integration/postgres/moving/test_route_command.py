@@ -88,6 +88,7 @@ def test_a_move_that_is_over_is_no_error(places: Pair, tmp_path: Path, capsys: p
     assert "It had arrived already." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_place_that_was_left_is_gone_back_to_by_any_of_the_addresses(
     places: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_place_that_was_left_is_gone_back_to_by_any_of_the_addresses(
     asyncio.run(look())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("direction", ["lane-to-postgres", "postgres-to-lane", "lane-to-lane"])
 def test_what_has_not_arrived_is_not_moved_on_as_a_draft(
     direction: str, postgres: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

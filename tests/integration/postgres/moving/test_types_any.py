@@ -1,5 +1,6 @@
 """Any database of the dialect survives a journey from engine to engine: its shape, its rows, its digest."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from interlock.relocate.database.lane_shape import shape_of_lane
@@ -23,6 +24,7 @@ EXAMPLES = settings().max_examples // 4
 """Each makes two schemas; HYPOTHESIS_PROFILE=proof has twenty times as many."""
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(databases())
 def test_any_database_is_the_same_after_a_journey(postgres: str, drawn: Drawn) -> None:

@@ -70,6 +70,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 def test_what_a_lane_could_not_take_is_named(postgres: str) -> None:
     async def scenario() -> None:
         async with linked(postgres) as link:

@@ -29,6 +29,7 @@ async def _with_lines(url: str) -> None:
             await db.execute("INSERT INTO line VALUES ($1)", words)
 
 
+@pytest.mark.slow
 def test_a_table_without_a_key_comes_as_a_whole(places: Pair) -> None:
     async def main() -> None:
         await _with_lines(places.source)
@@ -55,6 +56,7 @@ def test_a_large_table_without_a_key_is_refused_before_anything_is_copied(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_who_cannot_catch_up_says_so_and_goes_on_later(places: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         await filled(places.source)

@@ -35,6 +35,7 @@ def _engine(db: Database) -> str:
     return db.engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [_here, _beside], ids=["in this process", "in another process"])
 def test_nothing_is_lost_or_doubled_on_the_way_there_and_back(
     how: Callable[[str, str], Awaitable[None]], postgres: str, tmp_path: Path

@@ -12,6 +12,7 @@ from tests.integration.postgres.stores import somebody
 LONG_S = 60.0
 
 
+@pytest.mark.slow
 def test_whoever_waits_behind_a_locked_workflow_is_told_when_the_engine_closes(postgres_url: str) -> None:
     """The event is parked while a transaction of somebody else is open; the engine gives up before that ends."""
 
@@ -34,6 +35,7 @@ def test_whoever_waits_behind_a_locked_workflow_is_told_when_the_engine_closes(p
     run(scenario)
 
 
+@pytest.mark.slow
 def test_one_workflow_that_cannot_be_read_does_not_keep_others_from_being_waited_for(postgres_url: str) -> None:
     """Somebody waits for each of the two; one is damaged, and the other moves on elsewhere."""
 

@@ -27,6 +27,7 @@ async def soon(waited: Awaitable[int]) -> int:
         return await waited
 
 
+@pytest.mark.slow
 def test_an_attempt_of_an_effect_that_was_taken_over_changes_nothing_any_more(postgres_url: str) -> None:
     """G4: a frozen worker comes back and says that the first attempt has failed, while the second is under way."""
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from interlock import Engine
 from tests.conformance.store.samples import run
 from tests.integration.postgres.review.shop import Finish, Order, Outside, State, Submit, shop
@@ -11,6 +13,7 @@ LONG_S = 60.0
 """Many times as long as anything here takes that works."""
 
 
+@pytest.mark.slow
 def test_a_timer_fires_beside_a_step_that_was_claimed(postgres_url: str) -> None:
     """B9: the step was committed by a process that runs none, and is under way in a worker that has claimed it."""
 
@@ -29,6 +32,7 @@ def test_a_timer_fires_beside_a_step_that_was_claimed(postgres_url: str) -> None
     run(scenario)
 
 
+@pytest.mark.slow
 def test_timers_fire_on_a_worker_whose_slots_are_taken_and_whose_backlog_is_long(postgres_url: str) -> None:
     """B9: what waits for a slot must not keep the deadlines of all others waiting."""
 
@@ -50,6 +54,7 @@ def test_timers_fire_on_a_worker_whose_slots_are_taken_and_whose_backlog_is_long
     run(scenario)
 
 
+@pytest.mark.slow
 def test_time_while_no_worker_of_the_machine_was_there_does_not_count(postgres_url: str) -> None:
     """B9, "remaining": that a worker of another machine is alive says nothing about this one."""
 

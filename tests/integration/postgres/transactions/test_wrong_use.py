@@ -122,6 +122,7 @@ def test_the_answers_are_those_of_the_engine(postgres_url: str) -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_no_driver_is_imported_that_the_program_does_not_use() -> None:
     program = (
         "import sys, interlock; interlock.Engine, interlock.Transaction\n"

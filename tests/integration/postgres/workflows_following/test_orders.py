@@ -26,6 +26,7 @@ def nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relocation, "WAITED_S", 60.0)
 
 
+@pytest.mark.slow
 def test_every_order_is_final_and_each_result_is_applied_once(tmp_path: Path, postgres_url: str) -> None:
     """G1, G3, G5: no key is charged twice, whoever waits is answered, and the home knows where they went."""
 
@@ -53,6 +54,7 @@ def test_every_order_is_final_and_each_result_is_applied_once(tmp_path: Path, po
     asyncio.run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies_at", [None, "leave/before", "leave/after"])
 def test_from_a_bucket_as_well(tmp_path: Path, moto: Moto, postgres_url: str, dies_at: str | None) -> None:
     """The mover takes the lane over from the engine, which opens it again, and finds it as it was or left."""
@@ -77,6 +79,7 @@ def test_from_a_bucket_as_well(tmp_path: Path, moto: Moto, postgres_url: str, di
     asyncio.run(test())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", ["copy/1", "seal", "verify", "leave/before", "leave/after"])
 def test_a_mover_that_dies_is_noticed_by_nobody(tmp_path: Path, postgres_url: str, point: str) -> None:
     """Before the tombstone nothing has moved; behind it the engine finishes the arrival itself."""
@@ -153,6 +156,7 @@ def test_an_engine_that_does_nothing_notices_for_whoever_waits(tmp_path: Path, p
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_attempts_that_are_not_ended_are_noticed(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ async def at_home(home: str, folder: Path) -> Store:
     return await open_store(home, clock=SystemClock(), settings=LEASE, cache=str(folder))
 
 
+@pytest.mark.slow
 def test_everything_that_is_written_meanwhile_arrives(tmp_path: Path, seaweedfs: SeaweedFS, postgres_url: str) -> None:
     home = home_in(seaweedfs)
 

@@ -29,6 +29,7 @@ async def _filled(home: str) -> tuple[list[str], list[object]]:
         await store.close()
 
 
+@pytest.mark.slow
 def test_the_command_moves_all_workflows_of_the_home_and_says_so(tmp_path: Path, postgres_url: str) -> None:
     home = f"lanes://{tmp_path}/home"
     ids, before = asyncio.run(_filled(home))
@@ -56,6 +57,7 @@ def test_the_command_moves_all_workflows_of_the_home_and_says_so(tmp_path: Path,
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_move_that_is_over_is_no_error(tmp_path: Path, postgres_url: str) -> None:
     """An engine that followed has told the catalog, and the mover was killed: the same command says that it is done."""
     home = f"lanes://{tmp_path}/home"
@@ -77,6 +79,7 @@ def test_a_move_that_is_over_is_no_error(tmp_path: Path, postgres_url: str) -> N
         assert "live at" in ended.err
 
 
+@pytest.mark.slow
 def test_a_catalog_that_was_not_told_does_not_lie(tmp_path: Path, postgres_url: str) -> None:
     """The mover died behind its last step: whoever names another place, or the old one, is told where they live."""
     home = f"lanes://{tmp_path}/home"
@@ -91,6 +94,7 @@ def test_a_catalog_that_was_not_told_does_not_lie(tmp_path: Path, postgres_url: 
     assert finished.code == OK, finished.err
 
 
+@pytest.mark.slow
 def test_a_name_that_nobody_has_and_one_that_two_have(tmp_path: Path, postgres_url: str) -> None:
     home = f"lanes://{tmp_path}/home"
     asyncio.run(_filled(home))
@@ -108,6 +112,7 @@ def test_a_name_that_nobody_has_and_one_that_two_have(tmp_path: Path, postgres_u
     assert "'order' is a machine and a database" in either.err
 
 
+@pytest.mark.slow
 def test_the_tombstone_and_the_catalog_keep_no_password(tmp_path: Path, postgres_url: str) -> None:
     home = f"lanes://{tmp_path}/home"
     asyncio.run(_filled(home))

@@ -19,6 +19,7 @@ __all__ = ["own_server"]
 POINTS = ("watch", "copy/1", "catch up/1", "seal", "verify")
 
 
+@pytest.mark.slow
 def test_the_target_crashes_at_every_stage(tmp_path: Path, own_server: OwnServer) -> None:
     home, url = f"lanes://{tmp_path}/home", f"{own_server.url}&schema=shop"
 

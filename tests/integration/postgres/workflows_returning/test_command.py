@@ -5,6 +5,8 @@ import json
 import shlex
 from pathlib import Path
 
+import pytest
+
 from interlock.catalog.catalog import workflows_at
 from interlock.clock import SystemClock
 from interlock.store.open import open_store
@@ -14,6 +16,7 @@ from tests.unit.cli.running import run_program
 OK = 0
 
 
+@pytest.mark.slow
 def test_what_the_command_prints_takes_it_back(tmp_path: Path, postgres_url: str) -> None:
     home = f"lanes://{tmp_path}/home"
 

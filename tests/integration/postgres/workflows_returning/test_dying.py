@@ -31,6 +31,7 @@ def processes() -> Iterator[Processes]:
         yield started_here
 
 
+@pytest.mark.slow
 def test_a_mover_dies_at_every_point(tmp_path: Path, postgres_url: str) -> None:
     home = f"lanes://{tmp_path}/home"
 
@@ -83,6 +84,7 @@ def moving(say: Callable[[str], None], source: str, target: str, point: str) -> 
     asyncio.run(move(source, target, at=at, watch=unwatched))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", ["copy/1", "leave/before", "leave/after"])
 def test_a_mover_is_killed(tmp_path: Path, postgres_url: str, processes: Processes, point: str) -> None:
     """kill -9: whoever waits for the seal goes on at once, for it was the connection's."""
@@ -112,6 +114,7 @@ def test_a_mover_is_killed(tmp_path: Path, postgres_url: str, processes: Process
     run(scenario)
 
 
+@pytest.mark.slow
 def test_the_source_crashes_at_every_stage(tmp_path: Path, own_server: OwnServer) -> None:
     home, url = f"lanes://{tmp_path}/home", f"{own_server.url}&schema=shop"
 

@@ -28,6 +28,7 @@ def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relocation, "WAITED_S", 60.0)
 
 
+@pytest.mark.slow
 def test_every_order_is_final_there_and_back(tmp_path: Path, postgres_url: str) -> None:
     """G1, G3, G5: no key is charged twice, whoever waits is answered, and the home knows where they are."""
 
@@ -57,6 +58,7 @@ def test_every_order_is_final_there_and_back(tmp_path: Path, postgres_url: str) 
     asyncio.run(test())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", ["copy/1", "seal", "verify", "leave/before", "leave/after"])
 def test_a_mover_that_dies_is_noticed_by_nobody(tmp_path: Path, postgres_url: str, point: str) -> None:
     """Before the tombstone nothing has moved; behind it the engine finishes the arrival itself."""

@@ -4,6 +4,8 @@ import asyncio
 import uuid
 from pathlib import Path
 
+import pytest
+
 from interlock import Engine
 from interlock.clock import SystemClock
 from interlock.store.lane import HELD
@@ -23,6 +25,7 @@ class Behind(SystemClock):
         return super().wall_s() - 60
 
 
+@pytest.mark.slow
 def test_nothing_is_begun_before_every_engine_knows_of_the_move(tmp_path: Path, postgres_url: str) -> None:
     """G5: an engine elsewhere may be in the middle of the attempt; events are taken meanwhile, steps wait."""
 

@@ -13,6 +13,7 @@ from interlock.examples.order import State
 from tests.unit.cli.running import Interlock
 
 
+@pytest.mark.slow
 def test_the_demo_tells_what_it_did(interlock: Interlock, folder: Path) -> None:
     """Every part of the bad day is seen, and so is the proof."""
     done = interlock("demo", "--orders", "200", "--seed", "3", "--output", "pictures/orders.svg")
@@ -56,6 +57,7 @@ def test_the_demo_tells_what_it_did(interlock: Interlock, folder: Path) -> None:
     assert not (folder / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_demo_wherever_it_was_killed(interlock: Interlock, folder: Path) -> None:
     def lasting(out: str) -> list[str]:
         """What does not depend on the moment of the kill: where the orders went, and what happened to them."""
@@ -73,6 +75,7 @@ def test_the_same_seed_is_the_same_demo_wherever_it_was_killed(interlock: Interl
     assert lasting(other.out) != lasting(first.out)
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_not_verified_exits_with_1(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
     forgetful = [Entry("charged", "order-000001", "k")]
     monkeypatch.setattr(verify_module, "entries", lambda _path: forgetful)
@@ -83,6 +86,7 @@ def test_a_demo_that_is_not_verified_exits_with_1(interlock: Interlock, monkeypa
     assert " NO   charges at the bank, one for each paid order " in done.out
 
 
+@pytest.mark.slow
 def test_without_uvicorn_the_demo_runs_without_a_dashboard_and_says_how_to_get_it(
     interlock: Interlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +97,7 @@ def test_without_uvicorn_the_demo_runs_without_a_dashboard_and_says_how_to_get_i
     assert "http://" not in done.out
 
 
+@pytest.mark.slow
 def test_a_plot_that_cannot_be_written_does_not_hide_the_proof(interlock: Interlock, folder: Path) -> None:
     (folder / "taken").write_text("a file, and no folder")
     done = interlock("demo", "--orders", "3", "--output", "taken/demo.svg")

@@ -48,6 +48,7 @@ def in_a_shell(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("orders", "told"),
     [
@@ -76,6 +77,7 @@ def test_ctrl_c_leaves_no_process_and_no_folder_behind(folder: Path, orders: int
     assert list((folder / "temporary").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_impatient_second_ctrl_c_is_clean_as_well(folder: Path) -> None:
     with started(folder, "--orders", "200", "--headless") as running:
         assert running.stdout is not None
@@ -87,6 +89,7 @@ def test_an_impatient_second_ctrl_c_is_clean_as_well(folder: Path) -> None:
     assert list((folder / "temporary").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_dashboard_stays_up_until_ctrl_c(folder: Path) -> None:
     """The address of the first line still answers when everything is over, with the orders as they are then."""
     with started(folder, "--orders", "100", "--stay") as running:
@@ -105,6 +108,7 @@ def test_the_dashboard_stays_up_until_ctrl_c(folder: Path) -> None:
     assert list((folder / "temporary").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_when_the_demo_itself_is_killed_its_worker_does_not_outlive_it(folder: Path) -> None:
     with started(folder, "--orders", str(MANY), "--headless") as running:
         assert running.stdout is not None

@@ -17,6 +17,7 @@ from interlock.examples.order import Order, State, order
 from tests.unit.cli.demo.walking import stored, verified, walked
 
 
+@pytest.mark.slow
 def test_whatever_is_missing_or_twice_is_noticed(tmp_path: Path) -> None:
     """Sabotage of what the demo compares: the acknowledgements, the books, the counter, the number of orders."""
     walk = walked(tmp_path, 2)

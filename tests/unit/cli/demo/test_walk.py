@@ -14,6 +14,7 @@ from interlock.examples.order import State
 from tests.unit.cli.demo.walking import stored, verified, walked
 
 
+@pytest.mark.slow
 def test_the_guided_journeys_alone_cover_every_transition(tmp_path: Path) -> None:
     outcome = verified(walked(tmp_path, len(GUIDED)))
     assert outcome.problems == []
@@ -28,6 +29,7 @@ def test_the_guided_journeys_alone_cover_every_transition(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_order_comes_to_rest_through_outage_stall_and_kill(tmp_path: Path) -> None:
     """C4, B7: the breaker opens and closes, the stuck orders are listed, and the counter is exact."""
     outcome = verified(walked(tmp_path, 600, seed=5))
@@ -51,6 +53,7 @@ def test_every_order_comes_to_rest_through_outage_stall_and_kill(tmp_path: Path)
     assert outcome.paid == outcome.books["charged"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", [1, TROUBLE_FROM - 1])
 def test_a_small_demo_has_a_kill_and_no_other_trouble(tmp_path: Path, orders: int) -> None:
     outcome = verified(walked(tmp_path, orders))
@@ -69,6 +72,7 @@ def test_a_worker_that_ends_by_itself_ends_the_demo(
     assert "No module named interlock.cli.demo.nowhere" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_whoever_watches_hears_every_remark(tmp_path: Path) -> None:
     heard: list[str] = []
 

@@ -83,6 +83,7 @@ def hole() -> Spec | None:
     return next((spec for spec, table in tables if not found(table) and left_behind(table)), None)
 
 
+@pytest.mark.slow
 def test_the_checks_say_exactly_of_which_machines_of_the_family_something_is_left_behind() -> None:
     """Both ways: a machine without a finding is compensable, and a warning is no false alarm."""
     proved = 0
@@ -127,12 +128,14 @@ SABOTAGE = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("condition", SABOTAGE.values(), ids=SABOTAGE)
 def test_a_break_that_is_not_seen_is_caught(condition: Breaks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "breaks", without(condition))
     assert hole() is not None
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_back_and_fails_is_not_taken_for_done(monkeypatch: pytest.MonkeyPatch) -> None:
     careful = checks._saving
     monkeypatch.setattr(

@@ -63,6 +63,7 @@ def on_border(box: Box, point: tuple[float, float]) -> bool:
     return beside and at_side
 
 
+@pytest.mark.slow
 @given(machines())
 def test_no_box_label_or_arrow_overlaps_another_and_all_are_on_the_canvas(description: MachineDescription) -> None:
     layout = lay_out(sketch(description))

@@ -29,6 +29,7 @@ def pieces(document: str) -> list[str]:
     return [element.text or "" for element in ET.fromstring(document).iter(f"{NAMESPACE}tspan")]
 
 
+@pytest.mark.slow
 @given(machines())
 def test_every_state_and_every_label_is_shown_and_the_xml_parses(description: MachineDescription) -> None:
     document = svg(description)
@@ -44,6 +45,7 @@ def test_every_state_and_every_label_is_shown_and_the_xml_parses(description: Ma
             assert visible(transition.event) in legend
 
 
+@pytest.mark.slow
 @given(machines())
 def test_every_state_has_one_box_that_names_it(description: MachineDescription) -> None:
     """What is drawn beside a box later, as how many workflows are in the state, finds it by this name."""
@@ -52,11 +54,13 @@ def test_every_state_has_one_box_that_names_it(description: MachineDescription) 
     assert named == [visible(state.name) for state in description.states]
 
 
+@pytest.mark.slow
 @given(machines(states_max=5))
 def test_the_same_machine_gives_the_same_bytes(description: MachineDescription) -> None:
     assert svg(description) == svg(description)
 
 
+@pytest.mark.slow
 @given(machines(states_max=5))
 def test_no_coordinate_leaves_the_view_box(description: MachineDescription) -> None:
     root = ET.fromstring(svg(description, visits={description.states[0].name: 7}))

@@ -65,6 +65,7 @@ class TestMermaid:
         assert any(line.startswith("s0_ --> s1: a#124;b #34;c#34;") for line in lines)
         assert sum(line == "end note" for line in lines) == sum(line.startswith("note right of") for line in lines)
 
+    @pytest.mark.slow
     @given(machines())
     def test_every_line_is_one_of_those_the_grammar_has(self, description: MachineDescription) -> None:
         safe = r"[^\n\"<>{};:%&\\`*]*"
@@ -112,6 +113,7 @@ class TestDot:
         written = dot(machine("m", (State(name="start", initial=True),), ()))
         assert '"start_" -> "start";' in written
 
+    @pytest.mark.slow
     @given(machines())
     def test_outside_of_quotes_there_is_only_syntax(self, description: MachineDescription) -> None:
         outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", dot(description))

@@ -237,6 +237,7 @@ ONE_VALUE = re.compile(r'"enum": \[[^,\]]*\]')
 CASES = pairs().flatmap(lambda pair: pair[0].values.map(lambda value: (*pair, msgspec.json.encode(value))))
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(CASES)
 def test_what_is_not_found_gone_is_kept(case: tuple[Spec, Spec, bytes]) -> None:
@@ -249,6 +250,7 @@ def test_what_is_not_found_gone_is_kept(case: tuple[Spec, Spec, bytes]) -> None:
     assert not (lossless and _loses(case))
 
 
+@pytest.mark.slow
 def test_a_comparison_that_sees_no_loss_would_be_caught() -> None:
     tried = settings(
         max_examples=4000,

@@ -1,6 +1,7 @@
 """A whole plan: safe or not, versions, names, events, payloads and the context."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -405,6 +406,7 @@ def _meaning(machine: MachineDescription) -> object:
     return ways, states, machine.context_schema
 
 
+@pytest.mark.slow
 @given(machines(), machines())
 def test_every_difference_is_told(old: MachineDescription, new: MachineDescription) -> None:
     made = plan(old, new)

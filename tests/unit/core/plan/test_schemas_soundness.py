@@ -110,6 +110,7 @@ def _holds(judge: Accepts, case: Case) -> bool:
     return bool(case.judged_by(judge)) or case.decodes()
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(CASES)
 def test_what_is_accepted_decodes(case: Case) -> None:
@@ -125,6 +126,7 @@ def test_what_does_not_decode_is_reported(case: Case) -> None:
     assert _holds(accepts, case)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(CASES)
 def test_every_type_accepts_itself(case: Case) -> None:
@@ -212,6 +214,7 @@ class Many(msgspec.Struct):
 RECURSIVE: list[Any] = [Plain, Wider, Narrower, Leaf, Twisted, Other, Many]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new", [*RECURSIVE, Unending], ids=lambda kind: f"to-{kind.__name__}")
 @pytest.mark.parametrize("old", RECURSIVE, ids=lambda kind: f"from-{kind.__name__}")
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))

@@ -55,6 +55,7 @@ def claims(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_source_and_no_page_claims_too_much() -> None:
     found = [f"{path}: {claim}" for path in PAGES for claim in claims(path.read_text(encoding="utf-8"))]
     assert not found, "\n".join(found)

@@ -4,6 +4,7 @@ import re
 from typing import get_args
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ def test_what_is_to_be_done_comes_with_a_command_and_its_undo(
     assert len(verdict.evidence) >= 3
 
 
+@pytest.mark.slow
 @given(tool=tools, seen=st.lists(windows, max_size=12))
 def test_the_state_of_the_advisor_survives_json_between_any_two_windows(tool: Tool, seen: list[Evidence]) -> None:
     state = kept = Advisor()

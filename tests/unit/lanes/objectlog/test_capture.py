@@ -99,6 +99,7 @@ class Copied:
         return apsw.SQLITE_OK
 
 
+@pytest.mark.slow
 @given(steps=STEPS)
 @settings(deadline=None)
 def test_the_copy_is_the_database(steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory) -> None:
