@@ -17,9 +17,13 @@ MOVED_PATHS: Final = {
     "interlock.seams": "interlock.clock",
     "interlock.runtime": None,
     "interlock.runtime.alerts": "interlock.engine.alerts",
+    "interlock.runtime.settings": "interlock.engine.settings",
     "interlock.runtime.resilience": None,
     "interlock.runtime.resilience.outlets": "interlock.engine.dependencies.dependency",
+    "interlock.core.mistakes": "interlock.core.definition_errors",
+    "interlock.core.unwinding": "interlock.core.decide",
     "interlock.database.backup": "interlock.backup.backup",
+    "interlock.database.restore": "interlock.backup.backup",
     "interlock.database.restoring": "interlock.backup.backup",
     "interlock.hotrow.advice.hysteresis": "interlock.hotrow.advice.rule",
     "interlock.observe.exporting": "interlock.observe.otel_export",
@@ -30,6 +34,62 @@ MOVED_PATHS: Final = {
 }
 """Old path to new path; None is a package that has no modules of its own any more."""
 
+FIRST_MODULES: Final = {
+    "interlock.clock.RandomIds": "interlock.seams",
+    "interlock.clock.SystemChance": "interlock.seams",
+    "interlock.clock.SystemClock": "interlock.seams",
+    "interlock.core.describe.MachineDescription": "interlock.core.description",
+    "interlock.core.machine.Step": "interlock.core.step",
+    "interlock.core.plan.findings.Plan": "interlock.core.plan.outcome",
+    "interlock.core.policies.Breaker": "interlock.core.breakers",
+    "interlock.engine.alerts.receivers.AlertWebhook": "interlock.runtime.alerts.receivers",
+    "interlock.engine.alerts.receivers.PagerDuty": "interlock.runtime.alerts.receivers",
+    "interlock.engine.blocking.BlockingEngine": "interlock.runtime.blocking",
+    "interlock.engine.blocking.BlockingLease": "interlock.runtime.blocking",
+    "interlock.engine.blocking.BlockingWorkflows": "interlock.runtime.blocking",
+    "interlock.engine.dependencies.breakers.BreakerView": "interlock.runtime.resilience.views",
+    "interlock.engine.dependencies.breakers.Breakers": "interlock.runtime.resilience.views",
+    "interlock.engine.engine.Engine": "interlock.runtime.engine",
+    "interlock.engine.leases.Lease": "interlock.runtime.leases",
+    "interlock.engine.pruning.Pruned": "interlock.runtime.pruning",
+    "interlock.engine.settings.Admission": "interlock.runtime.settings",
+    "interlock.engine.transactions.BlockingTransaction": "interlock.runtime.transactions.blocks",
+    "interlock.engine.transactions.Transaction": "interlock.runtime.transactions.blocks",
+    "interlock.engine.views.Workflows": "interlock.runtime.typed",
+    "interlock.engine.views.Compensation": "interlock.runtime.views",
+    "interlock.engine.views.Counts": "interlock.runtime.views",
+    "interlock.engine.views.DeadLetter": "interlock.runtime.views",
+    "interlock.engine.views.HistoryRow": "interlock.runtime.views",
+    "interlock.engine.views.Moved": "interlock.runtime.views",
+    "interlock.engine.views.Page": "interlock.runtime.views",
+    "interlock.engine.views.Refused": "interlock.runtime.views",
+    "interlock.engine.views.View": "interlock.runtime.views",
+    "interlock.errors.NotAuthenticated": "interlock.access",
+    "interlock.errors.NotPermitted": "interlock.access",
+    "interlock.server.handlers.databases.run_statements": "interlock.server.databases",
+    "interlock.server.handlers.webhooks.Webhook": "interlock.server.webhooks",
+    "interlock.sql.values.Row": "interlock.sql.rows",
+    "interlock.store.protocol.Granted": "interlock.store.leases",
+    "interlock.store.protocol.Held": "interlock.store.leases",
+    "interlock.store.protocol.Leases": "interlock.store.leases",
+}
+"""The module in which a public name, or a function with stored calls, was first defined: digests of calls hold it."""
+
+
+def first_name(module: str, qualname: str) -> str:
+    """Return the full name under which a function or class was first known."""
+    return f"{FIRST_MODULES.get(f'{module}.{qualname}', module)}.{qualname}"
+
+
+def _today(name: str) -> str | None:
+    """Return today's path of an old one, also below a package that was renamed; None for other names."""
+    known, _, below = name, "", ""
+    while known and known not in MOVED_PATHS:
+        known, _, last = known.rpartition(".")
+        below = f".{last}{below}"
+    target = MOVED_PATHS.get(known)
+    return None if target is None else target + below
+
 
 class _Finder(MetaPathFinder):
     """Find the old paths, and nothing else."""
@@ -39,9 +99,9 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return the spec of an old path, or None for every other name."""
         del path, target
-        if fullname not in MOVED_PATHS:
+        if _today(fullname) is None and fullname not in MOVED_PATHS:
             return None
-        return ModuleSpec(fullname, _Loader(), is_package=MOVED_PATHS[fullname] is None)
+        return ModuleSpec(fullname, _Loader(), is_package=MOVED_PATHS.get(fullname, "") is None)
 
 
 class _Loader(Loader):
@@ -49,7 +109,7 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the module of today into the place of the empty one."""
-        target = MOVED_PATHS[module.__name__]
+        target = _today(module.__name__)
         if target is not None:
             # The import system returns what stands in sys.modules afterwards.
             sys.modules[module.__name__] = importlib.import_module(target)

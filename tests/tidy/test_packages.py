@@ -6,7 +6,6 @@ from tests.tidy.source import Source, report, sources
 SATELLITES = {
     "interlock.catalog.postgres_backend": "needs asyncpg, an optional dependency: imported on first use",
     "interlock.cli.route_workflows": "needs the driver of PostgreSQL, an optional dependency: imported on first use",
-    "interlock.moved_paths": "a table of old paths, which the package installs when it is imported",
     "interlock.observe.otel_metrics": "needs OpenTelemetry, an optional dependency: imported inside `try`",
 }
 """Small modules with one importer, each with its reason. A new one needs a reason that is as good."""

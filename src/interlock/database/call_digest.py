@@ -24,6 +24,7 @@ from typing import cast
 
 from interlock.errors import InvalidPayload
 from interlock.lanes.keys import KEPT_TYPES, KEY_CHARACTERS_MAX, NotPlain, plain
+from interlock.moved_paths import first_name
 
 DIGEST_BYTES = 16
 NESTED_MAX = 50
@@ -160,7 +161,8 @@ def _has_name(value: object) -> bool:
 
 
 def _name(thing: object) -> str:
-    return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+    # The name is part of stored digests: what moved between modules keeps its first one.
+    return first_name(str(getattr(thing, "__module__", None)), getattr(thing, "__qualname__", type(thing).__qualname__))
 
 
 @functools.lru_cache(maxsize=CODES_MAX)

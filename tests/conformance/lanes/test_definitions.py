@@ -100,7 +100,7 @@ def test_a_change_that_cannot_be_noted_does_not_happen(place: Place, monkeypatch
         async with place.database() as db:
             await db.execute("CREATE TABLE kept (id integer PRIMARY KEY)")
             with monkeypatch.context() as patch:
-                patch.setattr(transactions, "_NOTE", "INSERT INTO nowhere VALUES (?1)")
+                patch.setattr(transactions, "_STORE", "INSERT INTO nowhere VALUES (?1)")
                 answers = await asyncio.gather(
                     db.execute("INSERT INTO kept (id) VALUES (1)"), db.execute(MADE), return_exceptions=True
                 )
