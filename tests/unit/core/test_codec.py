@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from interlock.core.codec import CONTEXT_BYTES_MAX, DEPTH_MAX, Codec, not_storable
+from interlock.core.codec import CONTEXT_BYTES_MAX, DEPTH_MAX, Codec, _altered, not_storable
 from interlock.core.events import Event
 from interlock.core.values import StoredJson
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
@@ -427,3 +427,9 @@ def test_an_event_that_the_machine_no_longer_has_is_shown_as_it_is_stored() -> N
     read = LABELLED.read_event("GONE", b'{"cents":5}')
     assert isinstance(read, StoredJson)
     assert "GONE" in read.why
+
+
+def test_a_set_that_was_stored_in_another_order_is_not_altered() -> None:
+    """The order of a set depends on the process: it must not be taken for a change."""
+    assert _altered([2, 1, 3], [1, 2, 3], "") == ""
+    assert _altered({"tags": [2, 1]}, {"tags": [1, 4]}, "") == "tags."
