@@ -23,6 +23,9 @@ FRESH := $(VENV)/fresh
 CAMPAIGNS := tests/crash tests/chaos tests/model tests/simulation tests/conformance/hotrow tests/integration/redis \
 	tests/integration/server/test_rolling.py
 
+# What Python compiles is kept: tests and mutants start hundreds of processes that import the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 section = printf '\n=== %s ===\n' '$(1)'
 
 .DEFAULT_GOAL := help
@@ -109,7 +112,7 @@ mutants: $(DEV) ## Break the core on purpose; the tests must notice
 	@$(PY) -m tests.mutation
 
 .PHONY: proof
-proof: mutants proof-crashes proof-examples proof-seeds proof-chaos ## The long campaigns, one after the other (hours)
+proof: mutants proof-crashes proof-examples proof-seeds proof-sql proof-chaos ## The long campaigns, one after the other (hours)
 
 .PHONY: proof-crashes
 proof-crashes: $(DEV) ## 20 times the kills, power cuts and lost disks, the larger model, longer fleets and leak tests
@@ -126,6 +129,11 @@ proof-seeds: $(DEV) ## 100,000 seeds of the lanes' simulator, 50,000 of the engi
 	@$(call section,proof: seeds)
 	@$(BIN)/interlock simulate lanes --seeds 100000
 	@$(BIN)/interlock simulate engine --seeds 50000
+
+.PHONY: proof-sql
+proof-sql: $(DEV) ## 200,000 drawn statements and 50,000 mutants on a lane and on a PostgreSQL of its own
+	@$(call section,proof: SQL)
+	@$(PY) -m tests.conformance.dialect.campaign --statements 200000 --mutants 50000
 
 .PHONY: proof-chaos
 proof-chaos: $(DEV) ## Chaos, three times in a row

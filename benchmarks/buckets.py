@@ -16,9 +16,9 @@ from typing import NamedTuple
 from interlock.catalog.open_lane import Place as LanePlace
 from interlock.clock import SystemClock
 from interlock.database.database import Opening
-from interlock.lanes.durable_log import DurableLog
-from interlock.lanes.objectlog.bucket import Bucket, Found, World
-from interlock.lanes.objectlog.open import open_log
+from interlock.lanes.lane import DurableLog
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Found, World
+from interlock.lanes.objectlog.log import open_log
 from interlock.lanes.objectlog.remote_bucket import open_bucket
 from interlock.lanes.settings import LaneSettings
 from interlock.testing.objects import MemoryBucket

@@ -30,7 +30,7 @@ from interlock.clock import SystemClock
 from interlock.engine.bound_machine import AnyMachine
 from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.store.values import Change, HistoryRecord
+from interlock.store.records import Change, HistoryRecord
 
 SIZES = (1_000, 100_000, 1_000_000)
 ACTIVE_SHARE = 100

@@ -28,8 +28,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from benchmarks.embedded import MACHINES, Embedded
 from benchmarks.report import Figure, Round, arguments, interleaved, publish
 from interlock import Engine
-from interlock.observe.otel import OpenTelemetry
-from interlock.observe.otel_export import Meters
+from interlock.observe.otel import Meters, OpenTelemetry
 from interlock.observe.prometheus import Prometheus
 from interlock.server.running import COLLECT
 from interlock.signals import Observer

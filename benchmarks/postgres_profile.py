@@ -30,10 +30,10 @@ from benchmarks.metering import Meter
 from benchmarks.postgres import Server, server
 from interlock import Engine
 from interlock.clock import SystemClock
-from interlock.postgres.connection import Link
+from interlock.postgres.pool import Link
 from interlock.store.postgres.store import PostgresStore, open_postgres
 from interlock.store.protocol import Holder
-from interlock.store.values import FREE, HOLD, Change
+from interlock.store.records import FREE, HOLD, Change
 
 GROUPS = (64, 128, 256)
 SLOTS = 256

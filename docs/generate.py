@@ -4,7 +4,6 @@ A test compares what this makes with what is committed, so the pages and picture
 written by hand may have parts that are made: those between `<!-- made: NAME -->` and `<!-- end: NAME -->`.
 """
 
-import ast
 import inspect
 import json
 import re
@@ -13,19 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from interlock import InterlockError, errors, server
+from interlock import InterlockError, errors
 from interlock.examples.checkout import checkout
 from interlock.examples.order import order
-from interlock.observe.names import METRICS
-from interlock.server.handlers.services import Served
-from interlock.server.limits import Limits
+from interlock.observe.metrics import METRICS
+from interlock.server.app_declaration import Limits
 from interlock.server.openapi import document
-from interlock.server.problems import Problem, phrase, status_of
-from interlock.server.routes import ROUTES
-from interlock.server.routing import Route
+from interlock.server.problems import HTTP_STATUS, phrase, status_of
+from interlock.server.routes import ROUTES, Route
+from interlock.wire import Problem
 
 DOCS = Path(__file__).parent
-SERVER = Path(inspect.getfile(server)).parent
 
 ERRORS_HEAD = """# Errors
 
@@ -142,12 +139,12 @@ def index_of_routes() -> str:
     return f"| method | path | scope | what it does |\n|---|---|---|---|\n{rows}"
 
 
-def anchor(route: Route[Served]) -> str:
+def anchor(route: Route) -> str:
     """The anchor of a route's heading, as it is made of the heading."""
     return re.sub(r"[^\w\- ]", "", f"{route.method} {route.path}".lower()).strip().replace(" ", "-")
 
 
-def _route(route: Route[Served], described: dict[str, object]) -> str:
+def _route(route: Route, described: dict[str, object]) -> str:
     text = f"#### `{route.method} {route.path}`\n\n{route.summary}.\n\n"
     if route.scope is None:
         text += "No API key is asked for.\n\n"
@@ -166,7 +163,7 @@ def _route(route: Route[Served], described: dict[str, object]) -> str:
     return text
 
 
-def _answers(route: Route[Served], described: dict[str, object]) -> str:
+def _answers(route: Route, described: dict[str, object]) -> str:
     paths = msgspec.convert(described["paths"], dict[str, dict[str, dict[str, object]]])
     responses = msgspec.convert(paths[route.path][route.method.lower()]["responses"], dict[str, object])
     statuses = sorted(map(int, responses))
@@ -213,20 +210,6 @@ def _block(example: object) -> str:
     return f"```json\n{text}\n```\n\n"
 
 
-def http_problems() -> dict[str, set[int]]:
-    """The codes that only HTTP has, with their statuses, as the server's sources raise them."""
-    found: dict[str, set[int]] = {}
-    for path in sorted(set(SERVER.rglob("*.py")) - {SERVER / "openapi.py"}):  # It shows problems and raises none.
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "HttpProblem":
-                [code] = [keyword.value for keyword in call.keywords if keyword.arg == "code"]
-                status = call.args[0]
-                assert isinstance(code, ast.Constant), path
-                assert isinstance(status, ast.Constant), path
-                found.setdefault(str(code.value), set()).add(int(str(status.value)))
-    return found
-
-
 ELSEWHERE = (
     errors.DefinitionError,
     errors.MissingExtra,
@@ -253,9 +236,9 @@ def statuses_part() -> str:
         parent = cls not in told and any(other is not cls and issubclass(other, cls) for other in classes)
         if not parent and not issubclass(cls, ELSEWHERE):
             rows[cls.code] = ({status_of(cls.__new__(cls))} | ALSO.get(cls.code, set()), cls.retry, first_line(cls))
-    for code, statuses in http_problems().items():
+    for code, status in HTTP_STATUS.items():
         known, retry, means = rows.get(code) or (set[int](), "never", ONLY_HTTP.get(code, ""))
-        rows[code] = (known | statuses, retry, means)
+        rows[code] = (known | {status}, retry, means)
     table = "".join(
         f"| `{code}` | {' or '.join(map(str, sorted(statuses)))} | {retry} | {means} |\n"
         for code, (statuses, retry, means) in sorted(rows.items(), key=lambda row: (min(row[1][0]), row[0]))

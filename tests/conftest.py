@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = (
+    "tests.speed",
     "tests.limits",
     "tests.reaper",
     "tests.tiers",

@@ -20,16 +20,14 @@ import msgspec
 from interlock import Engine, Event, Machine
 from interlock.clock import SystemClock
 from interlock.server.asgi import AsgiApp
-from interlock.server.handlers.services import Served
-from interlock.server.request import Request
-from interlock.server.response import Answer, encode
-from interlock.server.routing import Route
-from interlock.server.running import admission_from, bound_socket, run_until_stopped, server_maker, stopping
+from interlock.server.messages import Answer, Request
+from interlock.server.routes import Route
+from interlock.server.running import admission_from, bound_socket, run_until_stopped, server_maker, stop_on_signals
 from interlock.server.security.guard import Guard
-from interlock.server.security.scopes import Scope
+from interlock.server.security.keys import Scope
 from interlock.server.security.stores import security_at
 from interlock.server.service import Service
-from interlock.server.shapes import EventBody
+from interlock.wire import EventBody, encode
 
 NOOP = "/v1/noop"
 AT_ONCE = 1_000
@@ -93,9 +91,9 @@ class Told(msgspec.Struct):
 _body = msgspec.json.Decoder(EventBody)
 
 
-async def nothing(served: Served, request: Request) -> Answer:
+async def nothing(service: Service, request: Request) -> Answer:
     """Read and decode the body, and say so."""
-    del served
+    del service
     body = await request.json(_body)
     return Answer(200, encode(Told(body.event)))
 
@@ -123,10 +121,10 @@ async def run(home: str, workflows: int) -> None:
             some = range(start, min(workflows, start + AT_ONCE))
             await asyncio.gather(*(engine.start(parcels, name(each), Parcel()) for each in some))
         engine.set_admission(admission_from())
-        app = AsgiApp(Served(Service(engine, guard=guard, audit=security.audit), home=home), ROUTES)
+        app = AsgiApp(Service(engine, guard=guard, audit=security.audit, home=home), ROUTES)
         held.push_async_callback(app.close)
         server = server_maker()(app)
-        held.enter_context(stopping(app, server, stop, 0.0))
+        held.enter_context(stop_on_signals(app, server, stop, 0.0))
         asyncio.get_running_loop().add_reader(sys.stdin, _ended, stop)
         print(listening.getsockname()[1], flush=True)
         await server.serve(sockets=[listening])

@@ -7,7 +7,7 @@ importing it imports none of the optional dependencies, and what needs a databas
 import importlib
 from typing import TYPE_CHECKING
 
-from interlock import moved_paths
+from interlock import import_aliases
 from interlock.core.codec import Codec
 from interlock.core.describe import MachineDescription
 from interlock.core.events import Event
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from interlock.engine.alerts.receivers import AlertWebhook, PagerDuty
     from interlock.engine.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
     from interlock.engine.dependencies.breakers import Breakers, BreakerView
-    from interlock.engine.engine import Engine
+    from interlock.engine.engine import Engine, Workflows
     from interlock.engine.leases import Lease
     from interlock.engine.pruning import Pruned
     from interlock.engine.settings import Admission
@@ -90,18 +90,16 @@ if TYPE_CHECKING:
         Refused,
         View,
         Workflow,
-        Workflows,
     )
     from interlock.hotrow.balances import Balance
-    from interlock.hotrow.counters.counter import Counter
+    from interlock.hotrow.counters import Counter
     from interlock.hotrow.parents import Parent
-    from interlock.hotrow.quotas import Quota
     from interlock.hotrow.stock import Reservation, Stock
     from interlock.hotrow.tools import Tool
+    from interlock.hotrow.window_quotas import Quota
     from interlock.lanes.contention import HotRow
-    from interlock.server.app import App
+    from interlock.server.app_declaration import App, Webhook
     from interlock.server.asgi import asgi
-    from interlock.server.handlers.webhooks import Webhook
     from interlock.sql.values import Row
     from interlock.store.protocol import Granted, Held, Leases
 
@@ -222,56 +220,44 @@ __all__ = [
     "step",
 ]
 
-_BLOCKING = "interlock.engine.blocking"
-_BLOCKS = "interlock.engine.transactions"
-_LEASES = "interlock.store.protocol"
-_VIEWS = "interlock.engine.views"
-_LATER = {
-    "Admission": "interlock.engine.settings",
-    "AlertWebhook": "interlock.engine.alerts.receivers",
-    "App": "interlock.server.app",
-    "Balance": "interlock.hotrow.balances",
-    "BlockingClient": "interlock.client.blocking",
-    "BlockingEngine": _BLOCKING,
-    "BlockingLease": _BLOCKING,
-    "BlockingTransaction": _BLOCKS,
-    "BlockingWorkflows": _BLOCKING,
-    "BreakerView": "interlock.engine.dependencies.breakers",
-    "Breakers": "interlock.engine.dependencies.breakers",
-    "Client": "interlock.client.client",
-    "Compensation": _VIEWS,
-    "Counter": "interlock.hotrow.counters.counter",
-    "Counts": _VIEWS,
-    "Database": "interlock.database.database",
-    "DeadLetter": _VIEWS,
-    "Engine": "interlock.engine.engine",
-    "Granted": _LEASES,
-    "Held": _LEASES,
-    "HistoryRow": _VIEWS,
-    "HotRow": "interlock.lanes.contention",
-    "Lease": "interlock.engine.leases",
-    "Leases": _LEASES,
-    "Moved": _VIEWS,
-    "Page": _VIEWS,
-    "PagerDuty": "interlock.engine.alerts.receivers",
-    "Parent": "interlock.hotrow.parents",
-    "Pruned": "interlock.engine.pruning",
-    "Quota": "interlock.hotrow.quotas",
-    "Refused": _VIEWS,
-    "Reservation": "interlock.hotrow.stock",
-    "Row": "interlock.sql.values",
-    "Stock": "interlock.hotrow.stock",
-    "Tool": "interlock.hotrow.tools",
-    "Transaction": _BLOCKS,
-    "View": _VIEWS,
-    "Webhook": "interlock.server.handlers.webhooks",
-    "Workflow": _VIEWS,
-    "Workflows": "interlock.engine.views",
-    "asgi": "interlock.server.asgi",
+_LATER_BY_MODULE = {
+    "interlock.client.blocking": ("BlockingClient",),
+    "interlock.client.client": ("Client",),
+    "interlock.database.database": ("Database",),
+    "interlock.engine.alerts.receivers": ("AlertWebhook", "PagerDuty"),
+    "interlock.engine.blocking": ("BlockingEngine", "BlockingLease", "BlockingWorkflows"),
+    "interlock.engine.dependencies.breakers": ("BreakerView", "Breakers"),
+    "interlock.engine.engine": ("Engine", "Workflows"),
+    "interlock.engine.leases": ("Lease",),
+    "interlock.engine.pruning": ("Pruned",),
+    "interlock.engine.settings": ("Admission",),
+    "interlock.engine.transactions": ("BlockingTransaction", "Transaction"),
+    "interlock.engine.views": (
+        "Compensation",
+        "Counts",
+        "DeadLetter",
+        "HistoryRow",
+        "Moved",
+        "Page",
+        "Refused",
+        "View",
+        "Workflow",
+    ),
+    "interlock.hotrow.balances": ("Balance",),
+    "interlock.hotrow.counters": ("Counter",),
+    "interlock.hotrow.parents": ("Parent",),
+    "interlock.hotrow.stock": ("Reservation", "Stock"),
+    "interlock.hotrow.tools": ("Tool",),
+    "interlock.hotrow.window_quotas": ("Quota",),
+    "interlock.lanes.contention": ("HotRow",),
+    "interlock.server.app_declaration": ("App", "Webhook"),
+    "interlock.server.asgi": ("asgi",),
+    "interlock.sql.values": ("Row",),
+    "interlock.store.protocol": ("Granted", "Held", "Leases"),
 }
+_LATER = {name: module for module, names in _LATER_BY_MODULE.items() for name in names}
 
-
-moved_paths.install()
+import_aliases.install()
 
 
 def __getattr__(name: str) -> object:

@@ -41,8 +41,6 @@ FOLLOWING_POINTS = (
 """The tombstone was found; nothing runs any more; the new place is open; it has the attempts' reports; callers are
 there. Reached only by an engine whose workflows are moved."""
 
-ENGINE_POINTS = (*GROUP_POINTS, *RECOVERY_POINTS, *CLOSING_POINTS)
-
 Listener = Callable[[str], None]
 
 _listener: Listener | None = None

@@ -28,12 +28,14 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from interlock.core.decide import suggestion
 from interlock.errors import BadUsage, DefinitionError, UnusableFile
 from interlock.lanes.settings import KINDS, LaneSettings
+from interlock.urls import SWITCH
 
 FILE = "interlock.toml"
 FILE_VARIABLE = "INTERLOCK_CONFIG"
@@ -79,9 +81,6 @@ KNOBS: dict[str, type[float]] = {
 }
 """Settings of a tool."""
 
-SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-"""Values of a switch in the environment, where everything is text."""
-
 _MISSPELT = "An unknown setting is a spelling mistake."
 _ALLOWED: dict[type[object], str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
@@ -98,27 +97,19 @@ def configured(
 
     `tool` is the name of the tool that it belongs to, unless that is its own.
     """
-    environment = os.environ if environment is None else environment
-    file = _read_file(environment.get(FILE_VARIABLE), folder, kinds)
-    found = {**file.defaults, **file.tools.get(tool or name or "", {}), **file.databases.get(name or "", {})}
-    return _with_environment(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
+    environment, path, content = _load_file(environment, folder)
+    file = _checked_file(path, content, kinds)
+    chosen = {**file.defaults, **file.tools.get(tool or name or "", {}), **file.databases.get(name or "", {})}
+    return _with_environment(environment, kinds, chosen)
 
 
 def configured_tool(
     name: str, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> dict[str, float]:
     """Return the declarations and knobs of a tool, from the environment and the file."""
-    environment = os.environ if environment is None else environment
-    kinds = {**DECLARATIONS, **KNOBS}
-    file = _read_file(environment.get(FILE_VARIABLE), folder, KINDS)
-    found = {**file.defaults, **file.tools.get(name, {})}
-    return _with_environment(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
-
-
-def configured_tools(*, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> list[str]:
-    """Return the names of all tools in the file."""
-    environment = os.environ if environment is None else environment
-    return list(_read_file(environment.get(FILE_VARIABLE), folder, KINDS).tools)
+    environment, path, content = _load_file(environment, folder)
+    file = _checked_file(path, content, KINDS)
+    return _with_environment(environment, {**DECLARATIONS, **KNOBS}, {**file.defaults, **file.tools.get(name, {})})
 
 
 def configured_engine(
@@ -128,8 +119,7 @@ def configured_engine(
     folder: Path | None = None,
 ) -> dict[str, float]:
     """Return the settings for engines from the environment and section [engine] of the file."""
-    environment = os.environ if environment is None else environment
-    path, content = _load_file(environment.get(FILE_VARIABLE), folder)
+    environment, path, content = _load_file(environment, folder)
     return _with_environment(environment, kinds, _settings(content.get("engine", {}), path, "engine", kinds))
 
 
@@ -140,40 +130,43 @@ def configured_program(
 
     A home that begins with `lanes://./` is beside the file.
     """
-    environment = os.environ if environment is None else environment
-    path, content = _load_file(environment.get(FILE_VARIABLE), folder)
-    found: dict[str, object] = {}
+    _, path, content = _load_file(environment, folder)
+    chosen: dict[str, object] = {}
     for name, value in content.items():
-        kind = PROGRAM.get(name)
-        if kind is None:
-            if name not in SECTIONS:
-                raise _unknown_section(path, name, {**KINDS, **KNOBS, **DECLARATIONS})
-            continue
-        if type(value) is not kind and not (kind is float and type(value) is int):
-            raise _bad_value(value, f"{path}: {name}", _ALLOWED[kind])
-        found[name] = value
-    home = str(found.get("home", ""))
+        if name in PROGRAM:
+            _check_kind(value, PROGRAM[name], f"{path}: {name}")
+            chosen[name] = value
+        elif name not in SECTIONS:
+            raise _unknown_section(path, name, {**KINDS, **KNOBS, **DECLARATIONS})
+    home = str(chosen.get("home", ""))
     if home.startswith(HERE):
-        found["home"] = f"lanes://{(path.absolute().parent / home.removeprefix(HERE)).as_posix()}"
-    return found
+        chosen["home"] = f"lanes://{(path.absolute().parent / home.removeprefix(HERE)).as_posix()}"
+    return chosen
 
 
 def _with_environment(
-    environment: Mapping[str, str], kinds: Mapping[str, type[float]], found: dict[str, float]
+    environment: Mapping[str, str], kinds: Mapping[str, type[float]], chosen: Mapping[str, float]
 ) -> dict[str, float]:
+    """Return those of the chosen settings that have a kind, with those of the environment."""
+    settings = {setting: value for setting, value in chosen.items() if setting in kinds}
     for variable, text in environment.items():
         setting = variable.removeprefix(PREFIX).lower()
         if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
             continue
         if variable == PREFIX + setting.upper() and setting in kinds:
-            found[setting] = _from_text(text, variable, kinds[setting])
+            kind = kinds[setting]
+            try:
+                settings[setting] = SWITCH[text.strip().lower()] if kind is bool else kind(text)
+            except (KeyError, ValueError):
+                allowed = ", ".join(SWITCH) if kind is bool else _ALLOWED[kind]
+                raise _bad_value(text, variable, allowed) from None
         elif close := difflib.get_close_matches(setting, kinds, n=1, cutoff=NEAR_MISS):
             raise BadUsage(
                 f"the environment has {variable}, which no setting is called. Did you mean {PREFIX}{close[0].upper()}?",
                 why=_MISSPELT,
                 fix="Correct or unset it.",
             )
-    return found
+    return settings
 
 
 def lane_settings(chosen: Mapping[str, float]) -> LaneSettings:
@@ -181,7 +174,7 @@ def lane_settings(chosen: Mapping[str, float]) -> LaneSettings:
     unknown = sorted(set(chosen) - set(KINDS))
     if unknown:
         raise DefinitionError(
-            f"a database has no setting {unknown[0]!r}.{_did_you_mean(unknown[0], KINDS)}",
+            f"a database has no setting {unknown[0]!r}.{suggestion(unknown[0], KINDS)}",
             why=_MISSPELT,
             fix=f"Settings are {', '.join(KINDS)}.",
             rule="unknown-setting",
@@ -195,46 +188,34 @@ class _File(NamedTuple):
     tools: dict[str, dict[str, float]]
 
 
-def _read_file(named: str | None, folder: Path | None, kinds: Mapping[str, type[float]]) -> _File:
-    path, content = _load_file(named, folder)
+def _checked_file(path: Path, content: Mapping[str, object], kinds: Mapping[str, type[float]]) -> _File:
     of_databases = {**kinds, **KNOBS}
     of_all = {**of_databases, **DECLARATIONS}
     for section in content:
         if section not in SECTIONS and section not in PROGRAM:
             raise _unknown_section(path, section, of_all)
-    return _File(
-        _settings(content.get("defaults", {}), path, "defaults", of_all),
-        _tables(content, path, "databases", of_databases),
-        _tables(content, path, "tools", {**DECLARATIONS, **KNOBS}),
-    )
+
+    def tables(section: str, kinds: Mapping[str, type[float]]) -> dict[str, dict[str, float]]:
+        content_of = _table(content.get(section, {}), path, section)
+        return {name: _settings(table, path, f"{section}.{name}", kinds) for name, table in content_of.items()}
+
+    defaults = _settings(content.get("defaults", {}), path, "defaults", of_all)
+    return _File(defaults, tables("databases", of_databases), tables("tools", {**DECLARATIONS, **KNOBS}))
 
 
-def _tables(
-    content: Mapping[str, object], path: Path, section: str, kinds: Mapping[str, type[float]]
-) -> dict[str, dict[str, float]]:
-    return {
-        name: _settings(table, path, f"{section}.{name}", kinds)
-        for name, table in _table(content.get(section, {}), path, section).items()
-    }
-
-
-def _load_file(named: str | None, folder: Path | None) -> tuple[Path, dict[str, object]]:
-    path = _path(named, folder)
-    return path, _parse_file(path, named)
-
-
-def _path(named: str | None, folder: Path | None) -> Path:
-    return Path(named) if named else (folder or Path()) / FILE
-
-
-def _parse_file(path: Path, named: str | None) -> dict[str, object]:
+def _load_file(
+    environment: Mapping[str, str] | None, folder: Path | None
+) -> tuple[Mapping[str, str], Path, dict[str, object]]:
+    """Return the environment, the path of the file and its content; empty for a file that is not there."""
+    environment = os.environ if environment is None else environment
+    path = _path(environment, folder)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return environment, path, tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if not named:
-            return {}
+        if not environment.get(FILE_VARIABLE):
+            return environment, path, {}
         raise BadUsage(
-            f"{FILE_VARIABLE} names {named}, which does not exist.",
+            f"{FILE_VARIABLE} names {environment[FILE_VARIABLE]}, which does not exist.",
             why="A file of settings that is asked for and not there would leave every setting at its default.",
             fix="Correct or unset it.",
         ) from None
@@ -250,6 +231,11 @@ def _parse_file(path: Path, named: str | None) -> dict[str, object]:
         ) from error
 
 
+def _path(environment: Mapping[str, str], folder: Path | None) -> Path:
+    named = environment.get(FILE_VARIABLE)
+    return Path(named) if named else (folder or Path()) / FILE
+
+
 def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]]) -> BadUsage:
     if section in kinds:
         return BadUsage(
@@ -258,7 +244,7 @@ def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]])
             fix="Put it below [defaults] for every database, or below [databases.NAME] or [tools.NAME] for one.",
         )
     return BadUsage(
-        f"{path} has no section {section!r}.{_did_you_mean(section, (*SECTIONS, *PROGRAM, *kinds))}",
+        f"{path} has no section {section!r}.{suggestion(section, (*SECTIONS, *PROGRAM, *kinds))}",
         why=_MISSPELT,
         fix="Sections are [defaults], [databases.NAME], [tools.NAME] and [engine]; above them stand the settings of "
         f"the program: {', '.join(PROGRAM)}.",
@@ -266,21 +252,24 @@ def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]])
 
 
 def _settings(table: object, path: Path, part: str, kinds: Mapping[str, type[float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    chosen: dict[str, float] = {}
     for setting, value in _table(table, path, part).items():
         if setting not in kinds:
             elsewhere = " The others of a database stand below [databases.NAME]." * part.startswith("tools.")
             raise BadUsage(
-                f"{path}: [{part}] has no setting {setting!r}.{_did_you_mean(setting, kinds)}",
+                f"{path}: [{part}] has no setting {setting!r}.{suggestion(setting, kinds)}",
                 why=_MISSPELT,
                 fix=f"Settings are {', '.join(kinds)}.{elsewhere}",
             )
-        kind = kinds[setting]
-        # A whole number is a number; no other kind is converted, and true is not 1.
-        if type(value) is not kind and not (kind is float and type(value) is int):
-            raise _bad_value(value, f"{path}: [{part}] {setting}", _ALLOWED[kind])
-        found[setting] = cast("float", value)
-    return found
+        _check_kind(value, kinds[setting], f"{path}: [{part}] {setting}")
+        chosen[setting] = cast("float", value)
+    return chosen
+
+
+def _check_kind(value: object, kind: type[object], where: str) -> None:
+    # A whole number is a number; no other kind is converted, and true is not 1.
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        raise _bad_value(value, where, _ALLOWED[kind])
 
 
 def _table(value: object, path: Path, part: str) -> dict[str, object]:
@@ -293,24 +282,10 @@ def _table(value: object, path: Path, part: str) -> dict[str, object]:
     return cast("dict[str, object]", value)
 
 
-def _from_text(text: str, variable: str, kind: type[float]) -> float:
-    try:
-        return SWITCH[text.strip().lower()] if kind is bool else kind(text)
-    except (KeyError, ValueError):
-        raise _bad_value(text, variable, ", ".join(SWITCH) if kind is bool else _ALLOWED[kind]) from None
-
-
 def _bad_value(value: object, where: str, allowed: str) -> BadUsage:
-    return BadUsage(
-        f"{where} is {value!r}; it must be {'one of ' * (',' in allowed)}{allowed}.",
-        why="A value that is not understood would leave the setting at its default.",
-        fix=f"Write {'one of ' * (',' in allowed)}{allowed}.",
-    )
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]}?" if close else ""
+    allowed = f"one of {allowed}" if "," in allowed else allowed
+    why = "A value that is not understood would leave the setting at its default."
+    return BadUsage(f"{where} is {value!r}; it must be {allowed}.", why=why, fix=f"Write {allowed}.")
 
 
 # --- Changes to the file ---------------------------------------------------------------------------------------------
@@ -329,18 +304,19 @@ class Table(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"[{self.section}.{_quote_key(self.name)}]"
+        plain = re.fullmatch(r"[A-Za-z0-9_-]+", self.name)
+        return f"[{self.section}.{self.name if plain else json.dumps(self.name, ensure_ascii=False)}]"
 
 
 def settings_file(environment: Mapping[str, str] | None = None, folder: Path | None = None) -> Path:
     """Return the path of the settings: the file that the environment names, or the one of this folder."""
-    named = (os.environ if environment is None else environment).get(FILE_VARIABLE)
-    return _path(named, folder).absolute()
+    return _path(os.environ if environment is None else environment, folder).absolute()
 
 
 def settings_in(path: Path, table: Table) -> dict[str, Setting]:
     """Return the settings in one table of a file. Raises UnusableFile."""
-    return cast("dict[str, Setting]", dict(_table_of(_parse(path, _read_text(path)), table)))
+    section = cast("dict[str, dict[str, Setting]]", _parse(path, _read_text(path)).get(table.section, {}))
+    return dict(section.get(table.name, {}))
 
 
 def change_settings(path: Path, table: Table, changes: Mapping[str, Setting | None]) -> None:
@@ -442,11 +418,6 @@ def _without_empty(content: dict[str, object], table: Table) -> dict[str, object
     return {**rest, table.section: section} if section else rest
 
 
-def _table_of(content: dict[str, object], table: Table) -> dict[str, object]:
-    section = cast("dict[str, dict[str, object]]", content.get(table.section, {}))
-    return section.get(table.name, {})
-
-
 def _parse(path: Path, text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
@@ -481,7 +452,3 @@ def _replace_file(path: Path, text: str) -> None:
             os.close(folder)
     except OSError as error:
         raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
-
-
-def _quote_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

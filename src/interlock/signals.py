@@ -151,7 +151,8 @@ class Subscribers:
     """
 
     def __init__(self) -> None:
-        self._observers: tuple[Observer, ...] = ()
+        self.observers: tuple[Observer, ...] = ()
+        """The observers, in the order in which they subscribed. Without any a hot path skips building signals."""
         self._of: dict[type[Signal], tuple[Observer, ...]] = {}
         self.counting: tuple[Counting, ...] = ()
         """The observers of sums."""
@@ -173,26 +174,20 @@ class Subscribers:
                 fix="Make it a plain function that hands the signal on, for example to an asyncio.Queue.",
                 rule="wrong-signature",
             )
-        self._set((*self._observers, observer))
+        self._set((*self.observers, observer))
 
     def unsubscribe(self, observer: Observer) -> None:
         """Stop calling `observer`; not subscribed is not an error."""
-        self._set(tuple(known for known in self._observers if known != observer))
-
-    @property
-    def observers(self) -> tuple[Observer, ...]:
-        """The observers, in the order in which they subscribed."""
-        return self._observers
+        self._set(tuple(known for known in self.observers if known != observer))
 
     def _set(self, observers: tuple[Observer, ...]) -> None:
-        self._observers = observers
+        self.observers = observers
         self._of = {kind: tuple(each for each in observers if _wants(each, kind)) for kind in KINDS}
         self.counting = tuple(each.counting for each in observers if _counts(each))
         self.moves, self.attempts = bool(self._of[TransitionApplied]), bool(self._of[StepAttempted])
 
     def __bool__(self) -> bool:
-        """Whether there are observers: without any a hot path can skip building signals."""
-        return bool(self._observers)
+        return bool(self.observers)
 
     def emit(self, signal: Signal) -> None:
         """Hand the signal to every observer; one that raises is counted and does not stop the others."""

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -92,16 +93,16 @@ def redact_redis_url(url: str) -> str:
 
 def _redact_options(query: str, harmless: Collection[str], names: Collection[str]) -> str:
     """Mask the values of options that are not harmless, and a text without a value that is not among the names."""
-    return "&".join(_redact_option(option, harmless, names) for option in query.split("&"))
 
+    def redact(option: str) -> str:
+        name, mark, value = option.partition("=")
+        if not mark:
+            return name if name in names else MASK
+        if name == "endpoint":
+            value = re.sub(r"^(\w+://)?[^/@]*@", rf"\1{MASK}@", unquote(value)).partition("?")[0]
+        return f"{name}={value if name in harmless else MASK}"
 
-def _redact_option(option: str, harmless: Collection[str], names: Collection[str]) -> str:
-    name, mark, value = option.partition("=")
-    if not mark:
-        return name if name in names else MASK
-    if name == "endpoint":
-        value = re.sub(r"^(\w+://)?[^/@]*@", rf"\1{MASK}@", unquote(value)).partition("?")[0]
-    return f"{name}={value if name in harmless else MASK}"
+    return "&".join(map(redact, query.split("&")))
 
 
 def _did_you_mean(name: str, known: Collection[str]) -> str:
@@ -246,115 +247,89 @@ def is_bucket_url(url: object) -> bool:
 
 def parse_bucket_url(url: str) -> BucketAddress:
     """Parse the URL of a database in a bucket. Raises BadUsage, which never shows a secret."""
+    bad = partial(_bad_bucket_url, url)
     scheme, mark, rest = url.partition("://")
     if not mark or scheme not in BUCKET_OPTIONS:
-        raise _bad_bucket_url(url, "is not the address of a database in a bucket", "Begin with s3://, gs:// or az://.")
+        raise bad("is not the address of a database in a bucket", "Begin with s3://, gs:// or az://.")
     if "#" in rest:
-        raise _bad_bucket_url(url, "has a # in it", "Write %23 for a # that belongs to a name or a value.")
+        raise bad("has a # in it", "Write %23 for a # that belongs to a name or a value.")
     rest, _, query = rest.partition("?")
     bucket, _, path = rest.partition("/")
     if "@" in bucket:
-        raise _bad_bucket_url(
-            url, "has credentials in front of the bucket", "Give them as options, or in the environment."
-        )
+        raise bad("has credentials in front of the bucket", "Give them as options, or in the environment.")
     if not bucket:
-        raise _bad_bucket_url(url, "names no bucket", f"Write it as {_BUCKET_EXAMPLES[scheme]}.")
+        raise bad("names no bucket", f"Write it as {_BUCKET_EXAMPLES[scheme]}.")
     if not _BUCKET_NAME.fullmatch(bucket):
-        raise _bad_bucket_url(
-            url,
-            "does not begin with the name of a bucket",
-            "A bucket's name has 2 to 222 letters, digits, dots, dashes and underscores; a port belongs to ?endpoint=.",
-        )
-    folder, name = _folder_and_name(url, scheme, path)
+        letters = "A bucket's name has 2 to 222 letters, digits, dots, dashes and underscores"
+        raise bad("does not begin with the name of a bucket", f"{letters}; a port belongs to ?endpoint=.")
+    if "&" in path:
+        raise bad("has an & in its path", "Options begin with a question mark; write %26 for an & in a name.")
+    path = unquote(path.removesuffix("/"))
+    if not path:
+        raise bad("names a bucket but no database", f"Add the database's name: {_BUCKET_EXAMPLES[scheme]}.")
+    folder, name = _folder_and_name(url, path)
     return BucketAddress(scheme, bucket, folder, name, _bucket_options(url, scheme, query))
 
 
-def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:
-    if "&" in path:
-        raise _bad_bucket_url(
-            url, "has an & in its path", "Options begin with a question mark; write %26 for an & in a name."
-        )
-    path = unquote(path.removesuffix("/"))
-    if not path:
-        raise _bad_bucket_url(
-            url, "names a bucket but no database", f"Add the database's name: {_BUCKET_EXAMPLES[scheme]}."
-        )
+def _folder_and_name(url: str, path: str) -> tuple[str, str]:
+    bad = partial(_bad_bucket_url, url)
     if len(path.encode(errors="replace")) > PATH_BYTES_MAX:
-        raise _bad_bucket_url(url, f"has a path of more than {PATH_BYTES_MAX} bytes", "Use a shorter folder or name.")
+        raise bad(f"has a path of more than {PATH_BYTES_MAX} bytes", "Use a shorter folder or name.")
     if not path.isprintable() or "\\" in path or "\ufffd" in path:
-        raise _bad_bucket_url(
-            url, "has a character in its path that no key can have", "Use printable characters, and no \\."
-        )
+        raise bad("has a character in its path that no key can have", "Use printable characters, and no \\.")
     parts = path.split("/")
     if any(part in {"", ".", ".."} for part in parts):
-        raise _bad_bucket_url(
-            url, "has an empty part, . or .. in its path", "Write each folder by its name, with one / between."
-        )
+        raise bad("has an empty part, . or .. in its path", "Write each folder by its name, with one / between.")
     # Nothing is above the first folder but the bucket, which is not a database: that one may have any name.
     taken = [part for part in (parts[1:] or parts) if part in RESERVED_NAMES]
     if taken:
-        raise _bad_bucket_url(
-            url,
+        names = ", ".join(sorted(RESERVED_NAMES))
+        raise bad(
             f"has {taken[0]!r} in its path, where a database keeps its own objects",
-            f"Use another name: {', '.join(sorted(RESERVED_NAMES))} are taken, "
-            "except for the first of several folders.",
+            f"Use another name: {names} are taken, except for the first of several folders.",
         )
     return "/".join(parts[:-1]), parts[-1]
 
 
 def _bucket_options(url: str, scheme: str, query: str) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
+    bad = partial(_bad_bucket_url, url)
+    options: dict[str, str] = {}
+    known = BUCKET_OPTIONS[scheme]
     for option in query.split("&") if query else []:
         name, _, value = option.partition("=")
         value = unquote(value)
-        if name not in BUCKET_OPTIONS[scheme]:
-            raise _bad_bucket_url(
-                url,
-                f"has an option that {scheme}:// does not have, {_shown_bucket_option(name)}",
-                f"{_did_you_mean(name, BUCKET_OPTIONS[scheme])}There are {', '.join(BUCKET_OPTIONS[scheme])}.",
-            )
-        if name in found:
-            raise _bad_bucket_url(url, f"has the option {name} twice", "Give it once.")
+        if name not in known:
+            # Any other text may be half of a secret that had an & in it.
+            label = name if re.fullmatch(r"[a-z_]{1,40}", name) else MASK
+            fix = f"{_did_you_mean(name, known)}There are {', '.join(known)}."
+            raise bad(f"has an option that {scheme}:// does not have, {label}", fix)
+        if name in options:
+            raise bad(f"has the option {name} twice", "Give it once.")
         if not value or not value.isprintable():
-            raise _bad_bucket_url(url, f"gives {name} no value", f"Write {name}=…, or leave it out.")
+            raise bad(f"gives {name} no value", f"Write {name}=…, or leave it out.")
         if name in _BUCKET_SWITCHES and value not in {"true", "false"}:
-            raise _bad_bucket_url(
-                url, f"gives {name} another value than true or false", f"Write {name}=true or {name}=false."
-            )
-        if name == "endpoint":
-            _check_endpoint(url, value)
-        found[name] = value
-    if found.get("allow_http") == "false" and found.get("endpoint", "").startswith("http://"):
-        raise _bad_bucket_url(url, "has an endpoint of http:// and allow_http=false", "Leave out one of the two.")
-    return tuple(sorted(found.items()))
+            raise bad(f"gives {name} another value than true or false", f"Write {name}=true or {name}=false.")
+        if name == "endpoint" and not _is_endpoint(value):
+            fix = "Write it as endpoint=https://host or endpoint=http://host:port, without credentials."
+            raise bad("has an endpoint that is not the address of a server", fix)
+        options[name] = value
+    if options.get("allow_http") == "false" and options.get("endpoint", "").startswith("http://"):
+        raise bad("has an endpoint of http:// and allow_http=false", "Leave out one of the two.")
+    return tuple(sorted(options.items()))
 
 
-def _shown_bucket_option(name: str) -> str:
-    """Return an option's name; any other text may be half of a secret that had an & in it."""
-    return name if re.fullmatch(r"[a-z_]{1,40}", name) else MASK
-
-
-def _check_endpoint(url: str, endpoint: str) -> None:
+def _is_endpoint(text: str) -> bool:
     try:
-        parts = urlsplit(endpoint)
-        right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(text)
+        server = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        right = False
-        parts = None
-    if not right or parts is None or "@" in parts.netloc or parts.query or parts.fragment:
-        raise _bad_bucket_url(
-            url,
-            "has an endpoint that is not the address of a server",
-            "Write it as endpoint=https://host or endpoint=http://host:port, without credentials.",
-        )
+        return False
+    return server and "@" not in parts.netloc and not parts.query and not parts.fragment
 
 
 def _bad_bucket_url(url: str, what: str, fix: str) -> BadUsage:
-    return BadUsage(
-        f"{redact_url(url)!r} {what}.",
-        why="A database in a bucket is named by its scheme, its bucket, a folder if you like, and its own name.",
-        fix=fix,
-    )
+    why = "A database in a bucket is named by its scheme, its bucket, a folder if you like, and its own name."
+    return BadUsage(f"{redact_url(url)!r} {what}.", why=why, fix=fix)
 
 
 # --- PostgreSQL: `postgresql://user@host:5432/shop?schema=stock` -----------------------------------------------------
@@ -372,16 +347,8 @@ STATEMENT_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 IDENTIFIER_BYTES_MAX = 63
 
-_POSTGRES_SWITCH = {
-    "true": True,
-    "1": True,
-    "yes": True,
-    "on": True,
-    "false": False,
-    "0": False,
-    "no": False,
-    "off": False,
-}
+SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+"""Values of a switch in a text."""
 
 
 class PostgresAddress(NamedTuple):
@@ -389,7 +356,7 @@ class PostgresAddress(NamedTuple):
 
     url: str
     """For the driver."""
-    shown: str
+    redacted_url: str
     """For people: without anything secret."""
     schema: str = DEFAULT_SCHEMA
     pgbouncer: bool = False
@@ -407,16 +374,16 @@ def is_postgres_url(url: str) -> bool:
 
 def parse_postgres_url(url: str) -> PostgresAddress:
     """Parse the URL of a schema in PostgreSQL. Raises BadUsage, which never shows a secret."""
-    shown = redact_postgres_url(url)
+    redacted = redact_postgres_url(url)
     try:
         scheme, _, _, query, fragment = urlsplit(url)
     except ValueError:
         # What it says may quote the address, password and all.
-        raise _bad_postgres_url(shown, "cannot be read: its host is neither a name nor an address") from None
+        raise _bad_postgres_url(redacted, "cannot be read: its host is neither a name nor an address") from None
     if scheme not in POSTGRES_SCHEMES:
-        raise _bad_postgres_url(shown, "does not begin with postgresql://")
+        raise _bad_postgres_url(redacted, "does not begin with postgresql://")
     if fragment:
-        raise _bad_postgres_url(shown, "has a # in it", "Write %23 for a # in a name or a password.")
+        raise _bad_postgres_url(redacted, "has a # in it", "Write %23 for a # in a name or a password.")
     ours: dict[str, str] = {}
     others: list[str] = []
     for option in filter(None, query.split("&")):
@@ -426,62 +393,48 @@ def parse_postgres_url(url: str) -> PostgresAddress:
         elif name in DRIVER_OPTIONS:
             others.append(option)
         else:
+            # Any other text may be the rest of a password that had a ? in it.
+            label = repr(name) if re.fullmatch(r"[A-Za-z_]{1,40}", name) else MASK
             hint = _did_you_mean(name, (*POSTGRES_OPTIONS, *DRIVER_OPTIONS))
-            what = f"has an option {_shown_postgres_option(name)} that does not exist. {hint}"
-            raise _bad_postgres_url(shown, what.rstrip(" ."))
-    rest = url.partition("?")[0] + ("?" + "&".join(others) if others else "")
+            raise _bad_postgres_url(redacted, f"has an option {label} that does not exist. {hint}".rstrip(" ."))
+
+    def seconds_or_count(name: str, default: float, pattern: str = r"[0-9]{1,6}(\.[0-9]{1,6})?") -> float:
+        text = ours.get(name, str(default))
+        if re.fullmatch(pattern, text) is None or float(text) <= 0:
+            raise _bad_postgres_url(redacted, f"says {name}={text!r}", f"Write a number above 0: {name}=20.")
+        return float(text)
+
+    switch = ours.get("pgbouncer", "false")
+    schema = _postgres_schema(redacted, ours.get("schema", DEFAULT_SCHEMA))
+    if switch.lower() not in SWITCH:
+        raise _bad_postgres_url(redacted, f"says pgbouncer={switch!r}", "Write pgbouncer=true or pgbouncer=false.")
     return PostgresAddress(
-        rest,
-        shown,
-        _postgres_schema(shown, ours.get("schema", DEFAULT_SCHEMA)),
-        _postgres_switch(shown, ours.get("pgbouncer", "false")),
-        int(_postgres_number(shown, "connections_max", ours.get("connections_max", str(CONNECTIONS_MAX)), whole=True)),
-        _postgres_number(
-            shown, "statement_timeout_s", ours.get("statement_timeout_s", str(STATEMENT_TIMEOUT_S)), whole=False
-        ),
-        _postgres_number(
-            shown, "connect_timeout_s", ours.get("connect_timeout_s", str(CONNECT_TIMEOUT_S)), whole=False
-        ),
+        url.partition("?")[0] + ("?" + "&".join(others) if others else ""),
+        redacted,
+        schema,
+        SWITCH[switch.lower()],
+        int(seconds_or_count("connections_max", CONNECTIONS_MAX, r"[0-9]{1,6}")),
+        seconds_or_count("statement_timeout_s", STATEMENT_TIMEOUT_S),
+        seconds_or_count("connect_timeout_s", CONNECT_TIMEOUT_S),
     )
 
 
-def _shown_postgres_option(name: str) -> str:
-    """Return an option's name; any other text may be the rest of a password that had a ? in it."""
-    return repr(name) if re.fullmatch(r"[A-Za-z_]{1,40}", name) else MASK
-
-
-def _postgres_schema(shown: str, name: str) -> str:
+def _postgres_schema(redacted: str, name: str) -> str:
     # A name that needs no quoting on any way to a person, be it psql, a log or a grant.
     if re.fullmatch(r"[a-z_][a-z0-9_]*", name) is None or len(name) > IDENTIFIER_BYTES_MAX or name.startswith("pg_"):
         raise _bad_postgres_url(
-            shown,
+            redacted,
             f"names a schema {name!r}",
             "A schema has lower-case letters, digits and underscores, at most 63 of them, and does not begin with pg_.",
         )
     return name
 
 
-def _postgres_switch(shown: str, text: str) -> bool:
-    if text.lower() not in _POSTGRES_SWITCH:
-        raise _bad_postgres_url(shown, f"says pgbouncer={text!r}", "Write pgbouncer=true or pgbouncer=false.")
-    return _POSTGRES_SWITCH[text.lower()]
-
-
-def _postgres_number(shown: str, name: str, text: str, *, whole: bool) -> float:
-    pattern = r"[0-9]{1,6}" if whole else r"[0-9]{1,6}(\.[0-9]{1,6})?"
-    if re.fullmatch(pattern, text) is None or float(text) <= 0:
-        raise _bad_postgres_url(shown, f"says {name}={text!r}", f"Write a number above 0: {name}=20.")
-    return float(text)
-
-
 def _bad_postgres_url(
-    shown: str, what: str, fix: str = "Write postgresql://user@host/database?schema=interlock."
+    redacted: str, what: str, fix: str = "Write postgresql://user@host/database?schema=interlock."
 ) -> BadUsage:
-    return BadUsage(
-        f"{shown!r} {what}.",
-        why="The address says which server, database and schema are meant, and how to reach them.",
-        fix=fix,
-    )
+    why = "The address says which server, database and schema are meant, and how to reach them."
+    return BadUsage(f"{redacted!r} {what}.", why=why, fix=fix)
 
 
 # --- Lanes: `lanes:///var/shop/stock` is a file, `memory:` is lost when it is closed ---------------------------------
@@ -543,19 +496,20 @@ def stream_url(url: str, key: str) -> str:
     """Return the address of one stream of the database at this address."""
     if url == "memory:":
         return url
-    place, mark, options = url.partition("?")
     name = stream_name(key)
     if name in RESERVED_NAMES and is_bucket_url(url):
         name = _digest_name(name.encode())  # No database may have that name there, but a key may be any text.
-    return f"{place.rstrip('/')}.streams/{name}{mark}{options}"
+    return _url_below(url, f"streams/{name}")
 
 
 def shard_url(url: str, number: int) -> str:
     """Return the address of one shard of the database at this address: a part with its own writer."""
-    if url == "memory:":
-        return url
+    return _url_below(url, f"shards/{number}")
+
+
+def _url_below(url: str, part: str) -> str:
     place, mark, options = url.partition("?")
-    return f"{place.rstrip('/')}.shards/{number}{mark}{options}"
+    return url if url == "memory:" else f"{place.rstrip('/')}.{part}{mark}{options}"
 
 
 def _digest_name(key: bytes) -> str:
@@ -594,18 +548,20 @@ class RedisAddress(NamedTuple):
     url: str
     """The driver's URL, without Interlock's own options; with its password, if it has one."""
     prefix: str
-    shown: str
+    redacted_url: str
     """For people and logs: without user, password and options."""
     cluster: bool = False
     """Whether it is one node of a Redis Cluster, by which the others are found."""
 
     def __repr__(self) -> str:
         """Show the address without its password: it may stand in a traceback, or in a log."""
-        return f"Address({self.shown!r}, prefix={self.prefix!r}, cluster={self.cluster})"
+        return f"Address({self.redacted_url!r}, prefix={self.prefix!r}, cluster={self.cluster})"
 
     def key(self, kind: str, name: str = "") -> str:
         """Return the key of an object that has a slot to itself, such as one breaker."""
-        return f"{{{self.prefix}:{kind}}}" if not name else f"{{{self.prefix}:{kind}:{_escape_hash_tag(name)}}}"
+        # The first closing brace would end the hash tag.
+        escaped_name = name.replace("%", "%25").replace("}", "%7D").replace("{", "%7B")
+        return f"{{{self.prefix}:{kind}}}" if not name else f"{{{self.prefix}:{kind}:{escaped_name}}}"
 
 
 def configured_redis(text: str | None, environment: Mapping[str, str] | None = None) -> RedisAddress | None:
@@ -649,7 +605,7 @@ def unknown_redis_option(address: RedisAddress, error: Exception) -> BadUsage:
     """Return the error for an option that the driver has refused."""
     options = sorted(name for name, _ in parse_qsl(urlsplit(address.url).query, keep_blank_values=True))
     return BadUsage(
-        f"the address {address.shown} has an option that the driver of Redis does not take, or a value that it "
+        f"the address {address.redacted_url} has an option that the driver of Redis does not take, or a value that it "
         f"cannot read: {', '.join(options)}.",
         why=f"Everything after the question mark but prefix and cluster goes to the driver, which says: {error}",
         fix="Correct it, or take it out: redis://127.0.0.1:6379/0?prefix=shop.",
@@ -663,11 +619,6 @@ def _bad_redis_url(text: object) -> BadUsage:
         fix=f"Give it as redis://127.0.0.1:6379/0: in Engine.open(…, redis=…), with --redis, in {REDIS_VARIABLE}, "
         "or as redis in interlock.toml.",
     )
-
-
-def _escape_hash_tag(name: str) -> str:
-    """Escape a name for a hash tag, which the first closing brace would end."""
-    return name.replace("%", "%25").replace("}", "%7D").replace("{", "%7B")
 
 
 # --- Servers: `http://host:port/root` --------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from interlock.clock import SystemClock, SystemSecrets
-from interlock.server.security.keys import CreatedKey, make_key
-from interlock.server.security.scopes import Scope, checked_limits
+from interlock.server.security.keys import CreatedKey, Scope, checked_limits, make_key
 from interlock.server.security.stores import security_at
 from tests.browser import served
 from tests.browser.conftest import Open

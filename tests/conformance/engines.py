@@ -23,11 +23,12 @@ from uuid import UUID
 import apsw
 import asyncpg
 
+from interlock.database.lane_engine import run_definition
 from interlock.errors import ConstraintViolation, DialectError, InterlockError
-from interlock.lanes.connection import translated
+from interlock.lanes.connection import translate_error
 from interlock.sql.dialect import Dialect
-from interlock.sql.registry import Sources, aggregate_functions, collations, scalar_functions, window_functions
-from interlock.sql.schema import COLUMNS_QUERY, INDEXES_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
+from interlock.sql.entries import Sources, aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.schema import COLUMNS_QUERY, OBJECTS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
 from tests.integration.postgres.wheel import end_server, get_server
 
 
@@ -44,6 +45,9 @@ class Outcome:
     # Not compared: why it failed, and whether the dialect refused it.
     error: str = field(default="", compare=False)
     refused: bool = field(default=False, compare=False)
+    kind: type[Exception] | None = field(default=None, compare=False)  # The class of a lane's error for its caller.
+    running: bool = field(default=False, compare=False)  # A lane's error while the statement ran, not before.
+    code: str = field(default="", compare=False)  # PostgreSQL's SQLSTATE.
 
     def comparable(self, *, ordered: bool) -> "Outcome":
         """The outcome with its values in a form that differs when their types or scales differ."""
@@ -59,9 +63,25 @@ def _shown(value: object) -> str:
         case float():
             return repr(value + 0.0)  # SQLite has no negative zero; it is equal to zero on both engines.
         case dict() | list():
-            return json.dumps(value, sort_keys=True, default=lambda item: f"{type(item).__name__}:{_shown(item)}")
+            return json.dumps(
+                _without_negative_zeros(value),
+                sort_keys=True,
+                default=lambda item: f"{type(item).__name__}:{_shown(item)}",
+            )
         case _:
             return repr(value)
+
+
+def _without_negative_zeros(value: object) -> object:
+    match value:
+        case list():
+            return [_without_negative_zeros(item) for item in value]
+        case dict():
+            return {name: _without_negative_zeros(item) for name, item in value.items()}
+        case float():
+            return value + 0.0
+        case _:
+            return value
 
 
 class Engine(Protocol):
@@ -74,6 +94,11 @@ class Engine(Protocol):
     def undo(self) -> None:
         """Take back everything since the last undo."""
         ...
+
+
+LOOKS_MAX = 500
+STEPS_PER_LOOK = 10_000
+"""Steps of SQLite's machine: 500 looks are about a second of a series."""
 
 
 class Lane:
@@ -101,33 +126,47 @@ class Lane:
         self.connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         self.connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
         self.dialect = Dialect(self.schema)
+        self.running = False
         self.connection.execute("BEGIN")
 
     def schema(self) -> Schema:
         columns = list(self.connection.execute(COLUMNS_QUERY))
         references = list(self.connection.execute(REFERENCES_QUERY))
-        indexes = list(self.connection.execute(INDEXES_QUERY))
+        objects = list(self.connection.execute(OBJECTS_QUERY))
         # By content: a statement that is undone gives SQLite's own number to the next one.
-        version = hash((*columns, *references, *indexes))
-        return schema_from_rows(columns, version=version, references=references, indexes=indexes)
+        version = hash((*columns, *references, *objects))
+        return schema_from_rows(columns, version=version, references=references, objects=objects)
+
+    def bound_steps(self) -> None:
+        """End statements that take more than about a second: a mutant may count to the end of bigint."""
+        looks = iter(range(LOOKS_MAX))
+        self.connection.set_progress_handler(lambda: next(looks, None) is None, STEPS_PER_LOOK)
 
     def run(self, sql: str, args: Sequence[object] = ()) -> Outcome:
         self.connection.execute("SAVEPOINT statement")
+        self.running = False
         try:
             outcome = self._run(sql, args)
         except (InterlockError, apsw.Error) as error:
             self.connection.execute("ROLLBACK TO statement")
             outcome = Outcome(
                 failed=True,
-                violated=isinstance(translated(error), ConstraintViolation),
+                violated=isinstance(translate_error(error), ConstraintViolation),
                 error=str(error),
                 refused=isinstance(error, DialectError),
+                kind=type(error) if isinstance(error, apsw.SQLError) else type(translate_error(error)),
+                running=self.running,
             )
         self.connection.execute("RELEASE statement")
         return outcome
 
     def _run(self, sql: str, args: Sequence[object]) -> Outcome:
         statement = self.dialect.statement(sql)
+        self.running = True
+        if statement.several:
+            run = self.connection.execute
+            run_definition(self.connection, statement, lambda text: list(run(text)), lambda use: use(run))
+            return Outcome()
         rows = [statement.decode(row) for row in self.connection.execute(statement.text, statement.encode(args))]
         return Outcome(
             tuple(map(tuple, rows)),
@@ -151,7 +190,9 @@ class Postgres:
             # As every connection of a `Database` has it: a moment without an offset is in UTC.
             asyncpg.connect(url, server_settings={"timezone": "UTC"})
         )
-        self._wait(self.connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog"))
+        for name in ("json", "jsonb"):
+            codec = self.connection.set_type_codec(name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+            self._wait(codec)
         self.execute("BEGIN")
 
     def _wait(self, awaitable: Awaitable[object]) -> object:
@@ -187,7 +228,8 @@ class Postgres:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OverflowError, ValueError, TypeError) as error:
             await self.connection.execute("ROLLBACK TO SAVEPOINT statement")
             violated = isinstance(error, asyncpg.IntegrityConstraintViolationError)
-            return Outcome(failed=True, violated=violated, error=f"{type(error).__name__}: {error}")
+            code = error.sqlstate or "" if isinstance(error, asyncpg.PostgresError) else ""
+            return Outcome(failed=True, violated=violated, error=f"{type(error).__name__}: {error}", code=code)
         await self.connection.execute("RELEASE SAVEPOINT statement")
         attributes = statement.get_attributes()
         word, *numbers = statement.get_statusmsg().split()

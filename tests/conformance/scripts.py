@@ -8,14 +8,22 @@ engines (`-- fails`).
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
 
 from tests.docs.blocks import read_blocks
 
-_NAMES = {"Decimal": Decimal, "UUID": UUID, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
+_NAMES = {
+    "Decimal": Decimal,
+    "UUID": UUID,
+    "UTC": UTC,
+    "date": date,
+    "datetime": datetime,
+    "time": time,
+    "timedelta": timedelta,
+}
 _ARGUMENTS = re.compile(r"-- args: (.*)")
 
 

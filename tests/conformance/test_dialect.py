@@ -4,6 +4,7 @@ The scripts hold what is known to matter, the page of the documentation what is 
 what nobody thought of. A lane may refuse a generated statement; it may never answer differently.
 """
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,9 +15,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from interlock.sql.grammar import AFTER_AS, KEYWORDS, RESERVED
 from tests.conformance.databases import Public, public_view
-from tests.conformance.dialect import generated, generated_queries
+from tests.conformance.dialect import campaign, catalog, generated, generated_queries
 from tests.conformance.dialect.mutants import mutants
 from tests.conformance.engines import Lane, Outcome, Postgres, postgres_server, same
 from tests.conformance.scripts import Step, read_page, read_script
@@ -98,6 +98,7 @@ def test_a_lane_runs_no_text_that_postgresql_cannot_parse(
         lane = Lane()
         for step in read_script(script):
             for mutant in mutants(step.sql, chance, 2):
+                lane.bound_steps()
                 lane.connection.execute("SAVEPOINT mutant")
                 here = lane.run(mutant, step.args)
                 lane.connection.execute("ROLLBACK TO mutant")
@@ -110,6 +111,27 @@ def test_a_lane_runs_no_text_that_postgresql_cannot_parse(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
+def test_drawn_statements_and_their_mutants_have_the_same_outcome() -> None:
+    """A small campaign with a seed of its own; `make proof-sql` runs a large one with a new seed each time."""
+    with postgres_server() as url, Postgres(url) as connection:
+        small = campaign.Campaign(connection)
+        campaign.run_drawn(small, 1, campaign.STATEMENTS, campaign.MUTANTS)
+    assert not small.report.differences, small.report.write()
+    assert small.report.counts["same"] > campaign.STATEMENTS / 3
+
+
+def test_a_campaign_reports_the_smallest_difference_and_fails(
+    postgres: Postgres, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script.sql").write_text("SELECT 1 AS one;\nSELECT 1 AS longer;\n-- refused\nSELECT 'a' ~ 'b';\n")
+    assert campaign.main(["--scripts", str(tmp_path), "--url", postgres.url, "--seed", "7"]) == 0
+    assert "seed 7" in capsys.readouterr().out
+    monkeypatch.setattr(Lane, "_run", lambda *_: Outcome(((2,),), ("one",), ("int4",)))
+    assert campaign.main(["--scripts", str(tmp_path), "--url", postgres.url]) == 1
+    assert "differences; the smallest:\n  SELECT 1 AS one" in capsys.readouterr().out
+
+
 def test_every_example_of_the_documentation_runs_everywhere(lane: Lane, postgres: Postgres, tmp_path: Path) -> None:
     steps = read_page(PAGE)
     run(steps, lane, postgres, tmp_path)
@@ -118,11 +140,9 @@ def test_every_example_of_the_documentation_runs_everywhere(lane: Lane, postgres
     assert not wrongly
 
 
-def test_the_key_words_are_those_of_postgresql(postgres: Postgres) -> None:
-    known = postgres.run("SELECT word, catcode IN ('R', 'T'), barelabel FROM pg_get_keywords()").rows
-    assert {word for word, _, _ in known} == KEYWORDS
-    assert {word for word, reserved, _ in known if reserved} == RESERVED
-    assert {word for word, reserved, bare in known if not reserved and not bare} == AFTER_AS
+def test_the_catalog_is_that_of_postgresql(postgres: Postgres) -> None:
+    """The rows by which a lane chooses among overloads. `python -m tests.conformance.dialect.catalog` writes them."""
+    assert asyncio.run(catalog.rows(postgres.url)) == catalog.FILE.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

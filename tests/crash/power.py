@@ -12,7 +12,7 @@ import apsw
 
 from interlock import faultpoints
 from interlock.clock import SystemChance
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from interlock.testing.faults.disk import FaultyDisk
 from tests.unit.lanes.lanes import count, opened, sql
 

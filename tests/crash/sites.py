@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from interlock.lanes.objectlog.append import Position, read_slots
-from interlock.lanes.objectlog.cache import Cache
+from interlock.lanes.objectlog.local_file import Cache
 from interlock.lanes.objectlog.manifest import read_manifest
 from interlock.lanes.objectlog.remote_bucket import open_bucket
+from interlock.lanes.objectlog.slots import Position, read_slots
 from interlock.urls import parse_bucket_url
 
 REQUEST_TIMEOUT_S = 30.0

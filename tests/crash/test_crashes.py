@@ -31,6 +31,7 @@ def processes() -> Iterator[Processes]:
         yield started
 
 
+@pytest.mark.campaign
 @KINDS
 @pytest.mark.parametrize("seed", range(SEED, SEED + DATABASES * FACTOR))
 def test_killed_at_any_instant(tmp_path: Path, processes: Processes, seed: int, kind: str) -> None:
@@ -41,6 +42,7 @@ def test_killed_at_any_instant(tmp_path: Path, processes: Processes, seed: int, 
     assert campaign.crashes == CRASHES_PER_DATABASE
 
 
+@pytest.mark.campaign
 @KINDS
 @pytest.mark.parametrize("point", LANE_POINTS)
 def test_killed_at_every_point(tmp_path: Path, processes: Processes, point: str, kind: str) -> None:

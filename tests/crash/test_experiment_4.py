@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from interlock.bench.durability import WRITER, Cycle, Experiment, Strike, check, measure
+from interlock.chaos.database_servers import OwnPostgres
 from interlock.errors import CorruptionError, UnavailableError
-from tests.chaos.postgres.server import Server, own_server
+from tests.chaos.postgres.campaign import own_postgres
 from tests.crash.servers import Crashes
 from tests.integration.objects.servers import SeaweedFS
 
@@ -65,15 +66,15 @@ def test_nothing_is_lost_in_a_bucket_with_and_without_the_disk(seaweedfs: Seawee
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with own_server() as started:
+def server() -> Generator[OwnPostgres]:
+    with own_postgres() as started:
         yield started
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_on_postgresql_whose_server_is_killed_too(server: Server) -> None:
+def test_nothing_is_lost_on_postgresql_whose_server_is_killed_too(server: OwnPostgres) -> None:
     strike = Crashes(server)
-    nothing_is_lost(run(server.url(), strike=strike))
+    nothing_is_lost(run(server.url, strike=strike))
     assert strike.count == CYCLES
 
 

@@ -25,6 +25,7 @@ def disk() -> Iterator[FaultyDisk]:
     faulty.close()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(SEED, SEED + 10 * FACTOR))
 def test_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path, disk: FaultyDisk, seed: int) -> None:
     cuts = asyncio.run(work_through_cuts(disk, tmp_path, seed))

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.bucket_protocol import World
 from interlock.lanes.objectlog.probe import examine
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import BUCKET_OPTIONS, BUCKET_SECRETS, PATH_BYTES_MAX

@@ -290,8 +290,8 @@ def test_the_python_reference_names_everything_of_servers_and_clients() -> None:
 
 def test_the_python_reference_names_everything_of_databases() -> None:
     words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
-    named = ["counters.counter:Counter", "counters.counter:Shards", "stock:Stock", "stock:Reservation", "stock:Counts"]
-    named += ["balances:Balance", "quotas:Quota", "parents:Parent", "parents:Touched"]
+    named = ["counters:Counter", "counters:Shards", "stock:Stock", "stock:Reservation", "stock:Counts"]
+    named += ["balances:Balance", "window_quotas:Quota", "parents:Parent", "parents:Touched"]
     classes = [interlock.Database, *(pkgutil.resolve_name(f"interlock.hotrow.{name}") for name in named)]
     inside = {"end", "confirmed", "count", "index"}  # What a reservation calls, and what every tuple has.
     assert not surface(*classes) - inside - words

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from interlock.core.codec import DEPTH_MAX
-from interlock.server.problems import Problem
+from interlock.server.messages import API_HEADERS
 from interlock.server.running import BURST, RATE_PER_S
-from interlock.server.security.headers import API_HEADERS
-from interlock.server.security.scopes import LADDER
+from interlock.server.security.keys import LADDER
+from interlock.wire import Problem
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
 

@@ -36,7 +36,8 @@ def test_a_generated_page_is_what_the_code_says(path: Path) -> None:
 def rules() -> set[str]:
     """Every rule and finding code that the core can name."""
     sources = [*CORE.glob("*.py"), *(CORE / "checks").glob("*.py")]
-    found = {rule for path in sources for rule in re.findall(r'(?:rule|code)="([a-z-]+)"', path.read_text())}
+    named = r'(?:(?:rule|code)=|\b(?:finding|_error)\(\s*)"([a-z-]+)"'
+    found = {rule for path in sources for rule in re.findall(named, path.read_text())}
     return found | set(re.findall(r'"((?:event|reserved|bad)-[a-z-]+)"', (CORE / "events.py").read_text()))
 
 

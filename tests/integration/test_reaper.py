@@ -16,9 +16,9 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.browser.tabs import ARGUMENTS, chromium
-from tests.chaos.postgres.server import own_server
 from tests.integration.objects.servers import SeaweedFS
 from tests.integration.ops.test_prometheus import prometheus
+from tests.integration.postgres.wheel import get_server
 from tests.integration.redis import server as redis
 from tests.integration.server.running import server
 from tests.reaper import REAPER, all_processes, is_reaper, parent_of
@@ -34,10 +34,14 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="processes
 
 
 @contextmanager
-def postgres(_: Path) -> Iterator[list[int]]:
+def postgres(folder: Path) -> Iterator[list[int]]:
     """It was restarted: its first process is another one than that of its first start."""
-    with own_server() as started:
-        yield [int((started._data / "postmaster.pid").read_text().split("\n", 1)[0])]
+    data = folder / "data"
+    made = get_server(data)
+    owner = data.stat().st_uid if os.geteuid() == 0 else None
+    control = [f"{made.bin_path}/pg_ctl", "-D", str(data), "-w", "-l", f"{data}/restarts.log", "restart"]
+    subprocess.run(control, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=owner)
+    yield [int((data / "postmaster.pid").read_text().split("\n", 1)[0])]
 
 
 @contextmanager

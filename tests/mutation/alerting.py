@@ -5,16 +5,16 @@ from tests.mutation.mutant import Mutant
 ALERTS = "interlock/engine/alerts"
 ALERT, LEDGER, RECEIVERS, STALLS = (
     f"{ALERTS}/alert.py",
-    f"{ALERTS}/alarms.py",
+    f"{ALERTS}/detector.py",
     f"{ALERTS}/receivers.py",
-    "interlock/engine/alerts/stall_detector.py",
+    "interlock/engine/alerts/detector.py",
 )
 
 OUTBOX = f"{ALERTS}/delivery.py"
 
 UNIT = "tests/unit/engine"
 BOOK = (f"{UNIT}/alerts/test_ledger.py",)
-LOOKS = (f"{UNIT}/test_stalls.py", f"{UNIT}/test_debts.py")
+LOOKS = (f"{UNIT}/alerts/test_detector.py", f"{UNIT}/alerts/test_late_undos.py")
 BODIES = (f"{UNIT}/alerts/test_pagerduty.py", f"{UNIT}/alerts/test_alert.py")
 
 KEEPING = ("tests/integration/alerts/test_keeping.py",)

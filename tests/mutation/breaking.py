@@ -8,10 +8,10 @@ OUTLETS, LINES, PLACES = f"{RESILIENCE}/dependency.py", f"{RESILIENCE}/wait_queu
 
 UNIT = "tests/unit/engine/dependencies"
 CIRCUITS = ("tests/unit/core/test_breakers.py",)
-COUNTS = (f"{UNIT}/test_spending.py",)
-LIMITS = (f"{UNIT}/test_outlets.py", f"{UNIT}/test_shared_outlets.py")
-TURNS = (f"{UNIT}/test_lines.py", f"{UNIT}/test_waiting_lines.py")
-BOTH = (f"{UNIT}/test_places.py",)
+COUNTS = (f"{UNIT}/test_retry_budget.py",)
+LIMITS = (f"{UNIT}/test_dependency.py", f"{UNIT}/test_dependency_sharing.py")
+TURNS = (f"{UNIT}/test_wait_queue.py", f"{UNIT}/test_wait_queue_timers.py")
+BOTH = (f"{UNIT}/test_slots_and_permits.py",)
 
 BREAKING = [
     Mutant(

@@ -4,15 +4,15 @@ from tests.mutation.mutant import Mutant
 
 COORDINATION = "interlock/redis"
 SCRIPTS, LEASES = f"{COORDINATION}/scripts.py", f"{COORDINATION}/leases.py"
-TOKENS, SHARED = f"{COORDINATION}/tokens.py", f"{COORDINATION}/breakers.py"
+TOKENS, SHARED = f"{COORDINATION}/token_bucket.py", f"{COORDINATION}/breakers.py"
 OUTLETS = "interlock/engine/dependencies/dependency.py"
 
 REAL = "tests/integration/redis/test_leases.py"
 CONTRACT = (f"{REAL}::test_the_contract_of_a_keeper_is_kept",)
 WITHOUT = (f"{REAL}::test_an_engine_opens_without_redis_and_joins_it_when_it_comes",)
-LIMITS = ("tests/unit/redis/test_tokens.py",)
+LIMITS = ("tests/unit/redis/test_token_bucket.py",)
 BREAKERS = ("tests/unit/redis/test_breakers.py",)
-TURNS = ("tests/unit/engine/dependencies/test_waiting_for_others.py",)
+TURNS = ("tests/unit/engine/dependencies/test_cluster_permits.py",)
 
 COORDINATING = [
     Mutant(

@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import CORE, Mutant
 
-MISTAKES, EVENTS, SIGNATURES = f"{CORE}/definition_errors.py", f"{CORE}/events.py", f"{CORE}/signatures.py"
+MISTAKES, EVENTS = f"{CORE}/definition_errors.py", f"{CORE}/events.py"
 SOUNDNESS, CODEC, POLICIES = f"{CORE}/checks.py", f"{CORE}/codec.py", f"{CORE}/policies.py"
 
 RULES = ("tests/unit/core/test_mistakes.py",)
@@ -31,8 +31,8 @@ GUARDING = [
     Mutant(
         "exit from final accepted",
         MISTAKES,
-        "    if state in declared.final:\n        raise DefinitionError(",
-        "    if state in declared.final and to is state:\n        raise DefinitionError(",
+        "    if state in declared.final:\n        what = ",
+        "    if state in declared.final and to is state:\n        what = ",
         "A2: exit from a final state at that line.",
         RULES,
     ),
@@ -62,7 +62,7 @@ GUARDING = [
     ),
     Mutant(
         "async guard accepted",
-        SIGNATURES,
+        MISTAKES,
         "    if is_async(function):\n",
         '    if kind != "guard" and is_async(function):\n',
         "A2: an async guard or action at that line.",
@@ -70,7 +70,7 @@ GUARDING = [
     ),
     Mutant(
         "guard for another event accepted",
-        SIGNATURES,
+        MISTAKES,
         "if expected is not None and not _takes(annotated, expected):\n",
         "if False and expected is not None and not _takes(annotated, expected):\n",
         "A2: a wrong signature at that line.",
@@ -79,16 +79,16 @@ GUARDING = [
     Mutant(
         "duplicate transition accepted",
         SOUNDNESS,
-        "moves[first + 1 :]]",
-        "moves[first + 2 :]]",
+        "moves[first + 1 :]:",
+        "moves[first + 2 :]:",
         "A2: a duplicate unguarded transition.",
         GRAPH,
     ),
     Mutant(
         "unreachable state accepted",
         SOUNDNESS,
-        "        if node not in reached\n",
-        "        if node not in reached and node.final\n",
+        "reached = reached_from([initial])\n",
+        "reached = {*reached_from([initial]), *(node for node in table.nodes.values() if not node.final)}\n",
         "A2: an unreachable state.",
         GRAPH,
     ),
@@ -111,8 +111,8 @@ GUARDING = [
     Mutant(
         "lost undo accepted",
         SOUNDNESS,
-        "node.failed.unwinds_to is None\n",
-        "node.failed.unwinds_to is None and node.undoable\n",
+        "node.failed.unwinds_to is None:\n",
+        "node.failed.unwinds_to is None and node.undoable:\n",
         "failed= to a state that is not unwinding, if an undoable step can precede it.",
         GRAPH,
     ),
@@ -159,8 +159,8 @@ GUARDING = [
     Mutant(
         "unknown field accepted",
         CODEC,
-        "        if not flat or not _all_known(raw, cls):\n            _refuse_surplus(raw, value, what)\n",
-        "",
+        "        if surplus:\n",
+        "        if surplus and not surplus:\n",
         "A field that nobody reads is refused when it comes from outside.",
         BYTES,
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interlock.errors import MovedElsewhere
 from interlock.lanes.lane import Lane
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from interlock.testing.faults.disk import FaultyDisk
 from tests.crash.power import work_through_cuts
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, sql

@@ -13,15 +13,15 @@ import pytest
 from interlock.core import decide
 from interlock.engine.bound_machine import LoadedWorkflow, StepRun, fresh_key
 from interlock.engine.dependencies.wait_queue import Slots
-from interlock.engine.path.commands import Send
-from interlock.engine.path.pipeline import Group, Pipeline
+from interlock.engine.path.caller_commands import Send
+from interlock.engine.path.pipeline import Pipeline
 from interlock.engine.path.reports import Report, Result, Returned
-from interlock.engine.path.staging import DecisionContext, Staged, replace
+from interlock.engine.path.staging import DecisionContext, Group, Staged, replace
 from interlock.engine.recovery import Recovery
 from interlock.engine.steps.runner import Runner
 from interlock.engine.views import Moved
 from interlock.errors import InvalidTransition
-from interlock.store.values import Change, Row
+from interlock.store.records import Change, Row
 from interlock.testing.engine_simulation.run import simulate
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
@@ -35,7 +35,7 @@ def result_without_visit_check(patch: pytest.MonkeyPatch) -> None:
 
     def decided(result: Returned, group: Group) -> object:
         found = staged(result, group)
-        return None if found is None else result._apply(found, group)
+        return None if found is None else result.apply(found, group)
 
     patch.setattr(Returned, "decide", decided)
 

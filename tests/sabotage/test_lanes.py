@@ -8,11 +8,9 @@ import apsw
 import pytest
 
 from interlock.lanes import connection as connections
-from interlock.lanes.handover import Lookout
-from interlock.lanes.keys import Keys
-from interlock.lanes.lane import Lane
-from interlock.lanes.transaction import Session, Work
-from interlock.lanes.writer import Writer
+from interlock.lanes.idempotency_keys import Keys, Query
+from interlock.lanes.lane import Lane, notify_waiters
+from interlock.lanes.writer import Lookout, Work, Writer
 from tests.sabotage import checks
 from tests.sabotage.checks import Check
 
@@ -24,7 +22,7 @@ def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
 
     def executed(lane: Lane, group: Sequence[Work]) -> Writer:
         writer = execute(lane, group)
-        lane._acknowledge(group)
+        notify_waiters(group)
         return writer
 
     patch.setattr(Lane, "_executed", executed)
@@ -101,10 +99,10 @@ def reads_that_skip_g7(patch: pytest.MonkeyPatch) -> None:
 
 def keys_in_another_transaction(patch: pytest.MonkeyPatch) -> None:
     remember, commit = Keys.remember, Writer.commit
-    pending: list[tuple[Keys, Session, str, bytes, object]] = []
+    pending: list[tuple[Keys, Query, int, str, bytes, object]] = []
 
-    def later(keys: Keys, session: Session, key: str, digest: bytes, result: object) -> None:
-        pending.append((keys, session, key, digest, result))
+    def later(keys: Keys, query: Query, now_us: int, key: str, digest: bytes, result: object) -> None:
+        pending.append((keys, query, now_us, key, digest, result))
 
     def both(writer: Writer) -> None:
         commit(writer)
@@ -152,6 +150,7 @@ def test_the_lane_holds(tmp_path: Path, check: Check) -> None:
     asyncio.run(_run(check, tmp_path))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("sabotage", "check"), SABOTAGES, ids=[sabotage.__name__ for sabotage, _ in SABOTAGES])
 def test_sabotage_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sabotage: Sabotage, check: Check) -> None:
     sabotage(monkeypatch)

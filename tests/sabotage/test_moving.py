@@ -14,7 +14,7 @@ from interlock.cli.advise import DatabaseRouter
 from interlock.clock import SystemClock
 from interlock.database.database import Database
 from interlock.errors import UnavailableError
-from interlock.hotrow.advice.journal import Applied, Journal, State
+from interlock.hotrow.advice_journal import Applied, Journal, State
 from interlock.relocate.database.lane import LaneSource
 from interlock.relocate.database.mover import move_database
 

@@ -14,18 +14,20 @@ import msgspec
 import pytest
 
 from interlock.errors import Fenced
-from interlock.lanes.lane import Lane
-from interlock.lanes.objectlog import log
+from interlock.lanes.lane import Lane, notify_waiters
+from interlock.lanes.objectlog import lease as leases
 from interlock.lanes.objectlog import log as logs
-from interlock.lanes.objectlog import open as objectlog_open
-from interlock.lanes.objectlog.append import Position, Stored, _stored, read_slots, write_slot
-from interlock.lanes.objectlog.bucket import Bucket, BucketError, ConditionFailed, Patience, World
-from interlock.lanes.objectlog.capture import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
+from interlock.lanes.objectlog import snapshots
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed, Patience, World
 from interlock.lanes.objectlog.format import Entry, decode_header, encode_entry, hash_of, log_key
-from interlock.lanes.objectlog.log import ObjectLog, with_snapshot
-from interlock.lanes.objectlog.manifest import Keeper, Manifest, Owner, Snapshot
+from interlock.lanes.objectlog.lease import LaneLease
+from interlock.lanes.objectlog.local_file import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
+from interlock.lanes.objectlog.log import ObjectLog
+from interlock.lanes.objectlog.manifest import Manifest, Owner, Snapshot
+from interlock.lanes.objectlog.slots import Position, Stored, _stored, read_slots, write_slot
+from interlock.lanes.objectlog.snapshots import with_snapshot
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import Work
+from interlock.lanes.writer import Work
 from interlock.testing.lane_simulation.run import simulate
 from tests.simulation.tracing import untraced
 
@@ -44,7 +46,7 @@ def _before_append(patch: pytest.MonkeyPatch, chosen: Callable[[Work], bool]) ->
         assert isinstance(log, ObjectLog)
 
         def append(frames: int, time_us: int) -> None:
-            lane._acknowledge([work for work in group if chosen(work)])
+            notify_waiters([work for work in group if chosen(work)])
             ObjectLog.append(log, frames, time_us)
 
         patch.setattr(log, "append", append)
@@ -69,11 +71,11 @@ def read_before_durability(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_without_a_lease(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ObjectLog, "current", lambda _log: True)
+    patch.setattr(ObjectLog, "is_current", lambda _log: True)
 
 
 def takeover_without_waiting_for_the_lease(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(objectlog_open, "_wait_for_lease", lambda _bucket, _world, _manifest: None)
+    patch.setattr(leases, "_wait_for_lease", lambda _bucket, _world, _manifest: None)
 
 
 def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -81,11 +83,11 @@ def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
         changed = with_snapshot(manifest, snapshot, settings)
         return msgspec.structs.replace(changed, kept=changed.snapshots[0].seq)
 
-    patch.setattr(log, "with_snapshot", hasty)
+    patch.setattr(snapshots, "with_snapshot", hasty)
 
 
 def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    def careless(bucket: Bucket, world: World, manifest: Manifest, source: log.Source) -> Snapshot:
+    def careless(bucket: Bucket, world: World, manifest: Manifest, source: snapshots.Source) -> Snapshot:
         with contextlib.suppress(BucketError):
             return store(bucket, world, manifest, source)
         at = source.at
@@ -100,13 +102,13 @@ def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
             time_us=at.time_us,
         )
 
-    store = log.store
-    patch.setattr(log, "store", careless)
+    store = snapshots.store
+    patch.setattr(snapshots, "store", careless)
 
 
 def _write_slot(patch: pytest.MonkeyPatch, variant: WriteSlot) -> None:
     patch.setattr(logs, "write_slot", variant)
-    patch.setattr(objectlog_open, "write_slot", variant)
+    patch.setattr(leases, "write_slot", variant)
 
 
 def exists_already_as_success(patch: pytest.MonkeyPatch) -> None:
@@ -181,15 +183,15 @@ def slot_tried_with_other_bytes(patch: pytest.MonkeyPatch) -> None:
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     def unfenced(
-        bucket: Bucket, _world: World, _settings: LaneSettings, keeper: Keeper, replayed: Position
+        bucket: Bucket, _world: World, _settings: LaneSettings, lease: LaneLease, replayed: Position
     ) -> Iterator[Stored]:
-        yield from read_slots(bucket, bytes.fromhex(keeper.manifest.database), replayed)
+        yield from read_slots(bucket, bytes.fromhex(lease.manifest.database), replayed)
 
-    patch.setattr(objectlog_open, "fence", unfenced)
+    patch.setattr(logs, "fence", unfenced)
 
 
 def fence_collected(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(log, "decode_header", lambda data, key: decode_header(data, key)._replace(kind="group"))
+    patch.setattr(snapshots, "decode_header", lambda data, key: decode_header(data, key)._replace(kind="group"))
 
 
 def local_file_trusted_after_a_failed_append(patch: pytest.MonkeyPatch) -> None:
@@ -226,30 +228,29 @@ def capture_until_the_salts_change(patch: pytest.MonkeyPatch) -> None:
         capture._next = _Position(salts, frames, (0, 0))
         return Changed(tuple(sorted(latest.items())), page_bytes, in_all)
 
-    patch.setattr(Capture, "changed", changed)
+    patch.setattr(Capture, "read_changes", changed)
 
 
 def manifest_without_nonce(patch: pytest.MonkeyPatch) -> None:
     nonce = World.nonce
 
     def none_for_the_manifest(world: World) -> bytes:
-        return bytes(16) if sys._getframe(1).f_code.co_name in {"_next", "_take"} else nonce(world)
+        return bytes(16) if sys._getframe(1).f_code.co_name in {"next_revision", "_take"} else nonce(world)
 
     patch.setattr(World, "nonce", none_for_the_manifest)
 
 
 def equal_epoch_reopened(patch: pytest.MonkeyPatch) -> None:
-    take = objectlog_open._take
+    take = leases._take
 
     def modest(
-        bucket: Bucket, world: World, settings: LaneSettings, owner: Owner, found: tuple[Manifest, object]
-    ) -> Keeper | None:
-        before, tag = found
-        if before.owner is not None and before.owner.cache == owner.cache:
+        bucket: Bucket, world: World, settings: LaneSettings, owner: Owner, before: Manifest | None, tag: object
+    ) -> LaneLease | None:
+        if before is not None and before.owner is not None and before.owner.cache == owner.cache:
             before = msgspec.structs.replace(before, epoch=before.epoch - 1)
-        return take(bucket, world, settings, owner, (before, tag))
+        return take(bucket, world, settings, owner, before, tag)
 
-    patch.setattr(objectlog_open, "_take", modest)
+    patch.setattr(leases, "_take", modest)
 
 
 SABOTAGES: list[Sabotage] = [

@@ -26,9 +26,9 @@ from interlock.engine.steps.attempt import Attempt
 from interlock.errors import NonRetryable
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Luck
-from interlock.testing.engine_simulation.world import Story
+from interlock.testing.engine_simulation.checks import Story
 from interlock.testing.lives import open_on
-from interlock.testing.virtual import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 from tests.conformance.engine import places, test_breakers, test_limits, test_steps
 from tests.conformance.engine.places import Place
 from tests.simulation.bank import Bank

@@ -4,22 +4,21 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from interlock.engine.path.pipeline import Envelope, Group, Pipeline
-from interlock.engine.path.reports import Result, crashed, fire_timers
-from interlock.engine.path.staging import Staged
-from interlock.engine.shared.claims import Claiming, Keeping
-from interlock.engine.shared.policy import SharedStorePolicy
-from interlock.engine.steps.claimed import TakeUp
+from interlock.engine.path.pipeline import Pipeline
+from interlock.engine.path.reports import Result, TakeUp, crashed, fire_timers
+from interlock.engine.path.staging import Envelope, Group, Staged
+from interlock.engine.shared.claims import Claiming, LeaseRenewal
+from interlock.engine.shared.shared_store_policy import SharedStorePolicy
 from interlock.engine.steps.runner import Runner
 from interlock.errors import OutcomeUnknown
-from interlock.store.values import Change, Row
+from interlock.store.records import Change, Row
 from tests.unit.engine.shared import (
-    test_claiming,
-    test_keeping,
-    test_memory,
+    test_cached_rows,
+    test_claimed_work,
+    test_claims,
+    test_lease_renewal,
     test_pipeline,
-    test_settling,
-    test_taking,
+    test_unknown_outcomes,
 )
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
@@ -99,10 +98,10 @@ def whoever_has_lost_a_lease_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_renews(patch: pytest.MonkeyPatch) -> None:
-    async def renew(_: Keeping, __: float) -> None:
+    async def renew(_: LeaseRenewal, __: float) -> None:
         """Nothing."""
 
-    patch.setattr(Keeping, "_renew", renew)
+    patch.setattr(LeaseRenewal, "_renew", renew)
 
 
 def a_process_takes_itself_for_dead(patch: pytest.MonkeyPatch) -> None:
@@ -138,20 +137,20 @@ def one_odd_error_ends_the_looking(patch: pytest.MonkeyPatch) -> None:
 
 def crashes_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """What the dead have begun is begun again as if nothing had been."""
-    patch.setattr("interlock.engine.steps.claimed.crashed", lambda *_: None)
+    patch.setattr("interlock.engine.path.reports.crashed", lambda *_: None)
 
 
 BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [
-    (memory_refuses, test_memory.test_an_event_that_memory_would_refuse_is_decided_on_the_row_of_the_store),
-    (memory_refuses, test_memory.test_a_result_that_memory_takes_for_late_is_applied_when_the_store_says_so),
-    (results_of_any_lease, test_keeping.test_a_result_of_an_attempt_that_was_taken_over_is_late),
+    (memory_refuses, test_cached_rows.test_an_event_that_memory_would_refuse_is_decided_on_the_row_of_the_store),
+    (memory_refuses, test_cached_rows.test_a_result_that_memory_takes_for_late_is_applied_when_the_store_says_so),
+    (results_of_any_lease, test_lease_renewal.test_a_result_of_an_attempt_that_was_taken_over_is_late),
     (
         everything_has_happened,
-        lambda: test_settling.test_an_unknown_outcome_is_settled_and_the_caller_is_told_what_happened("gone"),
+        lambda: test_unknown_outcomes.test_an_unknown_outcome_is_settled_and_the_caller_is_told_what_happened("gone"),
     ),
     (
         nothing_has_happened,
-        lambda: test_settling.test_an_unknown_outcome_is_settled_and_the_caller_is_told_what_happened("done"),
+        lambda: test_unknown_outcomes.test_an_unknown_outcome_is_settled_and_the_caller_is_told_what_happened("done"),
     ),
     (
         parked_workflows_are_overtaken,
@@ -159,19 +158,19 @@ BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [
     ),
     (groups_share_workflows, test_pipeline.test_two_groups_are_under_way_at_once_and_never_share_a_workflow),
     (results_are_dropped_after_some_conflicts, test_pipeline.test_a_result_is_brought_again_however_often_it_is_lost),
-    (claims_without_a_token, test_taking.test_a_claim_that_somebody_else_has_renewed_since_changes_nothing),
-    (whoever_has_lost_a_lease_goes_on, test_keeping.test_an_attempt_whose_workflow_was_taken_over_is_cancelled),
-    (nobody_renews, test_keeping.test_an_attempt_that_takes_long_is_held_and_nobody_else_begins_it),
+    (claims_without_a_token, test_claimed_work.test_a_claim_that_somebody_else_has_renewed_since_changes_nothing),
+    (whoever_has_lost_a_lease_goes_on, test_lease_renewal.test_an_attempt_whose_workflow_was_taken_over_is_cancelled),
+    (nobody_renews, test_lease_renewal.test_an_attempt_that_takes_long_is_held_and_nobody_else_begins_it),
     (
         a_process_takes_itself_for_dead,
-        test_keeping.test_a_lease_of_this_very_process_that_was_over_is_taken_up_and_not_taken_for_a_crash,
+        test_lease_renewal.test_a_lease_of_this_very_process_that_was_over_is_taken_up_and_not_taken_for_a_crash,
     ),
-    (a_report_has_no_lease, test_keeping.test_a_report_that_is_under_way_keeps_its_lease),
+    (a_report_has_no_lease, test_lease_renewal.test_a_report_that_is_under_way_keeps_its_lease),
     (
         one_odd_error_ends_the_looking,
-        lambda: test_claiming.test_nothing_makes_a_worker_stop_looking("due", OSError),
+        lambda: test_claims.test_nothing_makes_a_worker_stop_looking("due", OSError),
     ),
-    (crashes_are_not_counted, test_taking.test_the_last_attempt_of_the_dead_is_not_made_again),
+    (crashes_are_not_counted, test_claimed_work.test_the_last_attempt_of_the_dead_is_not_made_again),
 ]
 
 

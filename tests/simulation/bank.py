@@ -15,9 +15,9 @@ from interlock.engine.steps.attempt import IGNORED_S
 from interlock.errors import NonRetryable
 from interlock.signals import BreakerChanged, Signal
 from interlock.testing.campaigns import Luck
-from interlock.testing.engine_simulation.world import Story
+from interlock.testing.engine_simulation.checks import Story
 from interlock.testing.lives import never
-from interlock.testing.virtual import VirtualLoop
+from interlock.testing.virtual_time import VirtualLoop
 from tests.simulation.passing import passing
 
 WEATHERS = ("fine", "fine", "flaky", "outage", "outage", "hangs", "loses answers", "late", "kills")

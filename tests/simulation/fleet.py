@@ -23,12 +23,11 @@ from interlock.engine.internals import EngineParts
 from interlock.engine.settings import EngineSettings
 from interlock.errors import InterlockError, UnavailableError
 from interlock.store.memory import MemoryStore
-from interlock.testing.campaigns import Campaign, Luck, Simulated, gather
-from interlock.testing.engine_simulation.checks import check_flat
+from interlock.testing.campaigns import Campaign, Luck, Simulated, run_seeds
+from interlock.testing.engine_simulation.checks import Story, check_flat
 from interlock.testing.engine_simulation.run import FaultyLife
-from interlock.testing.engine_simulation.world import Story
 from interlock.testing.lives import open_on, pending
-from interlock.testing.virtual import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 from tests.simulation.bank import WEATHERS, Bank
 from tests.simulation.orders import ATTEMPTS, Cancel, Order, Submit, Where, orders
 
@@ -128,7 +127,7 @@ class Fleet:
                 self._lives.append(life)
                 opening = self._until_done(
                     open_on(
-                        life,
+                        life.as_store,
                         self.machines,
                         clock=self.clock,
                         chance=self._chance,
@@ -354,14 +353,9 @@ def simulate(seed: int) -> Simulated:
     )
 
 
-def run_portion(seeds: range) -> list[Simulated]:
-    """Run some seeds, one after the other."""
-    return [simulate(seed) for seed in seeds]
-
-
 def run_campaign(first: int, seeds: int) -> Campaign:
     """Run so many seeds on all processors."""
-    return gather(run_portion, first, seeds)
+    return run_seeds(simulate, first, seeds)
 
 
 def main(argv: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interlock.testing.virtual import VirtualLoop
+from interlock.testing.virtual_time import VirtualLoop
 
 
 async def passing(seconds: float) -> None:

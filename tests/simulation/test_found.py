@@ -12,7 +12,7 @@ from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.store.values import Change
+from interlock.store.records import Change
 from interlock.testing import Harness
 from interlock.testing.lives import Life
 

@@ -28,7 +28,7 @@ from interlock.engine.settings import EngineSettings
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Luck
 from interlock.testing.lives import open_on
-from interlock.testing.virtual import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 from tests.simulation.passing import passing
 from tests.simulation.tracing import untraced
 
@@ -128,7 +128,7 @@ def measured(loop: VirtualLoop, inside: EngineParts, others: set[tuple[str, str]
         "tasks": len(asyncio.all_tasks(loop)),
         "timers": sum(not timer.cancelled() for timer in loop._timers()),
         "waiters": len(inside.waiters),
-        "wakes": len(inside.wakes),
+        "wakes": len(inside.runner.timers),
         "attempts": runner.under_way + len(runner._running) + len(runner._leaving) + len(runner._effects),
         "slots": places.steps.free + places.undos.free + places.effects.free,
         "waiting": places.waiting,

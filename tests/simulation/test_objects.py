@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.testing.lane_simulation.record import READ_FAULTS, STORMS, WRITE_FAULTS
 from interlock.testing.lane_simulation.run import play, simulate
-from interlock.testing.lane_simulation.story import READ_FAULTS, STORMS, WRITE_FAULTS
 from tests.simulation.tracing import untraced
 
 SEEDS = int(os.environ.get("INTERLOCK_SEEDS", "1500"))

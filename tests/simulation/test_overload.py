@@ -16,7 +16,7 @@ from interlock.engine.settings import EngineSettings
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Luck
 from interlock.testing.lives import open_on
-from interlock.testing.virtual import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 from tests.simulation.passing import passing
 
 PLACES = 10

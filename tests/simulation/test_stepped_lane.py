@@ -10,9 +10,9 @@ import apsw
 import pytest
 
 from interlock.clock import SeededIds, SystemChance, SystemClock
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from interlock.testing.faults import FaultyDisk
-from interlock.testing.lives import SteppedLane
+from interlock.testing.stepped_lane import SteppedLane
 
 SEEDS = int(os.environ.get("INTERLOCK_SEEDS", "60"))
 ROUNDS = 12
@@ -88,6 +88,7 @@ class Story:
             assert value == self.acknowledged + unacknowledged, "the commit had returned"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_acknowledged_survives_a_power_cut_at_any_step(tmp_path: Path, seed: int) -> None:
     story = Story(tmp_path, seed)

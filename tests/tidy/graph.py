@@ -60,9 +60,9 @@ def entry_points(project: Path = ROOT / "pyproject.toml") -> list[str]:
 
 
 def named_in_text(sources: Iterable[Source], modules: Collection[str]) -> list[str]:
-    """Modules that are loaded by name: their dotted name is a string somewhere in the package."""
+    """Modules that are loaded by name: a string somewhere in the package is their dotted name, or MODULE:ATTRIBUTE."""
     strings = {
-        node.value
+        node.value.partition(":")[0]
         for source in sources
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)

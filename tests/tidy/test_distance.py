@@ -14,8 +14,8 @@ from tests.tidy.distance import Distance, Profiler, shortest
 from tests.unit.server import shop
 from tests.unit.server.serving import serving
 
-LANE_MODULES_MAX = 27
-HTTP_MODULES_MAX = 38
+LANE_MODULES_MAX = 20
+HTTP_MODULES_MAX = 27
 """Ratchets: lower them when the path becomes shorter. On PostgreSQL: tests/integration/postgres/engines."""
 
 

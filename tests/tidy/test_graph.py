@@ -67,3 +67,5 @@ def test_an_entry_may_be_a_whole_package() -> None:
 def test_a_module_loaded_by_name_is_alive() -> None:
     registry = Source("src/p/registry.py", "ENGINES = {'sqlite': 'p.sqlite'}")
     assert graph.named_in_text([registry], ["p.sqlite", "p.memory"]) == ["p.sqlite"]
+    entry = Source("src/p/commands.py", "COMMANDS = {'p.memory:show': 'Show it.'}")
+    assert graph.named_in_text([entry], ["p.sqlite", "p.memory"]) == ["p.memory"]

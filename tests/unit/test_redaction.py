@@ -238,7 +238,7 @@ def test_a_text_with_line_breaks_forges_no_line_of_the_log(caplog: pytest.LogCap
 
 def test_every_logger_of_the_engine_masks_secrets_itself() -> None:
     """Also where a program has handlers of its own."""
-    import interlock.server.app  # noqa: F401, PLC0415 -- it loads what has a logger.
+    import interlock.server.app_declaration  # noqa: F401, PLC0415 -- it loads what has a logger.
 
     ours = [each for name, each in logging.Logger.manager.loggerDict.items() if name.startswith("interlock.")]
     loggers = [each for each in ours if isinstance(each, logging.Logger) and each.name != "interlock.transitions"]

@@ -9,27 +9,26 @@ import asyncio
 import contextlib
 import tempfile
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from interlock.backup.archive import is_archive
+from interlock.backup.archive_format import is_archive
 from interlock.backup.lane_copies import (
     bucket_name,
     check_free,
+    copy_lane,
     parts_in_bucket,
     parts_of,
-    path_below,
+    prepare_connection,
     put_all_in_place,
     remove_move_marks,
     staging_path,
 )
-from interlock.catalog.backends import FolderCatalog
-from interlock.clock import RandomIds, SystemChance, SystemClock
-from interlock.database.translation import register
-from interlock.errors import BadUsage, CorruptionError, MovedElsewhere, TargetNotFound, UnusableFile
-from interlock.lanes.backup import Copied, Watch, back_up
-from interlock.lanes.objectlog.bucket import World
+from interlock.catalog.catalog import FolderCatalog
+from interlock.clock import SystemClock
+from interlock.errors import BadUsage, CorruptionError, MovedElsewhere, TargetNotFound
+from interlock.lanes.doctor import Facts
+from interlock.lanes.objectlog.bucket_protocol import Watch, World, silent
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import (
     LANE_SUFFIX,
@@ -45,12 +44,6 @@ from interlock.urls import (
 
 if TYPE_CHECKING:
     from interlock.lanes.objectlog.restore import Restored
-
-_prepare = partial(register, chance=SystemChance(), ids=RandomIds())
-
-
-def _ignore_progress(_what: str, _done: int, _of: int) -> None:
-    """Ignore the progress of a copy."""
 
 
 def _lane_url(path: Path) -> str | None:
@@ -91,7 +84,7 @@ def restore_database(
     *,
     at: int | datetime | None = None,
     force: bool = False,
-    watch: Watch = _ignore_progress,
+    watch: Watch = silent,
 ) -> RestoredFile:
     """Restore a database in a bucket into a file, as of a number of its log or a time.
 
@@ -106,13 +99,13 @@ def restore_database(
         )
     _check_moment(at)
     check_free(file, force=force)
-    with staging_path(file, RandomIds()) as ready:
+    with staging_path(file) as ready:
         done = _restore_file(url, ready, at, watch)
         remove_move_marks(ready)
         # A number belongs to the database's own log; its streams and shards are restored as of the same time.
         below = done.time if isinstance(at, int) else at
         parts = [] if below is None and at is not None else _restore_parts(url, ready, below, watch)
-        put_all_in_place(ready, file, force=force, clock=SystemClock(), ids=RandomIds())
+        put_all_in_place(ready, file, force=force)
     pages = done.pages + sum(each.pages for each in parts)
     return RestoredFile(file, done.at.seq, done.time, done.snapshot, pages, done.page_bytes, len(parts))
 
@@ -126,13 +119,13 @@ def _restore_parts(url: str, ready: Path, at: datetime | None, watch: Watch) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         # A stream or shard that is younger than the moment did not exist yet.
         with contextlib.suppress(*(TargetNotFound,) * (at is not None)):
-            found.append(_restore_file(part.url, path, at, _ignore_progress))
+            found.append(_restore_file(part.url, path, at, silent))
     return found
 
 
 def _restore_file(url: str, path: Path, at: int | datetime | None, watch: Watch) -> "Restored":
     address = parse_bucket_url(url)
-    from interlock.lanes.objectlog.open import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objectlog.log import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objectlog.restore import restore  # noqa: PLC0415
 
     return restore(
@@ -140,10 +133,8 @@ def _restore_file(url: str, path: Path, at: int | datetime | None, watch: Watch)
         path,
         name=str(address),
         at=at,
-        force=False,
         clock=SystemClock(),
-        ids=RandomIds(),
-        prepare=_prepare,
+        prepare=prepare_connection,
         watch=watch,
     )
 
@@ -205,7 +196,7 @@ class BackedUp(NamedTuple):
         return f"{self.pages:,} pages of {self.page_bytes:,} bytes"
 
 
-def back_up_database(url: str, file: Path, *, force: bool = False, watch: Watch = _ignore_progress) -> BackedUp:
+def back_up_database(url: str, file: Path, *, force: bool = False, watch: Watch = silent) -> BackedUp:
     """Copy the database at an address into a file, also while its owner runs. A home may name its only database.
 
     A moved database is copied from its current place. From PostgreSQL, NAME.lane becomes a lane, and any other name an
@@ -248,7 +239,7 @@ def _from_postgres(url: str, file: Path, *, force: bool, watch: Watch) -> Backed
     from interlock.backup.postgres_copies import address_with_schema, copy_into_lane, copy_schema  # noqa: PLC0415
 
     check_free(file, force=force)
-    with staging_path(file, RandomIds()) as ready:
+    with staging_path(file) as ready:
         address = asyncio.run(address_with_schema(url))
         if file.suffix == LANE_SUFFIX:
             rows = asyncio.run(copy_into_lane(address, ready.absolute(), watch=watch))
@@ -256,44 +247,8 @@ def _from_postgres(url: str, file: Path, *, force: bool, watch: Watch) -> Backed
         else:
             manifest = asyncio.run(copy_schema(address, ready, clock=SystemClock(), watch=watch))
             rows, parts = manifest.row_count, len(manifest.schemas) - 1
-        put_all_in_place(ready, file, force=force, clock=SystemClock(), ids=RandomIds())
+        put_all_in_place(ready, file, force=force)
     return BackedUp(url, file, parts=parts, rows=rows)
-
-
-def copy_lane(source: Path, file: Path, *, force: bool, watch: Watch) -> list[Copied]:
-    """Copy the lane in a file, with its streams and shards. The first item of the result is the lane itself."""
-    if not source.exists():
-        raise TargetNotFound(
-            f"there is no lane at {source}.",
-            why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
-            fix="Check the address; a lane exists once it has been opened for the first time.",
-        )
-    if file.resolve() == source.resolve():
-        raise UnusableFile(f"{file} is the lane itself.", why="A copy is another file.", fix="Name another file.")
-    check_free(file, force=force)
-    with staging_path(file, RandomIds()) as ready:
-        copied = [_copy_file(source, ready, watch)]
-        remove_move_marks(ready)
-        parts = parts_of(source)
-        for number, part in enumerate(parts):
-            watch("copying streams and shards", number + 1, len(parts))
-            place = path_below(part, source, ready)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            copied.append(_copy_file(part, place, _ignore_progress))  # The number of files is the progress.
-        put_all_in_place(ready, file, force=force, clock=SystemClock(), ids=RandomIds())
-    return copied
-
-
-def _copy_file(source: Path, path: Path, watch: Watch) -> Copied:
-    return back_up(
-        source,
-        path,
-        force=False,
-        clock=SystemClock(),
-        ids=RandomIds(),
-        prepare=_prepare,
-        watch=watch,
-    )
 
 
 def _lane_of(url: str) -> str:
@@ -333,7 +288,7 @@ class PutBack(NamedTuple):
     """Number of its streams and shards."""
 
 
-def put_back(file: Path, url: str, *, force: bool = False, watch: Watch = _ignore_progress) -> PutBack:
+def put_back(file: Path, url: str, *, force: bool = False, watch: Watch = silent) -> PutBack:
     """Restore the copy in a file as the database at an address.
 
     Raises BadUsage, TargetNotFound, LaneOwned, UnavailableError, UnusableFile for an existing database, and
@@ -379,7 +334,7 @@ def _into_postgres(file: Path, url: str, *, force: bool, watch: Watch) -> PutBac
 
 def _into_bucket(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
     """Store each file as a database of its own; the database itself comes last, so that it exists only complete."""
-    from interlock.lanes.objectlog.open import proven_bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objectlog.log import proven_bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objectlog.restore import seed  # noqa: PLC0415
 
     # A second copy is checked, and has no log beside it.
@@ -395,7 +350,7 @@ def _into_bucket(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
     return PutBack(file, url, _amount(copied), len(copied) - 1)
 
 
-def _amount(copied: list[Copied]) -> str:
+def _amount(copied: list[Facts]) -> str:
     return f"{sum(each.pages for each in copied):,} pages of {copied[0].page_bytes:,} bytes"
 
 

@@ -1,11 +1,14 @@
-"""Copies of a lane with its streams and shards, each a file of its own.
+"""Copies of lanes while their owners go on: the copy of one file, streams and shards, and the place of the result.
 
-They are copied into a hidden folder and then renamed: first the streams and shards, last the database itself. So a
-database under its name is complete. The one that it replaces is moved away before and removed after: in between
+SQLite's own backup copies page by page inside one read transaction, so the copy of a file is of the moment when it
+began, with everything acknowledged before. A writer never waits for it. The log beside the file is part of what is
+read. A lane that no process has open is read without a lock, and read again if a process opened it meanwhile. The copy
+is checked by SQLite and synced before it gets its name.
+
+Streams and shards are files of their own, and each shows its own instant, because their writers do not wait for each
+other. All are copied into a hidden folder and then renamed: first the streams and shards, last the database itself. So
+a database under its name is complete. The one that it replaces is moved away before and removed after: in between
 nothing has the name, and never a mixture.
-
-Each file shows its own instant, because writers of different streams do not wait for each other. Everything that was
-acknowledged before the call is in the copy.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -15,18 +18,131 @@ import contextlib
 import os
 import shutil
 from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import quote
 
 import apsw
 
-from interlock.clock import Clock, Ids
-from interlock.errors import UnavailableError, UnusableFile
-from interlock.lanes.file import check_target, own_target, put_in_place
-from interlock.lanes.handover import draft_of, moved, tombstone_of, unwatch, watched
-from interlock.lanes.objectlog.bucket import answering
+from interlock.clock import RandomIds, SystemChance, SystemClock
+from interlock.database.lane_engine import register
+from interlock.errors import CorruptionError, LaneOwned, UnavailableError, UnusableFile
+from interlock.lanes.connection import no_lane_error
+from interlock.lanes.doctor import LOOKS_MAX, Facts, look_at, opened_to_look, traces
+from interlock.lanes.file import check_target, own_target, put_in_place, sync_file, sync_folder
+from interlock.lanes.handover import admit, draft_of, is_watched, moved_error, tombstone_of, unwatch
+from interlock.lanes.objectlog.bucket_protocol import Watch, answering, silent
 from interlock.urls import LANE_SUFFIX, RESERVED_NAMES, parse_bucket_url, redact_secrets, stream_url
+
+# --- Copies ----------------------------------------------------------------------------------------------------------
+
+PAGES_AT_ONCE = 5_000
+
+prepare_connection = partial(register, chance=SystemChance(), ids=RandomIds())
+"""Registers the SQL functions that the schema of a lane may call."""
+
+
+def copy_lane(source: Path, file: Path, *, force: bool, watch: Watch) -> list[Facts]:
+    """Copy the lane in a file, with its streams and shards; return the facts of each copy, first those of the lane.
+
+    Raises TargetNotFound without a lane, UnusableFile for the copy, CorruptionError for a lane that is damaged,
+    LaneOwned for one that stays locked, MovedElsewhere for one that was left.
+    """
+    if not source.exists():
+        raise no_lane_error(source)
+    if file.resolve() == source.resolve():
+        raise UnusableFile(f"{file} is the lane itself.", why="A copy is another file.", fix="Name another file.")
+    check_free(file, force=force)
+    with staging_path(file) as ready:
+        copied = [copy_file(source, ready, watch)]
+        parts = parts_of(source)
+        for number, part in enumerate(parts):
+            watch("copying streams and shards", number + 1, len(parts))
+            place = path_below(part, source, ready)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            copied.append(copy_file(part, place, silent))  # The number of files is the progress.
+        put_all_in_place(ready, file, force=force)
+    return copied
+
+
+def copy_file(source: Path, path: Path, watch: Watch) -> Facts:
+    """Copy the lane in one file into a new one, durably. Raises as `copy_lane` does."""
+    _copy(source.resolve(), path, watch)
+    watch("checking the pages", 0, 1)
+    facts = look_at(path, clock=SystemClock(), prepare=prepare_connection)
+    for finding in facts.findings:
+        if finding.severity == "error":
+            raise CorruptionError(
+                f"the copy is not whole: {finding.what}",
+                why="The lane itself is damaged, or the file is not a lane.",
+                fix="Look at it with `interlock doctor`.",
+            )
+    sync_file(path)
+    watch("checking the pages", 1, 1)
+    return facts
+
+
+def _copy(source: Path, path: Path, watch: Watch) -> None:
+    for look in range(LOOKS_MAX):
+        before = traces(source)
+        try:
+            logged = _copied(source, path, watch)
+        except apsw.BusyError as error:
+            raise LaneOwned(
+                f"lane {source} stayed locked.",
+                why="Its owner is just opening or closing it, or something that is not Interlock has it open.",
+                fix="Try again.",
+            ) from error
+        except (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FullError, apsw.CantOpenError) as error:
+            # Without a lock, pages may be met that an owner is just folding in: then they are read again.
+            if look + 1 < LOOKS_MAX and traces(source) != before:
+                continue
+            raise CorruptionError(
+                f"lane {source} cannot be copied: {error}.",
+                why="A page cannot be read, or the copy cannot be written.",
+                fix="Look at it with `interlock doctor`, and at the room on the disk.",
+            ) from error
+        if logged or traces(source) == before:
+            return
+    raise LaneOwned(
+        f"lane {source} was opened and written {LOOKS_MAX} times while it was copied.",
+        why="No process had it open when the copy began.",
+        fix="Try again: beside an owner that goes on, a copy is made in one go.",
+    )
+
+
+def _copied(source: Path, path: Path, watch: Watch) -> bool:
+    """Copy one instant; return whether it was read under a lock, beside its log."""
+    path.unlink(missing_ok=True)
+    with opened_to_look(source) as (connection, locked):
+        # The transaction keeps the instant, however many steps the copy takes.
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        _refuse_elsewhere(connection, source)
+        copy = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        try:
+            with copy.backup("main", connection, "main") as backup:
+                while not backup.done:
+                    backup.step(PAGES_AT_ONCE)
+                    watch("copying pages", backup.page_count - backup.remaining, backup.page_count)
+            if is_watched(copy):
+                with copy:  # No mover reads notes of the copy.
+                    unwatch(copy)
+        finally:
+            copy.close()
+    return locked
+
+
+def _refuse_elsewhere(connection: apsw.Connection, source: Path) -> None:
+    """Raise MovedElsewhere for a lane that was left, UnavailableError for one that a move is filling."""
+    stone = tombstone_of(connection)
+    if stone is not None:
+        raise moved_error(stone)
+    admit(connection, None, f"lane {source}")
+
+
+# --- Streams and shards ----------------------------------------------------------------------------------------------
 
 FOLDERS = ("streams", "shards")
 PARTS_MAX = 100_000
@@ -60,10 +176,20 @@ def path_below(part: Path, source: Path, target: Path) -> Path:
     return target.parent.joinpath(first, *below.parts[1:])
 
 
+def _below(path: Path) -> Iterator[Path]:
+    for folder in folders_of(path):
+        for part in sorted(folder.glob(f"*{LANE_SUFFIX}")):
+            yield part
+            yield from _below(part)
+
+
+# --- Place -----------------------------------------------------------------------------------------------------------
+
+
 @contextlib.contextmanager
-def staging_path(path: Path, ids: Ids) -> Generator[Path]:
+def staging_path(path: Path) -> Generator[Path]:
     """Yield a path of the same name in a temporary folder beside it. The folder is removed in any case."""
-    folder = path.with_name(f".{path.name}.{ids.new().hex}.copying")
+    folder = path.with_name(f".{path.name}.{RandomIds().new().hex}.copying")
     try:
         folder.mkdir()
         yield folder / path.name
@@ -82,14 +208,14 @@ def remove_move_marks(path: Path) -> None:
     with contextlib.closing(connection):
         stone, mark = tombstone_of(connection), draft_of(connection)
         if stone is not None:
-            raise moved(stone)
+            raise moved_error(stone)
         if mark is not None:
             raise UnavailableError(
                 f"the database is arriving from {redact_secrets(mark.source)}, as move {mark.epoch}.",
                 why="Its rows are being copied; until the move is over the old place is the one that counts.",
                 fix="Copy it from there, or wait.",
             )
-        if watched(connection):
+        if is_watched(connection):
             with connection:
                 unwatch(connection)
 
@@ -108,28 +234,23 @@ def check_free(path: Path, *, force: bool) -> None:
             )
 
 
-def put_all_in_place(ready: Path, path: Path, *, force: bool, clock: Clock, ids: Ids) -> None:
+def put_all_in_place(ready: Path, path: Path, *, force: bool) -> None:
     """Rename a staged database, with its streams and shards. Raises LaneOwned when another process has it open."""
-    aside = path.with_name(f".{path.name}.{ids.new().hex}.replaced")
+    aside = path.with_name(f".{path.name}.{RandomIds().new().hex}.replaced")
     try:
-        with own_target(path, clock):
+        with own_target(path, SystemClock()):
             check_free(path, force=force)
-            _move_away(path, aside)
+            if force:
+                _move_away(path, aside)
             for folder, name in zip(folders_of(ready), folders_of(path), strict=True):
                 if folder.exists():
-                    _sync(folder)
+                    for inside, _, _ in os.walk(folder):  # The files themselves are durable already.
+                        sync_folder(Path(inside))
                     folder.rename(name)
             put_in_place(ready, path, force=False)
     except OSError as error:
         raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def _below(path: Path) -> Iterator[Path]:
-    for folder in folders_of(path):
-        for part in sorted(folder.glob(f"*{LANE_SUFFIX}")):
-            yield part
-            yield from _below(part)
 
 
 def _move_away(path: Path, aside: Path) -> None:
@@ -138,16 +259,6 @@ def _move_away(path: Path, aside: Path) -> None:
         if each.exists():
             aside.mkdir(exist_ok=True)
             each.rename(aside / each.name)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable; the files are durable already."""
-    for inside, _, _ in os.walk(folder):
-        descriptor = os.open(inside, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 # --- Streams and shards in a bucket ----------------------------------------------------------------------------------
@@ -165,8 +276,8 @@ class BucketPart(NamedTuple):
 
 def parts_in_bucket(url: str) -> list[BucketPart]:
     """Return all streams and shards of the database at an address. Raises UnavailableError."""
+    from interlock.lanes.objectlog.log import folder_of  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objectlog.manifest import KEY  # noqa: PLC0415 -- the same.
-    from interlock.lanes.objectlog.open import folder_of  # noqa: PLC0415 -- an extra, which may not be installed.
 
     address = parse_bucket_url(url)
     place, mark, options = url.partition("?")

@@ -14,7 +14,7 @@ Sections: definitions of a schema, archives, lanes.
 
 import contextlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, cast
@@ -22,12 +22,11 @@ from urllib.parse import quote
 
 import apsw
 
-from interlock.backup import archive
-from interlock.backup.archive import ArchivedSchema, ArchiveReader, Manifest, Rows
-from interlock.backup.lane_copies import folders_of, parts_of
-from interlock.clock import Clock, RandomIds, SystemChance, SystemClock
+from interlock.backup import archive_format
+from interlock.backup.archive_format import ArchivedSchema, ArchiveReader, Manifest, Rows
+from interlock.backup.lane_copies import folders_of, parts_of, prepare_connection
+from interlock.clock import Clock, SystemClock
 from interlock.database.database import Database
-from interlock.database.translation import register
 from interlock.errors import (
     BadUsage,
     CorruptionError,
@@ -37,13 +36,12 @@ from interlock.errors import (
     UnavailableError,
     UnusableFile,
 )
-from interlock.lanes.backup import Watch
 from interlock.lanes.doctor import look_at, opened_to_look
-from interlock.lanes.keys import SCHEMA as LANE_KEYS
-from interlock.postgres.connection import Driver, Link, Record, driver_of
-from interlock.postgres.errors import translate_errors
-from interlock.postgres.handover import handover_marks, refuse_marked
-from interlock.postgres.isolation import GATE
+from interlock.lanes.idempotency_keys import SCHEMA as LANE_KEYS
+from interlock.lanes.objectlog.bucket_protocol import Watch
+from interlock.postgres.errors import is_missing, translate_errors
+from interlock.postgres.handover import GATE, handover_marks, refuse_marked
+from interlock.postgres.pool import Driver, Link, Record, driver_of
 from interlock.relocate.database.lane_shape import shape_of_lane
 from interlock.relocate.database.postgres_rows import (
     SETTINGS,
@@ -53,7 +51,7 @@ from interlock.relocate.database.postgres_rows import (
     to_postgres,
 )
 from interlock.relocate.database.postgres_shape import shape_of_postgres
-from interlock.relocate.database.rows import Digest, lane_positions, lane_rows, set_lane_positions, to_lane
+from interlock.relocate.database.rows import Digest, StoredRow, lane_positions, lane_rows, set_lane_positions, to_lane
 from interlock.relocate.database.shape import Shape, Table
 from interlock.sql.parse import quoted_name
 from interlock.store.postgres import schema as workflow_marks
@@ -285,13 +283,13 @@ async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, wat
             await driver.execute(SNAPSHOT + ";" + SESSION)
             names = await schemas_of(driver, address)
             version = str((await driver.fetch("SHOW server_version"))[0][0])
-            with archive.writing(path) as file:
+            with archive_format.writing(path) as file:
                 schemas = [
                     await _archive_schema(driver, name, number, file, watch) for number, name in enumerate(names)
                 ]
                 manifest = Manifest(
-                    format=archive.FORMAT,
-                    source=address.shown,
+                    format=archive_format.FORMAT,
+                    source=address.redacted_url,
                     time=datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(),
                     server=version,
                     schemas=tuple(schemas),
@@ -317,7 +315,7 @@ async def schemas_of(driver: Driver, address: PostgresAddress) -> list[str]:
     names = [str(row[0]) for row in await driver.fetch(SCHEMAS, address.schema)]
     if address.schema not in names:
         raise TargetNotFound(
-            f"there is no schema {address.schema!r} at {address.shown}.",
+            f"there is no schema {address.schema!r} at {address.redacted_url}.",
             why="A database on PostgreSQL is a schema, from the first time it is opened.",
             fix="Check the address: the host, the database, and ?schema=.",
         )
@@ -337,16 +335,16 @@ async def refuse_left(driver: Driver, address: PostgresAddress) -> None:
             marks = await handover_marks(fetch, address.schema)
             marks_of_workflows = await workflow_marks.marks_of(driver.fetch, address.schema)
     except InterlockError as error:
-        if workflow_marks.is_missing(error):
+        if is_missing(error):
             # The snapshot has an older catalog than the current names: a move has removed its mark in between.
             raise UnavailableError(
-                f"a move to or from {address.shown} has ended while the copy began.",
+                f"a move to or from {address.redacted_url} has ended while the copy began.",
                 why="A copy shows one moment, and at that moment the schema was only arriving or leaving.",
                 fix="Run the copy again. Nothing was copied.",
             ) from error
         raise
-    refuse_marked(marks, address.shown)
-    workflow_marks.refuse_marked(marks_of_workflows, address.shown)
+    refuse_marked(marks, address.redacted_url)
+    workflow_marks.refuse_marked(marks_of_workflows, address.redacted_url)
 
 
 async def _refuse_ambiguous(driver: Driver, address: PostgresAddress) -> None:
@@ -362,7 +360,7 @@ async def _refuse_ambiguous(driver: Driver, address: PostgresAddress) -> None:
 
 
 async def _archive_schema(
-    driver: Driver, name: str, number: int, file: archive.ArchiveWriter, watch: Watch
+    driver: Driver, name: str, number: int, file: archive_format.ArchiveWriter, watch: Watch
 ) -> ArchivedSchema:
     await driver.execute(f"SET LOCAL search_path TO {quoted_name(name)}")
     defined = await definitions_of(driver.fetch, name)
@@ -378,20 +376,22 @@ async def _archive_schema(
     for place, each in enumerate(defined.tables):
         watch(f"copying tables of {name}", place + 1, len(defined.tables))
         rows.append(await _archive_rows(driver, name, each, f"{number}/{place}", file))
-    sequences: list[archive.Sequence] = []
+    sequences: list[archive_format.Sequence] = []
     for table, column, sequence in [(each.table, each.column, each.name) for each in defined.sequences]:
         [(value, called)] = await driver.fetch(
             f"SELECT last_value, is_called FROM {quoted_name(name)}.{quoted_name(sequence)}"
         )
         own = "" if table else sequence
-        sequences.append(archive.Sequence(table=table, column=column, name=own, value=int(value), called=bool(called)))
+        sequences.append(
+            archive_format.Sequence(table=table, column=column, name=own, value=int(value), called=bool(called))
+        )
     return ArchivedSchema(
         name=name, before=defined.before, rows=tuple(rows), after=defined.after, sequences=tuple(sequences)
     )
 
 
 async def _archive_rows(
-    driver: Driver, schema: str, defined: DefinedTable, member: str, file: archive.ArchiveWriter
+    driver: Driver, schema: str, defined: DefinedTable, member: str, file: archive_format.ArchiveWriter
 ) -> Rows:
     table = f"{quoted_name(schema)}.{quoted_name(defined.table)}"
     columns = ", ".join(map(quoted_name, defined.columns))
@@ -414,7 +414,7 @@ async def _archive_rows(
 async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, watch: Watch) -> Manifest:
     """Restore the archive into the schema at an address. Raises UnusableFile when the schema has tables already."""
     watch("checking the archive", 0, 1)
-    with archive.reading(path) as found:
+    with archive_format.reading(path) as found:
         manifest = found.manifest
         renamed = _new_names(manifest, address.schema)
         async with _connect(address, {}) as link:
@@ -448,7 +448,7 @@ async def make_room(driver: Driver, schema: str, address: PostgresAddress, *, fo
     taken = [str(row[0]) for row in await driver.fetch(RELATIONS, quoted_name(schema))]
     if taken and not force:
         raise UnusableFile(
-            f"the schema {schema!r} at {address.shown} has tables already: {', '.join(taken[:5])}.",
+            f"the schema {schema!r} at {address.redacted_url} has tables already: {', '.join(taken[:5])}.",
             why="What they hold would be gone.",
             fix="Name another schema, or say --force: the old one is then kept under another name.",
         )
@@ -573,46 +573,47 @@ async def _schema_into_lane(link: Link, schema: str, path: Path, watch: Watch) -
             if not table.ours:
                 _ = await db.execute(table.create)
     digests: dict[str, Digest] = {}
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    with contextlib.closing(connection):
-        _prepare(connection)
+    with _open_lane(path) as connection:
         connection.execute(LANE_KEYS)
         for number, table in enumerate(shape.tables):
             watch(f"copying tables of {schema}", number + 1, len(shape.tables))
-            digests[table.name] = await _table_into_lane(link, schema, table, connection)
+            digest = digests[table.name] = Digest()
+            async for rows in _read_postgres(link, schema, table):
+                digest.add(rows)
+                with connection:
+                    to_lane(connection, table, rows)
         with connection:
             set_lane_positions(connection, shape, await postgres_positions(link, schema, shape))
     async with Database.open(url) as db:
         for sql in (sql for table in shape.tables for sql in table.indexing):
             _ = await db.execute(sql)
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    with contextlib.closing(connection):
-        _prepare(connection)
+    with _open_lane(path) as connection:
         _verify_lane(connection, shape, digests)
     return sum(digest.rows for digest in digests.values())
 
 
-async def _table_into_lane(link: Link, schema: str, table: Table, connection: apsw.Connection) -> Digest:
-    digest = Digest()
+async def _read_postgres(link: Link, schema: str, table: Table) -> AsyncIterator[list[StoredRow]]:
     page = await postgres_rows(link, schema, table)
-    while True:
-        digest.add(page.rows)
-        with connection:
-            to_lane(connection, table, page.rows)
-        if page.after is None:
-            return digest
+    yield page.rows
+    while page.after is not None:
         page = await postgres_rows(link, schema, table, page.after)
+        yield page.rows
+
+
+def _read_lane(connection: apsw.Connection, table: Table) -> Iterator[list[StoredRow]]:
+    page = lane_rows(connection, table)
+    yield page.rows
+    while page.after is not None:
+        page = lane_rows(connection, table, page.after)
+        yield page.rows
 
 
 def _verify_lane(connection: apsw.Connection, shape: Shape, digests: dict[str, Digest]) -> None:
     broken = connection.execute("PRAGMA foreign_key_check").fetchall()
     for table in shape.tables:
         found = Digest()
-        page = lane_rows(connection, table)
-        found.add(page.rows)
-        while page.after is not None:
-            page = lane_rows(connection, table, page.after)
-            found.add(page.rows)
+        for rows in _read_lane(connection, table):
+            found.add(rows)
         if found != digests[table.name] or broken:
             raise _mismatch_error(table.name, found, digests[table.name])
 
@@ -638,12 +639,12 @@ async def restore_lane_into_postgres(file: Path, address: PostgresAddress, *, fo
             why="They are databases of their own, and would have to become schemas or rows.",
             fix="Put it back as a lane: interlock restore FILE lanes:///folder/name.",
         )
-    facts = look_at(file, clock=SystemClock(), prepare=lambda connection, _now_us: _prepare(connection))
+    facts = look_at(file, clock=SystemClock(), prepare=prepare_connection)
     for finding in facts.findings:
         if finding.severity == "error":
             raise CorruptionError(f"{file} is damaged: {finding.what}", fix="Use another copy. Nothing was restored.")
     with opened_to_look(file) as (connection, _):
-        _prepare(connection)
+        prepare_connection(connection, _now_us)
         connection.execute("BEGIN")
         shape = shape_of_lane(connection)
         async with _connect(address, SETTINGS) as link:
@@ -664,18 +665,11 @@ async def _lane_into_schema(link: Link, schema: str, shape: Shape, connection: a
         with translate_errors(writing=False):
             await link.driver.execute(table.first(schema))
         written, found = Digest(), Digest()
-        page = lane_rows(connection, table)
-        while True:
-            written.add(page.rows)
-            await to_postgres(link, schema, table, page.rows)
-            if page.after is None:
-                break
-            page = lane_rows(connection, table, page.after)
-        page = await postgres_rows(link, schema, table)
-        found.add(page.rows)
-        while page.after is not None:
-            page = await postgres_rows(link, schema, table, page.after)
-            found.add(page.rows)
+        for rows in _read_lane(connection, table):
+            written.add(rows)
+            await to_postgres(link, schema, table, rows)
+        async for rows in _read_postgres(link, schema, table):
+            found.add(rows)
         if found != written:
             raise _mismatch_error(table.name, found, written)
         total += found.rows
@@ -696,5 +690,12 @@ def _mismatch_error(table: str, found: Digest, wanted: Digest) -> CorruptionErro
     )
 
 
-def _prepare(connection: apsw.Connection) -> None:
-    register(connection, lambda: int(SystemClock().wall_s() * 1_000_000), chance=SystemChance(), ids=RandomIds())
+@contextlib.contextmanager
+def _open_lane(path: Path) -> Generator[apsw.Connection]:
+    with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        prepare_connection(connection, _now_us)
+        yield connection
+
+
+def _now_us() -> int:
+    return int(SystemClock().wall_s() * 1_000_000)

@@ -19,15 +19,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Final, Literal, Self, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from interlock.bench.load import Ask, Ground, Kind, Load, ask_within, ground
+from interlock.bench.load import (
+    ROUNDS,
+    SECONDS_MAX,
+    Ask,
+    Ground,
+    Kind,
+    Load,
+    ask_within,
+    ground,
+    median_point,
+    refuse_out_of_bounds,
+)
 from interlock.database.database import Database, Opening
-from interlock.errors import BadUsage, CorruptionError
-from interlock.lanes.durable_log import HandOff
+from interlock.errors import CorruptionError
+from interlock.lanes.lane import HandOff
 from interlock.urls import is_bucket_url, is_postgres_url, parse_postgres_url
 
 # --- Settings --------------------------------------------------------------------------------------------------------
@@ -179,22 +189,14 @@ KeyT = TypeVar("KeyT", int, str)
 
 
 class Books:
-    """The databases of an experiment, and the expected value of every row. Leaving the block closes them all."""
+    """The databases of an experiment, which the stack closes, and the expected value of every row."""
 
-    def __init__(self, place: Ground) -> None:
+    def __init__(self, place: Ground, stack: AsyncExitStack) -> None:
         self._place = place
-        self._stack = AsyncExitStack()
-        self._capitalized: dict[str, Database] = {}
+        self._stack = stack
+        self._databases: dict[str, Database] = {}
         self._rows: dict[str, Counter[int]] = {}
         self._hits: Counter[str] = Counter()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
 
     async def measure(self, setting: Setting, seconds: float) -> Load:
         """Measure one setting for `seconds`, then compare. Raises CorruptionError for a lost update."""
@@ -210,12 +212,12 @@ class Books:
                 return await self._on_counter(setting, seconds, names[0], databases[0])
             finally:
                 if stack is turn:
-                    self._capitalized.clear()
+                    self._databases.clear()
 
     async def _database(self, stack: AsyncExitStack, setting: Setting, name: str) -> Database:
-        if name not in self._capitalized:
-            self._capitalized[name] = await stack.enter_async_context(self._opening(setting, name))
-        return self._capitalized[name]
+        if name not in self._databases:
+            self._databases[name] = await stack.enter_async_context(self._opening(setting, name))
+        return self._databases[name]
 
     def _opening(self, setting: Setting, name: str) -> Opening:
         url = self._place.address(name)
@@ -531,12 +533,9 @@ def _rate(point: Point) -> str:
 
 # --- Experiment ------------------------------------------------------------------------------------------------------
 
-ROUNDS: Final = 3
-"""Number of rounds per setting, with the settings in turns; a point is the median of its rounds."""
+FIGURES: Final = ("commits_per_s", "p50_ms", "p99_ms", "cpu_us")
 
-SECONDS_MAX: Final = 60.0
-
-TOLD: Final = (
+CAVEAT: Final = (
     "Groups, shards, event logs and databases of their own lower the price of contention; the dependency stays. "
     "Writers of one row still wait for each other and are executed one after the other."
 )
@@ -555,23 +554,16 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     points: list[Point]
     findings: list[str]
     verdicts: list[Verdict]
-    told: str = TOLD
-
-
-Watcher = Callable[[Point], None]
+    caveat: str = msgspec.field(default=CAVEAT, name="told")
 
 
 def kind_of(url: str | None) -> Kind:
     """Return the kind of engine that an address names."""
+    if url is None:
+        return "lane"
     if url == "memory:":
         return "memory"
-    return (
-        "lane"
-        if url is None or not (is_bucket_url(url) or is_postgres_url(url))
-        else "bucket"
-        if is_bucket_url(url)
-        else "postgres"
-    )
+    return "bucket" if is_bucket_url(url) else "postgres" if is_postgres_url(url) else "lane"
 
 
 def hand_off_for(url: str | None, requested_ms: float | None) -> float:
@@ -582,7 +574,7 @@ def hand_off_for(url: str | None, requested_ms: float | None) -> float:
 
 
 async def measure(
-    *, url: str | None, settings: Sequence[Setting], hand_off_ms: float, seconds: float, watch: Watcher
+    *, url: str | None, settings: Sequence[Setting], hand_off_ms: float, seconds: float, watch: Callable[[Point], None]
 ) -> Experiment:
     """Measure every setting; `watch` is called after each of its rounds.
 
@@ -591,7 +583,8 @@ async def measure(
     """
     check_bounds(seconds=seconds, hand_off_ms=hand_off_ms)
     turns: dict[Setting, list[Point]] = {setting: [] for setting in settings}
-    async with ground(url) as place, Books(place) as books:
+    async with ground(url) as place, AsyncExitStack() as stack:
+        books = Books(place, stack)
         for _ in range(ROUNDS):
             for setting, measured in turns.items():
                 load = await books.measure(setting, seconds / ROUNDS)
@@ -603,14 +596,14 @@ async def measure(
                         databases=setting.databases,
                         batch=setting.batch,
                         hand_off_ms=setting.hand_off_ms,
-                        commits_per_s=load.answers / load.seconds,
+                        commits_per_s=load.per_s,
                         p50_ms=load.latency_ms(0.50),
                         p99_ms=load.latency_ms(0.99),
-                        cpu_us=1e6 * load.cpu_s / load.answers,
+                        cpu_us=load.cpu_us,
                     )
                 )
                 watch(measured[-1])
-    points = [median(measured) for measured in turns.values()]
+    points = [median_point(measured, FIGURES) for measured in turns.values()]
     return Experiment(
         engine=place.kind,
         url=place.public_url,
@@ -622,11 +615,6 @@ async def measure(
     )
 
 
-def planned(url: str | None, *, hand_off_ms: float, quick: bool) -> list[Setting]:
-    """Return the settings that would be measured at this address."""
-    return settings_for(kind_of(url), hand_off_ms=hand_off_ms, quick=quick)
-
-
 def check_bounds(*, seconds: float, hand_off_ms: float) -> None:
     """Raise BadUsage for values that are out of bounds."""
     wrong: list[str] = []
@@ -634,24 +622,4 @@ def check_bounds(*, seconds: float, hand_off_ms: float) -> None:
         wrong.append(f"{seconds:g} seconds; more than 0, at most {SECONDS_MAX:g}")
     if not 0 <= hand_off_ms <= HAND_OFF_MS_MAX:
         wrong.append(f"a hand-off of {hand_off_ms:g} ms; 0 to {HAND_OFF_MS_MAX:g}")
-    if wrong:
-        raise BadUsage(
-            f"the experiment cannot have {wrong[0]}.",
-            why="It is bounded in time and number, so that it always ends.",
-            fix="Choose a number from this range.",
-        )
-
-
-def median(rounds: Sequence[Point]) -> Point:
-    """Return the rounds of one setting as one point, with the median of every number."""
-
-    def middle(value: Callable[[Point], float]) -> float:
-        return statistics.median(map(value, rounds))
-
-    return msgspec.structs.replace(
-        rounds[0],
-        commits_per_s=middle(lambda point: point.commits_per_s),
-        p50_ms=middle(lambda point: point.p50_ms),
-        p99_ms=middle(lambda point: point.p99_ms),
-        cpu_us=middle(lambda point: point.cpu_us),
-    )
+    refuse_out_of_bounds(wrong)

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
-from interlock.bench.load import Ground, Kind, ground
+from interlock.bench.load import Ground, Kind, ground, refuse_out_of_bounds
 from interlock.clock import SystemChance, SystemClock
 from interlock.database.database import Database, Opening
 from interlock.errors import BadUsage, CorruptionError, InterlockError, UnavailableError
@@ -144,7 +144,7 @@ RECOVERY_PAUSE_S: Final = 0.05
 WRITER: Final = "interlock.bench.durability:write"
 DATABASE: Final = "ledger"
 
-TOLD: Final = (
+CAVEAT: Final = (
     "What is acknowledged is durable; what was under way when the process died may be there or not, but whole. "
     "A kill is not a power cut: what the system had taken over for writing is written all the same."
 )
@@ -189,10 +189,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     recovery_p50_ms: float
     recovery_max_ms: float
     cycles: list[Cycle]
-    told: str = TOLD
+    caveat: str = msgspec.field(default=CAVEAT, name="told")
 
 
-Watcher = Callable[[Cycle], None]
 Strike = Callable[[Process], None]
 """Kills a child, and optionally more. The child may have failed before."""
 
@@ -222,7 +221,7 @@ async def measure(
     cycles: int,
     clients: int,
     seed: int,
-    watch: Watcher,
+    watch: Callable[[Cycle], None],
     strike: Strike | None = None,
     writer: str = WRITER,
     lease_s: float = LEASE_S,
@@ -270,13 +269,8 @@ def check_bounds(url: str | None, *, cycles: int, clients: int) -> None:
             why="It is gone with its process, and this experiment kills the process.",
             fix="Name a place for a lane, a folder of a bucket, or a PostgreSQL: lanes:///tmp/crashed.",
         )
-    for what, value, most in (("cycles", cycles, CYCLES_MAX), ("clients", clients, CLIENTS_MAX)):
-        if not 1 <= value <= most:
-            raise BadUsage(
-                f"the experiment cannot have {value:,} {what}; 1 to {most:,}.",
-                why="It is bounded in time and number, so that it always ends.",
-                fix="Choose a number from this range.",
-            )
+    bounds = (("cycles", cycles, CYCLES_MAX), ("clients", clients, CLIENTS_MAX))
+    refuse_out_of_bounds([f"{value:,} {what}; 1 to {most:,}" for what, value, most in bounds if not 1 <= value <= most])
 
 
 def check(result: Experiment) -> None:

@@ -8,17 +8,16 @@ The experiment does not remove contention (D13). The increments still depend on 
 by one; grouping only lowers the cost of each. At the end the row must hold exactly what was acknowledged.
 """
 
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from interlock.bench.load import ask_for
+from interlock.bench.load import ROUNDS, SECONDS_MAX, ask_within, median_point, refuse_out_of_bounds
 from interlock.database.database import Database
 from interlock.errors import BadUsage, CorruptionError
-from interlock.lanes.ownership import lock_path
+from interlock.lanes.file import lock_path
 from interlock.urls import lane_path
 
 WINDOWS_S = (0.0, 0.001, 0.005)
@@ -28,22 +27,19 @@ QUICK_BATCHES = (1, 16, 256)
 WINDOW_S_MAX = 1.0
 BATCH_MAX = 10_000
 CLIENTS_MAX = 10_000
-SECONDS_MAX = 60.0
 WINDOWS_MAX = 8
 """Maximum number of lines that are distinguishable in a plot."""
 
 POINTS_MAX = 200
-ROUNDS = 3
-"""Number of rounds per setting, with the settings in turns; a point is the median of its rounds."""
-
 PLATEAU_SHARE = 0.9
+FIGURES = ("commits_per_s", "group_mean", "p50_ms", "p99_ms", "cpu_us")
 
 TABLE = "CREATE TABLE counter (id integer PRIMARY KEY, n bigint NOT NULL)"
 ROW = "INSERT INTO counter (id, n) VALUES (1, 0)"
 INCREMENT = "UPDATE counter SET n = n + 1 WHERE id = $1"
 COUNT = "SELECT n FROM counter WHERE id = 1"
 
-TOLD = (
+CAVEAT = (
     "Grouping shares the price of a durable write; it does not remove the dependency. "
     "Writers of one row still wait for each other and are executed one after the other."
 )
@@ -84,10 +80,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds per point, all its rounds together."""
     points: list[Point]
     plateaus: list[Plateau]
-    told: str = TOLD
-
-
-Watcher = Callable[[Point], None]
+    caveat: str = msgspec.field(default=CAVEAT, name="told")
 
 
 async def measure(
@@ -97,7 +90,7 @@ async def measure(
     batches: Sequence[int],
     clients: int,
     seconds: float,
-    watch: Watcher,
+    watch: Callable[[Point], None],
 ) -> Experiment:
     """Measure every setting; `watch` is called after each of its rounds.
 
@@ -127,7 +120,7 @@ async def measure(
         finally:
             if path is not None and url is not None:
                 _remove(path)
-    points = [median(measured) for measured in turns.values()]
+    points = [median_point(measured, FIGURES) for measured in turns.values()]
     plateaus = [
         plateau([point for point in points if point.window_s == window_s]) for window_s in dict.fromkeys(windows_s)
     ]
@@ -152,29 +145,7 @@ def check_bounds(windows_s: Sequence[float], batches: Sequence[int], *, clients:
         wrong.append(f"{len(windows_s)} windows; at most {WINDOWS_MAX}")
     if not 1 <= len(windows_s) * len(batches) <= POINTS_MAX:
         wrong.append(f"{len(windows_s) * len(batches):,} settings; 1 to {POINTS_MAX}")
-    if wrong:
-        raise BadUsage(
-            f"the experiment cannot have {wrong[0]}.",
-            why="It is bounded in time and number, so that it always ends.",
-            fix="Choose a number from this range.",
-        )
-
-
-def median(rounds: Sequence[Point]) -> Point:
-    """Return the rounds of one setting as one point, with the median of every number."""
-
-    def middle(value: Callable[[Point], float]) -> float:
-        return statistics.median(map(value, rounds))
-
-    return Point(
-        window_s=rounds[0].window_s,
-        batch=rounds[0].batch,
-        commits_per_s=middle(lambda point: point.commits_per_s),
-        group_mean=middle(lambda point: point.group_mean),
-        p50_ms=middle(lambda point: point.p50_ms),
-        p99_ms=middle(lambda point: point.p99_ms),
-        cpu_us=middle(lambda point: point.cpu_us),
-    )
+    refuse_out_of_bounds(wrong)
 
 
 def plateau(points: Sequence[Point]) -> Plateau:
@@ -205,21 +176,22 @@ async def _measure(
             await db.execute(ROW)
         await db.execute(INCREMENT, 1)
         before = db.stats()
-        load = await ask_for(seconds, clients=clients, ask=lambda: db.execute(INCREMENT, 1))
+        load = await ask_within(seconds, [lambda: db.execute(INCREMENT, 1)] * clients)
         groups = db.stats().groups - before.groups
         [(found,)] = await db.query(COUNT)
-        expected = acknowledged + 1 + load.answers
+        commits = 1 + len(load.latencies_s)
+        expected = acknowledged + commits
         if found != expected:
             raise CorruptionError(f"{expected:,} increments were acknowledged, but the row holds {found:,}.")
     return Point(
         window_s=window_s,
         batch=batch,
-        commits_per_s=load.answers / load.seconds,
-        group_mean=load.answers / max(1, groups),
+        commits_per_s=load.per_s,
+        group_mean=len(load.latencies_s) / max(1, groups),
         p50_ms=load.latency_ms(0.50),
         p99_ms=load.latency_ms(0.99),
-        cpu_us=1e6 * load.cpu_s / load.answers,
-    ), load.answers + 1
+        cpu_us=load.cpu_us,
+    ), commits
 
 
 def _remove(path: Path) -> None:

@@ -1,24 +1,27 @@
 """The load and the place of an experiment: closed-loop clients, and databases that are removed afterwards.
 
 Each client sends its next request as soon as the last was answered, so the rate is the lane's with that number of
-clients, not a generator's. All clients start together, and the last answer ends the measurement: no request is
-interrupted. An existing place is refused, so that only databases of the experiment are removed.
+clients, not a generator's. All clients start together, and the last answer is awaited: no request is interrupted.
+An existing place is refused, so that only databases of the experiment are removed.
 """
 
 import asyncio
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+
+import msgspec
 
 from interlock.clock import RandomIds
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objectlog.bucket import BucketError
-from interlock.lanes.ownership import lock_path
+from interlock.lanes.file import lock_path
+from interlock.lanes.objectlog.bucket_protocol import BucketError
 from interlock.urls import (
     LANE_SUFFIX,
     PostgresAddress,
@@ -30,6 +33,35 @@ from interlock.urls import (
     redact_postgres_url,
     redact_url,
 )
+
+if TYPE_CHECKING:
+    from interlock.postgres.pool import Link
+
+# --- Bounds and points -----------------------------------------------------------------------------------------------
+
+ROUNDS: Final = 3
+"""Number of rounds per setting, with the settings in turns; a point is the median of its rounds."""
+
+SECONDS_MAX: Final = 60.0
+
+PointT = TypeVar("PointT", bound=msgspec.Struct)
+
+
+def median_point(rounds: Sequence[PointT], figures: Sequence[str]) -> PointT:
+    """Return the rounds of one setting as one point, with the median of each of these figures."""
+    medians = {name: statistics.median(getattr(point, name) for point in rounds) for name in figures}
+    return msgspec.structs.replace(rounds[0], **medians)
+
+
+def refuse_out_of_bounds(wrong: Sequence[str]) -> None:
+    """Raise BadUsage for the first value that is out of bounds, if any."""
+    if wrong:
+        raise BadUsage(
+            f"the experiment cannot have {wrong[0]}.",
+            why="It is bounded in time and number, so that it always ends.",
+            fix="Choose a number from this range.",
+        )
+
 
 # --- Clients ---------------------------------------------------------------------------------------------------------
 
@@ -45,42 +77,27 @@ class Load(NamedTuple):
     latencies_s: list[float]
     """Sorted."""
 
+    @property
+    def per_s(self) -> float:
+        """The rate of answers."""
+        return self.answers / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU time per answer, in microseconds."""
+        return 1e6 * self.cpu_s / self.answers
+
     def latency_ms(self, share: float) -> float:
         """Return the latency that this share of the answers did not exceed."""
         count = len(self.latencies_s)
         return 1e3 * self.latencies_s[min(count - 1, int(share * count))]
 
 
-async def ask_for(seconds: float, *, clients: int, ask: Ask) -> Load:
-    """Run `clients` clients for `seconds`; each sends at least one request."""
-    latencies: list[float] = []
-    cpu = time.process_time()
-    begun = time.perf_counter()
-    end = begun + seconds
-
-    async def client() -> None:
-        sent = begun
-        while True:
-            await ask()
-            answered = time.perf_counter()
-            latencies.append(answered - sent)
-            if answered >= end:
-                return
-            sent = answered
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(clients):
-            group.create_task(client())
-    elapsed = time.perf_counter() - begun
-    return Load(len(latencies), elapsed, time.process_time() - cpu, sorted(latencies))
-
-
 async def ask_within(seconds: float, asks: Sequence[Ask]) -> Load:
     """Run one client per request for `seconds`; the rate counts until the last answer within that time.
 
-    For clients that wait long and are answered in groups: the last answers of `ask_for` arrive when most clients have
-    stopped, and a rate that includes them would be that of fewer clients. Late answers are awaited here, too, and their
-    latencies are kept: they are the longest.
+    The last answers arrive when most clients have stopped, and a rate that includes them would be that of fewer
+    clients. Late answers are awaited, too, and their latencies are kept: they are the longest.
     """
     latencies: list[float] = []
     answers = 0
@@ -221,32 +238,33 @@ async def _postgres_ground(url: str, cache: Path) -> AsyncGenerator[Ground]:
     if await _existing_schemas(address, base):
         raise _place_exists(url)
     try:
-        yield Ground("postgres", address.shown, cache, f"{place}?{'&'.join([*options, f'schema={base}_'])}")
+        yield Ground("postgres", address.redacted_url, cache, f"{place}?{'&'.join([*options, f'schema={base}_'])}")
     finally:
         await _drop_schemas(address, base)
 
 
-async def _existing_schemas(address: PostgresAddress, base: str) -> list[str]:
-    from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may not be installed.
+@asynccontextmanager
+async def _link(address: PostgresAddress) -> AsyncGenerator["Link"]:
+    from interlock.postgres.pool import connected  # noqa: PLC0415 -- an extra, which may not be installed.
 
     link = await connected(address)
     try:
-        rows = await link.read(SCHEMAS, (base, base.replace("_", r"\_") + r"\_%"))
-        return [str(row[0]) for row in rows]
+        yield link
     finally:
         await link.end(address.connect_timeout_s)
 
 
-async def _drop_schemas(address: PostgresAddress, base: str) -> None:
-    from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may not be installed.
+async def _existing_schemas(address: PostgresAddress, base: str) -> list[str]:
+    async with _link(address) as link:
+        rows = await link.read(SCHEMAS, (base, base.replace("_", r"\_") + r"\_%"))
+    return [str(row[0]) for row in rows]
 
+
+async def _drop_schemas(address: PostgresAddress, base: str) -> None:
     for schema in await _existing_schemas(address, base):
         # One transaction each: it locks every table of the schema, and a server bounds its number of locks.
-        link = await connected(address)
-        try:
+        async with _link(address) as link:
             await link.script(f"DROP SCHEMA {schema} CASCADE")
-        finally:
-            await link.end(address.connect_timeout_s)
 
 
 def _place_exists(url: str) -> BadUsage:

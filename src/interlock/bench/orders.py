@@ -11,7 +11,6 @@ By hand one connection writes, in a thread of its own: SQLite has one writer, an
 import asyncio
 import itertools
 import sqlite3
-import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.bench.load import Load, ask_for, ground
+from interlock.bench.load import ROUNDS, SECONDS_MAX, Load, ask_within, ground, median_point
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.values import StepContext
@@ -126,15 +125,14 @@ async def ship(order: Order, ctx: StepContext) -> Ship:
 CLIENTS: Final = (1, 16, 64, 256)
 QUICK_CLIENTS: Final = (1, 64)
 CLIENTS_MAX: Final = 10_000
-ROUNDS: Final = 3
-SECONDS_MAX: Final = 60.0
 PAGE: Final = 1_000
+FIGURES: Final = ("orders_per_s", "transitions_per_s", "p50_ms", "p99_ms", "cpu_ms")
 
 Series = Literal["Interlock, steps", "Interlock, events", "SQLite by hand"]
 SERIES: Final[tuple[Series, ...]] = ("Interlock, steps", "Interlock, events", "SQLite by hand")
 BY_HAND: Final = "SQLite by hand"
 
-TOLD: Final = (
+CAVEAT: Final = (
     "An order is its start and four transitions, each durable with its row of history. By hand every transition is a "
     "transaction with a wait for the disk of its own; an engine makes those of many orders durable together. With one "
     "order at a time there is nothing to share."
@@ -187,10 +185,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     points: list[Point]
     ratios: list[Ratio]
-    told: str = TOLD
-
-
-Watcher = Callable[[Point], None]
+    caveat: str = msgspec.field(default=CAVEAT, name="told")
 
 
 def check_bounds(url: str | None, *, clients: Sequence[int], seconds: float) -> None:
@@ -207,7 +202,9 @@ def check_bounds(url: str | None, *, clients: Sequence[int], seconds: float) -> 
         raise BadUsage(f"seconds is {seconds!r}; it must be more than 0 and at most {SECONDS_MAX:g}.")
 
 
-async def measure(*, url: str | None, clients: Sequence[int], seconds: float, watch: Watcher) -> Experiment:
+async def measure(
+    *, url: str | None, clients: Sequence[int], seconds: float, watch: Callable[[Point], None]
+) -> Experiment:
     """Measure every series with every number of clients, in turns."""
     async with ground(url) as place:
         home = place.address("orders")
@@ -223,30 +220,29 @@ async def measure(*, url: str | None, clients: Sequence[int], seconds: float, wa
                     "Interlock, events": embedded.by_events,
                     BY_HAND: by_hand.order,
                 }
-                loads: dict[tuple[Series, int], list[Load]] = {}
+                rounds: dict[tuple[Series, int], list[Point]] = {}
                 for count, _ in itertools.product(clients, range(ROUNDS)):
                     for series in SERIES:
-                        load = await ask_for(seconds, clients=count, ask=works[series])
-                        loads.setdefault((series, count), []).append(load)
-                        watch(_point(series, count, [load]))
+                        load = await ask_within(seconds, [works[series]] * count)
+                        rounds.setdefault((series, count), []).append(_point(series, count, load))
+                        watch(rounds[series, count][-1])
                 await embedded.check()
             await by_hand.check()
         finally:
-            await by_hand.close()
-        points = [_point(series, count, loads[series, count]) for count in clients for series in SERIES]
+            by_hand.close()
+        points = [median_point(rounds[series, count], FIGURES) for count in clients for series in SERIES]
         return Experiment(url=place.public_url, seconds=seconds, points=points, ratios=_ratios(points))
 
 
-def _point(series: Series, clients: int, loads: Sequence[Load]) -> Point:
-    rate = statistics.median(load.answers / load.seconds for load in loads)
+def _point(series: Series, clients: int, load: Load) -> Point:
     return Point(
         series=series,
         clients=clients,
-        orders_per_s=rate,
-        transitions_per_s=rate * TRANSITIONS,
-        p50_ms=statistics.median(load.latency_ms(0.5) for load in loads),
-        p99_ms=statistics.median(load.latency_ms(0.99) for load in loads),
-        cpu_ms=statistics.median(1e3 * load.cpu_s / (load.answers * TRANSITIONS) for load in loads),
+        orders_per_s=load.per_s,
+        transitions_per_s=load.per_s * TRANSITIONS,
+        p50_ms=load.latency_ms(0.5),
+        p99_ms=load.latency_ms(0.99),
+        cpu_ms=load.cpu_us / 1e3 / TRANSITIONS,
     )
 
 
@@ -304,8 +300,9 @@ class ByHand:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="by-hand")
         self._numbers = itertools.count()
         self._placed = 0
-        self._connection: sqlite3.Connection | None = None
-        self._path = path
+        # Made here, and used in the one thread alone.
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection.executescript(SCHEMA)
 
     async def order(self) -> None:
         """Run one order in five transactions."""
@@ -321,26 +318,20 @@ class ByHand:
         found, rows = await asyncio.get_running_loop().run_in_executor(self._thread, self._counts)
         _check_arrived(BY_HAND, found, self._placed, rows == self._placed * (TRANSITIONS + 1))
 
-    async def close(self) -> None:
-        """Close the file."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+    def close(self) -> None:
+        """Close the file, after the transaction that runs."""
         self._thread.shutdown()
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = sqlite3.connect(self._path, isolation_level=None)
-            self._connection.executescript(SCHEMA)
-        return self._connection
+        self._connection.close()
 
     def _start(self, number: str) -> None:
-        connection = self._opened()
+        connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(START, (number,))
         connection.execute(RECORD, (number, 1, "received", "received", "STARTED", '{"cents":999}'))
         connection.execute("COMMIT")
 
     def _move(self, number: str, event: str) -> None:
-        connection = self._opened()
+        connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         state, context, version = connection.execute(READ, (number,)).fetchone()
         states = [each.value for each in State]
@@ -350,12 +341,8 @@ class ByHand:
         connection.execute("COMMIT")
 
     def _counts(self) -> tuple[int, int]:
-        connection = self._opened()
+        connection = self._connection
         return connection.execute(ARRIVED).fetchone()[0], connection.execute(HISTORY).fetchone()[0]
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
 
 
 def _check_arrived(what: str, found: int, placed: int, whole: bool) -> None:  # noqa: FBT001 -- private, and the callers are above.

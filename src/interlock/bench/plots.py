@@ -5,7 +5,7 @@ its experiment does not show: the remaining dependency between writes, or a powe
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -13,8 +13,6 @@ from interlock.bench.contention import CLIENTS_PER_DATABASE, LINEAR_SHARE
 from interlock.bench.contention import Experiment as Contention
 from interlock.bench.durability import Experiment as Durability
 from interlock.bench.group_commit import Experiment as GroupCommit
-from interlock.bench.group_commit import Point
-from interlock.bench.orders import SERIES
 from interlock.bench.orders import Experiment as Orders
 
 # --- Line charts -----------------------------------------------------------------------------------------------------
@@ -92,11 +90,12 @@ def draw(title: str, remark: str, panels: Sequence[Panel]) -> str:
         y += TOP + own_height + PLOT_HEIGHT + BOTTOM
     remarks = remark.split("\n")
     height = y + 24 + REMARK_ROW * (len(remarks) - 1)
+    size = f'width="{WIDTH}" height="{height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {_size(height)}>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {size}>',
         f"<title>{escape(title)}</title>",
         f"<style>{_style()}</style>",
-        f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+        f'<rect class="paper" {size}/>',
         f'<text class="title" x="24" y="28">{escape(title)}</text>',
         *legend,
         *drawn,
@@ -137,10 +136,6 @@ def _panel(panel: Panel, looks: Mapping[str, int], *, title_y: int) -> list[str]
         parts.append(f'<polyline class="line l{place}" points="{path}"/>')
         parts += [_mark(place, x, y) for x, y in points]
     return parts
-
-
-def _size(height: int) -> str:
-    return f'width="{WIDTH}" height="{height}"'
 
 
 def _legend(looks: Mapping[str, int], names: Sequence[str], left: float, top: int) -> tuple[list[str], int]:
@@ -229,7 +224,7 @@ _ENGINES = {"lane": "lanes", "memory": "lanes in memory", "bucket": "lanes in a 
 
 def group_commit_plot(result: GroupCommit) -> str:
     """Plot the rate and the median latency over the largest allowed group, a line per window (SVG)."""
-    windows_s = [each.window_s for each in result.plateaus]
+    points = sorted(result.points, key=lambda point: point.batch)
     batches = Axis("largest group allowed (group_commit_max_batch), transactions", logarithmic=True)
     return draw(
         f"Group commit: {result.clients:,} clients increment one row",
@@ -239,13 +234,13 @@ def group_commit_plot(result: GroupCommit) -> str:
                 "Durable commits",
                 batches,
                 Axis("commits per second"),
-                [Line(_window_name(window_s), _points(result, window_s, "rate")) for window_s in windows_s],
+                _lines((_window_name(point.window_s), point.batch, point.commits_per_s) for point in points),
             ),
             Panel(
                 "How long a client waits (median)",
                 batches,
                 Axis("milliseconds", logarithmic=True),
-                [Line(_window_name(window_s), _points(result, window_s, "latency")) for window_s in windows_s],
+                _lines((_window_name(point.window_s), point.batch, point.p50_ms) for point in points),
             ),
         ],
     )
@@ -264,7 +259,11 @@ def contention_plot(result: Contention) -> str:
     panels = [
         Panel(title, Axis("clients", logarithmic=True), rate, lines)
         for part, title in titles.items()
-        if (lines := _lines_of_part(result, part))
+        if (
+            lines := _lines(
+                (point.series, point.clients, point.commits_per_s) for point in result.points if point.part == part
+            )
+        )
     ]
     panels.append(_databases_panel(result, away))
     return draw(
@@ -284,14 +283,6 @@ def _databases_panel(result: Contention, away: str) -> Panel:
         goal = [(count, LINEAR_SHARE * count * points[0][1]) for count, _ in points]
         lines.append(Line(f"goal: {LINEAR_SHARE:g} · N · one", goal))
     return Panel(title, Axis("databases"), Axis("commits per second"), lines)
-
-
-def _lines_of_part(result: Contention, part: str) -> list[Line]:
-    points = [point for point in result.points if point.part == part]
-    names = dict.fromkeys(point.series for point in points)
-    return [
-        Line(name, [(point.clients, point.commits_per_s) for point in points if point.series == name]) for name in names
-    ]
 
 
 def durability_plot(result: Durability) -> str:
@@ -325,28 +316,33 @@ def durability_plot(result: Durability) -> str:
 def orders_plot(result: Orders) -> str:
     """Plot the rate and the median time of an order over the concurrent orders, a line per series (SVG)."""
     concurrent = Axis("concurrent orders", logarithmic=True)
-    rates: list[Line] = []
-    times: list[Line] = []
-    for series in SERIES:
-        points = [point for point in result.points if point.series == series]
-        rates.append(Line(series, [(point.clients, point.orders_per_s) for point in points]))
-        times.append(Line(series, [(point.clients, point.p50_ms) for point in points]))
     return draw(
         "Orders in four durable steps, on one disk",
         "By hand every transition waits for the disk alone; an engine makes those of many orders durable together.\n"
         "With one order at a time there is nothing to share. Every order that was answered had arrived.",
         [
-            Panel("Orders", concurrent, Axis("orders per second", logarithmic=True), rates),
-            Panel("How long an order takes (median)", concurrent, Axis("milliseconds", logarithmic=True), times),
+            Panel(
+                "Orders",
+                concurrent,
+                Axis("orders per second", logarithmic=True),
+                _lines((point.series, point.clients, point.orders_per_s) for point in result.points),
+            ),
+            Panel(
+                "How long an order takes (median)",
+                concurrent,
+                Axis("milliseconds", logarithmic=True),
+                _lines((point.series, point.clients, point.p50_ms) for point in result.points),
+            ),
         ],
     )
 
 
-def _points(result: GroupCommit, window_s: float, what: str) -> list[tuple[float, float]]:
-    def value(point: Point) -> float:
-        return point.commits_per_s if what == "rate" else point.p50_ms
-
-    return sorted((float(point.batch), value(point)) for point in result.points if point.window_s == window_s)
+def _lines(points: Iterable[tuple[str, float, float]]) -> list[Line]:
+    """Return a line for each name, in the order in which the names appear."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for name, x, y in points:
+        lines.setdefault(name, []).append((x, y))
+    return [Line(name, line) for name, line in lines.items()]
 
 
 def _window_name(window_s: float) -> str:

@@ -80,11 +80,6 @@ def newer(name: str, known: Entry, entry: Entry) -> Entry:
     return entry if entry.epoch > known.epoch else known
 
 
-def encode_document(document: CatalogDocument) -> bytes:
-    """Return the document as bytes."""
-    return msgspec.json.encode(document)
-
-
 def decode_document(data: bytes | None, where: str) -> CatalogDocument:
     """Return the document in these bytes; an empty one for None. Raises CorruptionError."""
     if data is None:

@@ -19,9 +19,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from interlock.clock import Clock
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.durable_log import DurableLog, HandedOff, HandOff, OpenLog
-from interlock.lanes.lane import Lane
-from interlock.lanes.objectlog.bucket import Bucket, World, answering
+from interlock.lanes.lane import DurableLog, HandedOff, HandOff, Lane, OpenLog
+from interlock.lanes.objectlog.bucket_protocol import Bucket, World, answering
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import BucketAddress, is_bucket_url, lane_path, parse_bucket_url
 
@@ -47,7 +46,7 @@ def place_of(
     if not is_bucket_url(url):
         return Place(lane_path(url), None if hand_off is None else partial(_handed_off, hand_off))
     address = parse_bucket_url(url)
-    from interlock.lanes.objectlog.open import log_opener  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objectlog.log import log_opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
     return Place(cache_path(address, cache), log_opener(address, settings=settings, clock=clock))
 
@@ -201,40 +200,20 @@ class _Call(Generic[ResultT]):
         return self._once.acquire(blocking=False)
 
 
-async def opened_lane(make: Callable[[], Lane]) -> Lane:
+async def open_in_thread(make: Callable[[], Lane]) -> Lane:
     """Open a lane in a thread. If the caller is cancelled before, the lane is closed again."""
-    handover = _Handover(make)
+    opening = opening_thread(make)
     try:
-        return await asyncio.wrap_future(opening_thread(handover.open))
+        return await asyncio.wrap_future(opening)
     except BaseException:  # Also when the event loop is thrown away with this in it.
-        handover.give_up()
+        opening.add_done_callback(_close_unused)
         raise
 
 
-class _Handover:
-    """A lane on its way from the thread that opens it to the coroutine that waits: one of the two closes it."""
-
-    def __init__(self, make: Callable[[], Lane]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._wanted = True
-        self._lane: Lane | None = None
-
-    def open(self) -> Lane:
-        lane = self._make()
-        with self._lock:
-            self._lane = lane
-            wanted = self._wanted
-        if not wanted:
-            lane.close()
-        return lane
-
-    def give_up(self) -> None:
-        with self._lock:
-            self._wanted = False
-            lane = self._lane
-        if lane is not None:
-            lane.close()  # Unused, so closing takes no time.
+def _close_unused(opening: Future[Lane]) -> None:
+    # Called by the thread that has opened the lane, or by the caller if it is open already. Unused, it closes quickly.
+    if opening.exception() is None:
+        opening.result().close()
 
 
 # --- Reopening after a takeover --------------------------------------------------------------------------------------
@@ -254,7 +233,7 @@ async def is_free_again(url: str, clock: Clock, *, wait_s: float, dead_after_s: 
     """Return whether a replaced owner may open the lane again. Waits up to `wait_s` for the current owner."""
     if not is_bucket_url(url):
         return False
-    from interlock.lanes.objectlog.open import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objectlog.log import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
 
     bucket, world = bucket_of(parse_bucket_url(url)), World(clock=clock)
     looking = opening_thread(lambda: is_free(bucket, wait_s=wait_s, world=world, dead_after_s=dead_after_s))

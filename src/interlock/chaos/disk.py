@@ -1,6 +1,6 @@
 """Small disk that an experiment can fill to the last byte and empty again.
 
-    with SmallDisk(folder) as disk:
+    with closing(SmallDisk(folder)) as disk:
         …                       # in the process that has the lanes: use(disk.folder, disk.kind), then open them
         disk.fill()             # whatever has to grow from now on is refused: the disk is full
         disk.empty()
@@ -21,8 +21,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import apsw
 
@@ -36,7 +35,7 @@ CHUNKS: Final = (1_048_576, 4_096, 1)
 """Sizes in bytes of the pieces that fill the disk, largest first."""
 
 Kind = Literal["tmpfs", "simulated"]
-SHOWN: Final[dict[Kind, str]] = {
+DESCRIPTIONS: Final[dict[Kind, str]] = {
     "tmpfs": "a real file system of {size:,} bytes in memory",
     "simulated": "simulated in the file layer of SQLite, for only root may mount a file system",
 }
@@ -46,7 +45,7 @@ UNMOUNTING: Final = 'read -r _; exec "$0" -l "$1"'
 
 
 class SmallDisk:
-    """One disk, mounted at a folder or simulated there. Leaving the block unmounts it and drops its content."""
+    """One disk, mounted at a folder or simulated there."""
 
     def __init__(self, folder: Path, *, size_bytes: int = SIZE_BYTES, mounts: bool | None = None) -> None:
         self.folder = folder
@@ -65,12 +64,7 @@ class SmallDisk:
     @property
     def description(self) -> str:
         """Describe the kind of disk for people."""
-        return SHOWN[self.kind].format(size=self._size_bytes)
-
-    @property
-    def full(self) -> bool:
-        """Whether it was filled."""
-        return (self.folder / FILLING).exists()
+        return DESCRIPTIONS[self.kind].format(size=self._size_bytes)
 
     def fill(self) -> None:
         """Fill the disk to the last byte."""
@@ -86,19 +80,11 @@ class SmallDisk:
         (self.folder / FILLING).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Unmount it. A second call does nothing."""
+        """Unmount it and drop its content. A second call does nothing."""
         if self._unmounting is not None:
             self._unmounting.communicate()
             self._unmounting = None
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _mount(self) -> str | None:
         """Mount a file system in memory; return the reason if that fails."""
@@ -126,7 +112,7 @@ class SmallDisk:
         return None
 
 
-class Pretending(apsw.VFS):
+class SimulatedDisk(apsw.VFS):
     """SQLite's file layer in a process that uses a simulated disk, for every file that is opened from now on."""
 
     def __init__(self, folder: Path) -> None:
@@ -145,13 +131,9 @@ class Pretending(apsw.VFS):
         """Return whether the simulated disk is full."""
         return os.path.exists(self._filling)  # noqa: PTH110 -- called for every write.
 
-    def close(self) -> None:
-        """Stop the simulation for files that are opened from now on."""
-        self.unregister()
-
 
 class _Bounded(apsw.VFSFile):
-    def __init__(self, disk: Pretending, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+    def __init__(self, disk: SimulatedDisk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         super().__init__(disk.below, name, flags)
         self._disk = disk
 
@@ -161,12 +143,12 @@ class _Bounded(apsw.VFSFile):
         super().xWrite(data, offset)
 
 
-def use(folder: Path, kind: Kind) -> Pretending | None:
+def use(folder: Path, kind: Kind) -> SimulatedDisk | None:
     """Prepare this process for lanes on a small disk, before it opens them. Return None for a real disk.
 
     The caller must keep the result for as long as the lanes are open.
     """
-    return Pretending(folder) if kind == "simulated" else None
+    return SimulatedDisk(folder) if kind == "simulated" else None
 
 
 def _write_until_full(descriptor: int, chunk: bytes) -> None:

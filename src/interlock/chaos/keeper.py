@@ -1,8 +1,8 @@
 """Parent program of one server, which leaves none of its processes: `keeper.py READY LOG USER GROUP COMMAND...`.
 
-It reads commands from standard input, one word per line (`freeze`, `thaw`, `kill`, or the number of a signal for the
-server alone), and prints `started PID`, `ready`, `done`, `ended CODE`. At the end of its input, because the experiment
-was killed, it kills the server and exits.
+It reads commands from standard input, one word per line (`kill`, or the number of a signal for the server alone), and
+prints `started PID`, `ready`, `ended CODE`. At the end of its input, because the experiment was killed, it kills the
+server and exits.
 
 The odd choice is a process between the two. Only a parent knows that a PID still means the process it started. Only a
 parent can reap all processes of a server: PostgreSQL puts each into a group of its own, and on Linux they become
@@ -17,7 +17,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -96,23 +95,12 @@ class Keeper:
 
     def _do(self, word: str) -> None:
         server = self._server.pid
-        match word:
-            case "freeze":
-                # Parents first: a stopped process cannot start another.
-                _signal(server, signal.SIGSTOP)
-                for each in _descendants(server):
-                    _signal(each, signal.SIGSTOP)
-                _print_line("done")
-            case "thaw":
-                for each in (*_descendants(server), server):
-                    _signal(each, signal.SIGCONT)
-                _print_line("done")
-            case "kill":
-                _signal(server, signal.SIGSTOP)
-                for each in (*_descendants(server), server):
-                    _signal(each, signal.SIGKILL)
-            case _:
-                _signal(server, signal.Signals(int(word)))
+        if word != "kill":
+            _signal(server, signal.Signals(int(word)))
+            return
+        _signal(server, signal.SIGSTOP)  # A stopped process cannot start another.
+        for each in (*_descendants(server), server):
+            _signal(each, signal.SIGKILL)
 
     def _reap(self) -> int | None:
         """Reap ended processes. After the server, kill its orphans, which are children of this process by then."""
@@ -166,8 +154,7 @@ def _signal(number: int, what: signal.Signals) -> None:
 
 def _process_control(what: int, value: int) -> None:
     if sys.platform.startswith("linux"):
-        control: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
-        control(what, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+        ctypes.CDLL(None).prctl(what, *map(ctypes.c_ulong, (value, 0, 0, 0)))
 
 
 def _print_line(line: str) -> None:

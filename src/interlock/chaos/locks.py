@@ -18,9 +18,9 @@ import signal
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import apsw
 import msgspec
@@ -72,22 +72,14 @@ class Resource:
         """Write with a token; return whether the write was accepted. Check and write are one atomic statement."""
         return bool(self._connection.execute(ATTEMPT, (process, contender, token, moment, self._fenced)).get)
 
-    def attempts(self) -> list[tuple[int, int, int, Moment, bool]]:
-        """Return every attempt in order: process, contender, token, moment, and whether it was accepted."""
+    def attempts(self) -> "list[Attempt]":
+        """Return every attempt in order."""
         rows = self._connection.execute("SELECT process, contender, token, moment, taken FROM attempt ORDER BY number")
         return [(int(row[0]), int(row[1]), int(row[2]), row[3], bool(row[4])) for row in rows]
 
     def close(self) -> None:
         """Close it."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class WrongClock(SystemClock):
@@ -122,7 +114,7 @@ def contend(say: Say, plan_json: str) -> None:
     die_with_parent()  # Also while it is frozen.
     logging.disable(logging.WARNING)  # Lost leases are expected here.
     plan = msgspec.json.decode(plan_json, type=Plan)
-    with Resource(Path(plan.resource), fenced=plan.fenced) as resource:
+    with closing(Resource(Path(plan.resource), fenced=plan.fenced)) as resource:
         asyncio.run(_Process(say, plan, resource).live())
 
 
@@ -249,7 +241,7 @@ def run_locks(
     """
     _check_bounds(contenders, processes, seconds, lease_s)
     folder.mkdir(parents=True, exist_ok=True)
-    with Resource(folder / FILE) as resource, Processes() as starting:
+    with closing(Resource(folder / FILE)) as resource, Processes() as starting:
         resource.make()
         started: list[Process] = []
         for number in range(processes):

@@ -5,7 +5,9 @@ the messages that a worker sent before a kill are known exactly.
 """
 
 import asyncio
-from typing import Literal
+import itertools
+from collections.abc import Callable
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -16,26 +18,15 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """Start parameters of a worker."""
 
     worker: int
-    socket: str
-    """Path of the experiment's socket."""
     home: str
     redis: str = ""
     """The address of a Redis; empty without one."""
-    lease_s: float
-    """Seconds of its leases on a shared store."""
     disk: str = ""
     """The folder of a small disk below the home; empty without one."""
     disk_kind: Literal["tmpfs", "simulated"] = "tmpfs"
-    customers: int = 4
 
 
 # --- Messages from a worker ------------------------------------------------------------------------------------------
-
-
-class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """A worker has connected."""
-
-    worker: int
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -81,22 +72,23 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     code: str
 
 
-class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
+class News(msgspec.Struct, frozen=True, tag="news"):
     """A signal for operators: a breaker, a Redis, a late result."""
 
+    worker: int
+    at_s: float
+    """Seconds of the machine's monotonic clock: lines of two workers may arrive in another order."""
     what: str
-    """ended, breaker-open, breaker-half_open, breaker-closed, redis-gone, redis-back, late, lease, no-lease."""
+    """ended, reopened, breaker-{open,half_open,closed}, redis-gone, redis-back, late, lease, no-lease."""
     subject: str
     detail: str = ""
-    at_s: float = 0.0
-    """Seconds of the machine's monotonic clock: lines of two workers may arrive in another order."""
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):
     """The worker's engine is closed."""
 
 
-FromWorker = Hello | Ready | Call | GaveUp | Acknowledged | Repeated | Refused | Noticed | Closed
+FromWorker = Ready | Call | GaveUp | Acknowledged | Repeated | Refused | News | Closed
 
 
 # --- Messages to a worker --------------------------------------------------------------------------------------------
@@ -145,3 +137,34 @@ async def next_to_worker(reader: asyncio.StreamReader) -> ToWorker | None:
     """Read the next message to this worker; None at the end of the stream."""
     line = await reader.readline()
     return _to_worker_decoder.decode(line) if line.endswith(b"\n") else None
+
+
+AnswerT = TypeVar("AnswerT")
+
+
+class PendingCalls(Generic[AnswerT]):
+    """Calls from one process to another that are not answered yet, by number."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._futures: dict[int, asyncio.Future[AnswerT]] = {}
+
+    async def ask(self, send: Callable[[int], None], give_up: Callable[[int], None] = lambda _number: None) -> AnswerT:
+        """Send a call with its number, and return the answer. `give_up` is called when the caller is cancelled."""
+        number = next(self._numbers)
+        future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+        self._futures[number] = future
+        send(number)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            give_up(number)
+            raise
+        finally:
+            del self._futures[number]
+
+    def resolve(self, number: int, answer: AnswerT) -> None:
+        """Answer a call. The answer to a cancelled call is dropped."""
+        future = self._futures.get(number)
+        if future is not None and not future.done():
+            future.set_result(answer)

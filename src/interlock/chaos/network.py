@@ -1,10 +1,9 @@
-"""Relay between a client and a server that can pass on, throttle, cut or silence their connections at any time.
+"""Relay between a client and a server that can pass on, throttle or silence their connections at any time.
 
-    with Wire(postgres.address) as wire:
+    with closing(Wire(postgres.address)) as wire:
         engine = Engine.open(wire.url(postgres.url), …)
         wire.throttle(bytes_per_s=20_000, latency_s=0.05)
         wire.silence()      # nothing arrives, and no end sees an error
-        wire.cut()          # every connection is reset, and so is each new one
         wire.pass_on()
 
 It runs on the loopback in a thread of its own, so that any code can use it. When a call returns, the new behaviour is
@@ -17,10 +16,9 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Literal, Self, TypeVar
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from interlock.testing.faults.processes import stop_listening
@@ -33,34 +31,17 @@ PIECES_PER_S: Final = 20
 LINGER_RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER: closing resets the connection and drops unsent data."""
 
-Manner = Literal["passing on", "throttled", "cut", "silent"]
-Count = Callable[[int], None]
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Counters of a wire."""
-
-    connections: int
-    """Connections made to it, refused ones included."""
-    refused: int
-    """Connections reset on arrival, because the wire was cut or the server was not there."""
-    open: int
-    """Connections open now."""
-    bytes_there: int
-    """Bytes passed on to the server."""
-    bytes_back: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
     """One behaviour, and the event that ends it."""
 
-    manner: Manner
-    changed: asyncio.Event
+    silent: bool = False
     bytes_per_s: float | None = None
     latency_s: float = 0.0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def pause(self, seconds: float) -> None:
         """Sleep, but not longer than this behaviour lasts."""
@@ -69,15 +50,16 @@ class _Way:
 
 
 class Wire:
-    """One wire. It passes on from the start; leaving the block cuts it for good."""
+    """One wire. It passes on from the start."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target
         self._loop = asyncio.new_event_loop()
         self._listening: asyncio.Server | None = None
-        self._way = _Way("passing on", asyncio.Event())
+        self._way = _Way()
         self._ends: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
-        self._connections = self._refused = self._there = self._back = 0
+        self.bytes_back = 0
+        """Bytes passed on from the server to its clients."""
         self._thread = threading.Thread(target=self._run, name="interlock-chaos-wire", daemon=True)
         self._thread.start()
         self.port = self._call(self._listen())
@@ -93,48 +75,26 @@ class Wire:
         who, at, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{who}{at}{LOOPBACK}:{self.port}"))
 
-    @property
-    def manner(self) -> Manner:
-        """The current behaviour."""
-        return self._way.manner
-
-    @property
-    def traffic(self) -> Traffic:
-        """A copy of the counters."""
-        return Traffic(self._connections, self._refused, len(self._ends), self._there, self._back)
-
     def pass_on(self) -> None:
         """Pass on everything immediately, also data that was held back."""
-        self._change("passing on")
+        self._change(_Way())
 
     def throttle(self, *, bytes_per_s: float | None = None, latency_s: float = 0.0) -> None:
         """Limit each direction of each connection to `bytes_per_s`, and delay each piece by `latency_s`."""
         assert bytes_per_s is None or bytes_per_s > 0, "a wire that passes on nothing is silent"
-        self._change("throttled", bytes_per_s, latency_s)
-
-    def cut(self) -> None:
-        """Reset every connection, at both ends, and each that is made from now on."""
-        self._change("cut")
+        self._change(_Way(bytes_per_s=bytes_per_s, latency_s=latency_s))
 
     def silence(self) -> None:
         """Pass on nothing: no data, no end, no reset. The connections stay open."""
-        self._change("silent")
+        self._change(_Way(silent=True))
 
     def close(self) -> None:
-        """Cut it for good. A second call does nothing."""
+        """Reset every connection, and stop listening. A second call does nothing."""
         if not self._loop.is_closed():
             self._call(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -148,32 +108,25 @@ class Wire:
         port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
-    def _change(self, manner: Manner, bytes_per_s: float | None = None, latency_s: float = 0.0) -> None:
-        self._call(self._changed(_Way(manner, asyncio.Event(), bytes_per_s, latency_s)))
+    def _change(self, way: _Way) -> None:
+        async def change() -> None:
+            before, self._way = self._way, way
+            before.changed.set()
 
-    async def _changed(self, way: _Way) -> None:
-        before, self._way = self._way, way
-        before.changed.set()
-        if way.manner == "cut":
-            relays = list(self._ends)
-            for relay in relays:
-                for end in self._ends[relay]:
-                    _reset(end)
-                relay.cancel()
-            await asyncio.gather(*relays, return_exceptions=True)
+        self._call(change())
 
     async def _end(self) -> None:
         assert self._listening is not None
         await stop_listening(self._listening)
-        await self._changed(_Way("cut", asyncio.Event()))
+        relays = list(self._ends)
+        for relay in relays:
+            for end in self._ends[relay]:
+                _reset(end)
+            relay.cancel()
+        await asyncio.gather(*relays, return_exceptions=True)
         await self._listening.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
-        if self._way.manner == "cut":
-            self._refused += 1
-            _reset(writer)
-            return
         relay = self._loop.create_task(self._relay(reader, writer))
         self._ends[relay] = [writer]
         relay.add_done_callback(self._ends.__delitem__)
@@ -185,14 +138,13 @@ class Wire:
         try:
             from_target, to_target = await self._connect_target()
         except OSError:
-            self._refused += 1
             _reset(writer)
             return
         self._ends[relay].append(to_target)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, to_target, self._count_there))
-                group.create_task(self._pump(from_target, writer, self._count_back))
+                group.create_task(self._pump(reader, to_target))
+                group.create_task(self._pump(from_target, writer, back=True))
         except* OSError:
             _reset(writer)
             _reset(to_target)
@@ -213,18 +165,18 @@ class Wire:
             link.close()
             raise
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: Count) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool = False) -> None:
         """Copy one direction to its end, and pass the end on. A reset is passed on when the wire is not silent."""
         try:
             while data := await reader.read(CHUNK_BYTES_MAX):
-                await self._deliver(data, writer, count)
+                await self._deliver(data, writer, back=back)
         except OSError:
             await self._wait_for_flow()
             raise
         await self._wait_for_flow()
         writer.write_eof()
 
-    async def _deliver(self, data: bytes, writer: asyncio.StreamWriter, count: Count) -> None:
+    async def _deliver(self, data: bytes, writer: asyncio.StreamWriter, *, back: bool) -> None:
         late = False
         while data:
             way = await self._wait_for_flow()
@@ -234,7 +186,7 @@ class Wire:
                 continue  # It may have fallen silent meanwhile.
             size = len(data) if way.bytes_per_s is None else max(1, int(way.bytes_per_s / PIECES_PER_S))
             piece, data = data[:size], data[size:]
-            count(len(piece))
+            self.bytes_back += len(piece) if back else 0
             writer.write(piece)
             await writer.drain()
             if way.bytes_per_s is not None:
@@ -242,15 +194,9 @@ class Wire:
 
     async def _wait_for_flow(self) -> _Way:
         """Wait for the end of the silence; return the behaviour in force."""
-        while self._way.manner == "silent":
+        while self._way.silent:
             await self._way.changed.wait()
         return self._way
-
-    def _count_there(self, size: int) -> None:
-        self._there += size
-
-    def _count_back(self, size: int) -> None:
-        self._back += size
 
 
 def _reset(end: asyncio.StreamWriter) -> None:

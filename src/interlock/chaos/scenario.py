@@ -1,21 +1,285 @@
-"""The base class of scenarios, the run of one to its verdict, and the report.
+"""One scenario of `interlock chaos`: its stage, its run to a verdict, and the report.
 
 A scenario states its promise in words, disturbs, and checks the outcome. Each broken promise is a sentence; without
-any, the promise was kept.
+any, the promise was kept. The stage has the servers, workers, external services and orders of one scenario. Orders are
+placed before, during and after the disturbance. Every wait is for a condition and bounded: a recovery that takes longer
+than `deadline_s` is a broken promise.
 """
 
-from abc import ABC, abstractmethod
+import asyncio
+import contextlib
+import functools
+import os
+import signal
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from interlock.chaos.stage import Load, Servers, Stage
-from interlock.chaos.world import ASKED, Broken
+from interlock.chaos.audit import audit
+from interlock.chaos.database_servers import OwnPostgres, OwnRedis
+from interlock.chaos.messages import Life
+from interlock.chaos.network import Wire
+from interlock.chaos.outside_services import ASKED, Broken, World
 from interlock.errors import InterlockError
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults.processes import Process, Processes
+
+# --- Stage -----------------------------------------------------------------------------------------------------------
+# Workers are forked by a process that has imported everything already (`interlock.testing.faults.processes`), so that a
+# scenario starts fast. A worker exits when the other end of its socket is closed. Its standard error goes to a file,
+# which is shown when a worker ends unexpectedly.
+
+PROGRAM = "interlock.chaos.worker"
+COMPLAINT_LINES_MAX = 12
+WORKERS = 2
+PARTS = 3
+PREPARED_S = 60.0
+"""Bound in seconds on preparations, which are not part of the promise: a busy machine is slow."""
+
+CONNECTIONS_MAX = 6
+STATEMENT_TIMEOUT_S = 2
+CONNECT_TIMEOUT_S = 2
+SAMPLES_MAX = 3
+
+ResultT = TypeVar("ResultT")
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of orders, durations, and seed of a scenario."""
+
+    orders: int = 60
+    seconds: float = 2.0
+    """Minimum duration of a disturbance."""
+    deadline_s: float = 30.0
+    """Bound on each recovery."""
+    seed: int = 1
+
+
+class Servers(NamedTuple):
+    """The servers of the whole run; None for one that is not needed."""
+
+    postgres: OwnPostgres | None
+    redis: OwnRedis | None
+
+
+class Stage:
+    """Everything that one scenario uses."""
+
+    def __init__(self, name: str, folder: Path, servers: Servers, load: Load, processes: Processes) -> None:
+        self.name = name
+        self.folder = folder
+        self.load = load
+        self.world = World(load.seed)
+        self.doing = "starting"
+        """The current activity, for people."""
+        self.placed = False
+        """Whether all orders of the disturbance were placed."""
+        self.home = ""
+        """The address of the store that the audit reads; empty without orders."""
+        self.problems: list[str] = []
+        """Broken promises of this disturbance, besides those that the audit finds."""
+        self.recovery_s: float | None = None
+        self.resources = contextlib.ExitStack()
+        """Callbacks that release resources at the end."""
+        self._servers = servers
+        self._processes = processes
+        self._workers: dict[int, Process] = {}
+
+    # --- servers and workers -----------------------------------------------------------------------------------------
+
+    @property
+    def postgres(self) -> OwnPostgres:
+        """The PostgreSQL of the run."""
+        assert self._servers.postgres is not None
+        return self._servers.postgres
+
+    @property
+    def redis(self) -> OwnRedis:
+        """The Redis of the run."""
+        assert self._servers.redis is not None
+        return self._servers.redis
+
+    @property
+    def audit_url(self) -> str:
+        """The address of the scenario's own schema for the audit, without timeouts."""
+        schema = f"chaos_{self.name.replace('-', '_')}"
+        return f"{self.postgres.url}?schema={schema}&connections_max={CONNECTIONS_MAX}"
+
+    def schema(self, url: str | None = None) -> str:
+        """Return the schema's address for a worker, through any wire, with short timeouts so that it retries soon."""
+        return (
+            f"{url or self.postgres.url}?{self.audit_url.partition('?')[2]}"
+            f"&statement_timeout_s={STATEMENT_TIMEOUT_S}&connect_timeout_s={CONNECT_TIMEOUT_S}"
+        )
+
+    def wire(self) -> Wire:
+        """Make a new wire to PostgreSQL."""
+        wire = Wire(self.postgres.address)
+        self.resources.callback(wire.close)
+        return wire
+
+    def life(self, worker: int, home: str | None = None, *, redis: str = "") -> Life:
+        """Return the start parameters of a worker, by default on the schema."""
+        return Life(worker=worker, home=home or self.schema(), redis=redis)
+
+    async def start(self, lives: list[Life]) -> None:
+        """Start the workers, and wait until their engines are open."""
+        for life in lives:
+            arguments = msgspec.json.encode(life).decode(), str(self._log_path(life.worker))
+            ours, theirs = socket.socketpair()
+            with theirs:
+                await self.world.connect(life.worker, ours)
+                start = functools.partial(
+                    self._processes.start, f"{PROGRAM}:forked", *arguments, descriptors=[theirs.fileno()]
+                )
+                self._workers[life.worker] = await in_thread(start)
+        await self.prepared("the workers open their engines", lambda: len(self.world.ready) == len(lives))
+
+    async def stop(self) -> None:
+        """Ask the workers to close, and wait until they have."""
+        workers = set(self.world.ready)
+        self.world.stop()
+        await self.until("the workers close", lambda: workers <= self.world.closed)
+
+    def signal(self, worker: int, number: signal.Signals) -> None:
+        """Send a signal to a worker: SIGSTOP freezes it at any point of its work, SIGCONT wakes it."""
+        os.kill(self._workers[worker].number, number)
+
+    def complaints(self, worker: int) -> str:
+        """Return the last lines of a worker's standard error."""
+        path = self._log_path(worker)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return "\n".join(lines[-COMPLAINT_LINES_MAX:])
+
+    async def close(self) -> None:
+        """Kill the workers, and end all connections. Workers that received Stop have closed before, or never will."""
+        for process in self._workers.values():
+            process.close()
+        await self.world.close()
+        await in_thread(self.resources.close)
+
+    def _log_path(self, worker: int) -> Path:
+        return self.folder / f"worker-{worker}.log"
+
+    # --- orders ------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def orders_flow(
+        self, disturbance: str, lives: list[Life] | None = None, home: str | None = None
+    ) -> AsyncGenerator[None, None]:
+        """Let orders flow before, during and after the block, which disturbs and undoes the disturbance.
+
+        Every order must end without help after the block. There are two workers on PostgreSQL unless `lives` has
+        others.
+        """
+        customers, share = self.world.customers, self.load.orders // PARTS
+        self.home = home or self.audit_url
+        await self.start(lives or [self.life(worker) for worker in range(1, WORKERS + 1)])
+        self.doing = "orders flow"
+        before = self.place(share)
+        await self.prepared("orders flow", lambda: len(customers.ended) >= len(before) // 2)
+        self.doing = f"disturbed: {disturbance}"
+        placing = asyncio.ensure_future(self._place_over(share, self.load.seconds))
+        try:
+            yield
+            over_s = self.world.now_s()
+            self.doing = "over: coming back"
+            await placing
+        finally:
+            placing.cancel()
+        self.place(self.load.orders - 2 * share)
+        await self.until("every order ends", lambda: customers.quiet)
+        self.recovery_s = self.world.now_s() - over_s
+
+    def place(self, count: int) -> list[str]:
+        """Place `count` orders; return their ids."""
+        placed = [self.world.customers.place() for _ in range(count)]
+        self.world.changed()
+        return placed
+
+    async def _place_over(self, count: int, seconds: float) -> None:
+        """Place `count` orders, spread over `seconds`."""
+        for _ in range(count):
+            self.place(1)
+            await asyncio.sleep(seconds / count)
+        self.placed = True
+        self.world.changed()
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    async def until(self, what: str, happened: Callable[[], bool]) -> None:
+        """Wait for a promised condition. Raises Broken after `deadline_s`."""
+        await self._within(self.load.deadline_s, what, happened)
+
+    async def prepared(self, what: str, happened: Callable[[], bool]) -> None:
+        """Wait for a precondition of the disturbance, which is not promised. Raises Broken after a longer bound."""
+        await self._within(max(PREPARED_S, self.load.deadline_s), what, happened)
+
+    async def _within(self, bound_s: float, what: str, happened: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(bound_s):
+                await self.world.until(happened)
+        except TimeoutError:
+            stuck = "; ".join([f"it did not happen within {bound_s:g} s that {what}", *self._obstacles()])
+            raise Broken(stuck) from None
+
+    async def hold(self) -> None:
+        """Wait for the minimum duration of a disturbance."""
+        await asyncio.sleep(self.load.seconds)
+
+    def breakers(self) -> dict[tuple[int, str], str]:
+        """Return the last reported state of each breaker, by worker and dependency."""
+        prefix = "breaker-"
+        return {
+            (news.worker, news.subject): news.what.removeprefix(prefix)
+            for news in self.world.news
+            if news.what.startswith(prefix)
+        }
+
+    def _obstacles(self) -> Iterator[str]:
+        """Yield the known obstacles: breakers that are not closed, and orders that have not ended."""
+        for (worker, dependency), state in sorted(self.breakers().items()):
+            if state != "closed":
+                yield f"the breaker of {dependency!r} is still {state.replace('_', '-')} at worker {worker}"
+        still = self.world.customers.open
+        if still:
+            yield f"{len(still)} orders have not ended ({', '.join(still[:SAMPLES_MAX])})"
+        if self.world.customers.repeated:
+            codes = ", ".join(f"{count} {code}" for code, count in self.world.customers.repeated.items())
+            yield f"operations were repeated: {codes}"
+
+
+async def in_thread(call: Callable[[], ResultT]) -> ResultT:
+    """Run the call in a thread, and wait for its end also when cancelled.
+
+    A half-started server must not be ended concurrently. Each of these calls has a bound of its own.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+# --- Scenario and its verdict ----------------------------------------------------------------------------------------
+
+POSTGRES: Final = "PostgreSQL"
+REDIS: Final = "Redis"
 
 Outcome = Literal["kept", "broken", "not run"]
+
+
+class Scenario(NamedTuple):
+    """One disturbance, with its promise."""
+
+    name: str
+    promise: str
+    needs: tuple[str, ...]
+    play: Callable[[Stage], Awaitable[str]]
+    """Disturb, check, and return a clause that says what happened. Raises Broken when it is pointless to continue."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,55 +314,30 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return [verdict.scenario for verdict in self.verdicts if verdict.outcome == outcome]
 
 
-POSTGRES: Final = "PostgreSQL"
-REDIS: Final = "Redis"
-
-
-class Played(NamedTuple):
-    """Outcome of a scenario."""
-
-    happened: str
-    """Summary for people, a clause."""
-    problems: list[str]
-    recovery_s: float | None = None
-
-
-class Scenario(ABC):
-    """One disturbance, with its promise."""
-
-    name: ClassVar[str]
-    promise: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = (POSTGRES,)
-
-    @abstractmethod
-    async def play(self, stage: Stage) -> Played:
-        """Disturb, and check the outcome. Raises Broken when a broken promise makes it pointless to continue."""
-
-
 async def run(scenario: Scenario, stage: Stage) -> Verdict:
     """Run a scenario to its verdict. The stage is always closed."""
-    begun_s = stage.world.now_s()
+    world, begun_s, happened = stage.world, stage.world.now_s(), ""
     try:
-        played = await scenario.play(stage)
+        happened = await scenario.play(stage)
+        problems = await _audit(stage)
     except Broken as broken:
-        played = Played("", [str(broken)])
-        if stage.world.fallen is not None:
-            played.problems.append(f"its last words: {stage.crew.complaints(stage.world.fallen)}")
+        problems = [str(broken)]
+        if world.fallen is not None:
+            problems.append(f"its last words: {stage.complaints(world.fallen)}")
     except Exception as error:  # noqa: BLE001 -- any error: the verdicts of other scenarios are still reported.
         # For example a server that does not come back, an unreadable store, or a worker that does not start.
         message = str(error) if isinstance(error, InterlockError) else repr(error)
-        played = Played("", [f"it could not be played to its end: {' '.join(message.split())}"])
+        problems = [f"it could not be played to its end: {' '.join(message.split())}"]
     finally:
         await stage.close()
-    found, world = played.problems, stage.world
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return Verdict(
         scenario=scenario.name,
         promised=scenario.promise,
-        happened=f"{found[0]}{more}" if found else played.happened,
-        outcome="broken" if found else "kept",
-        problems=tuple(found),
-        recovery_s=played.recovery_s,
+        happened=f"{problems[0]}{more}" if problems else happened,
+        outcome="broken" if problems else "kept",
+        problems=tuple(problems),
+        recovery_s=stage.recovery_s,
         seconds=world.now_s() - begun_s,
         orders=len(world.customers.orders),
         acknowledged=len(world.customers.acknowledgements),
@@ -106,18 +345,10 @@ async def run(scenario: Scenario, stage: Stage) -> Verdict:
     )
 
 
-def stage_for(scenario: Scenario, folder: Path, servers: Servers, load: Load, processes: Processes) -> Stage:
-    """Return a stage in a folder of its own."""
-    own = folder / scenario.name
-    own.mkdir()
-    return Stage(scenario.name, own, servers, load, processes)
-
-
-def times(count: int) -> str:
-    """Return `once`, `2 times`."""
-    return "once" if count == 1 else f"{count:,} times"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 refund`, `2 refunds`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+async def _audit(stage: Stage) -> list[str]:
+    """Close the workers, and return all broken promises, those of the store first."""
+    if not stage.home:
+        return stage.problems
+    stage.doing = "audit"
+    await stage.stop()
+    return await audit(stage.home, stage.world) + stage.problems

@@ -9,11 +9,11 @@ a worker on purpose: an experiment that cannot fail proves nothing.
 
 import asyncio
 import contextlib
-import ctypes
 import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ import msgspec
 
 from interlock.chaos import orders
 from interlock.chaos.disk import use
-from interlock.chaos.keeper import SET_PARENT_DEATH_SIGNAL
+from interlock.chaos.keeper import die_with_parent
 from interlock.chaos.messages import (
     DECLINED,
     DONE,
@@ -32,10 +32,10 @@ from interlock.chaos.messages import (
     Closed,
     FromWorker,
     GaveUp,
-    Hello,
     Life,
-    Noticed,
+    News,
     Operation,
+    PendingCalls,
     Ready,
     Refused,
     Repeated,
@@ -45,7 +45,6 @@ from interlock.chaos.messages import (
 from interlock.clock import SystemClock
 from interlock.core.values import StepContext
 from interlock.engine.engine import Engine
-from interlock.engine.open import Opening
 from interlock.errors import (
     InterlockError,
     LeaseHeld,
@@ -63,6 +62,7 @@ LIFETIME_S = 3_600
 
 SABOTAGE = "INTERLOCK_CHAOS_SABOTAGE"
 
+CUSTOMERS = 4
 POLL_S = 0.1
 LOOK_S = 0.1
 """Interval of the check whether the engine has stopped."""
@@ -72,7 +72,9 @@ PAUSE_S = 0.05
 
 ENDS = {state.name for state in orders.order.describe().states if state.final}
 
-LEASE, LEASE_S, LEASE_WAIT_S, LEASE_EVERY_S = "nightly-report", 1.0, 3.0, 0.1
+LEASE, LEASE_WAIT_S, LEASE_EVERY_S = "nightly-report", 3.0, 0.1
+LEASE_S = 1.0
+"""Seconds of a lease of that name, and of those on a shared store."""
 
 
 class Worker:
@@ -82,8 +84,7 @@ class Worker:
         self._life = life
         self._writer = writer
         self._engine: Engine | None = None
-        self._calls = 0
-        self._answers: dict[int, asyncio.Future[str]] = {}
+        self._calls: PendingCalls[str] = PendingCalls()
         self._operations: asyncio.Queue[Operation] = asyncio.Queue()
         self._stopping = asyncio.Event()
 
@@ -93,17 +94,10 @@ class Worker:
 
     async def ask(self, deed: str, ctx: StepContext) -> None:
         """Call the external services (see `orders.ExternalServices`)."""
-        self._calls += 1
-        number = self._calls
-        answered = self._answers[number] = asyncio.get_running_loop().create_future()
-        self.say(Call(number, deed, ctx.workflow, ctx.key, ctx.undoes or ""))
-        try:
-            answer = await answered
-        except asyncio.CancelledError:
-            self.say(GaveUp(number))
-            raise
-        finally:
-            self._answers.pop(number, None)
+        answer = await self._calls.ask(
+            lambda number: self.say(Call(number, deed, ctx.workflow, ctx.key, ctx.undoes or "")),
+            give_up=lambda number: self.say(GaveUp(number)),
+        )
         if answer == DECLINED:
             raise NonRetryable(f"{deed} was declined")
         if answer != DONE:
@@ -111,19 +105,18 @@ class Worker:
 
     async def live(self, reader: asyncio.StreamReader) -> None:
         """Open the engine, serve until Stop, and close it. Reopen an engine that failed, as a supervisor would."""
-        self.say(Hello(self._life.worker))
         orders.outside.append(self)
         self._engine = await self._open_engine()
         self.say(Ready())
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._serve()) for _ in range(self._life.customers)]
+            beside = [group.create_task(self._serve()) for _ in range(CUSTOMERS)]
             if self._life.redis:
                 beside.append(group.create_task(self._hold_leases()))
             beside.append(group.create_task(self._listen(reader)))
             while not await self._wait_for_stop():
                 await self._close()
                 self._engine = await self._open_engine()
-                self.say(Noticed("reopened", self._life.home))
+                self._report("reopened", self._life.home)
             for task in beside:
                 task.cancel()
         await self._close()
@@ -151,33 +144,27 @@ class Worker:
         """Open the engine; retry while the store is away, as a supervisor would."""
         while True:
             try:
-                return await self._opening()
+                return await Engine.open(
+                    self._life.home,
+                    machines=[orders.order],
+                    dependencies=orders.OUTSIDE,
+                    observers=[self._report_signal],
+                    redis=self._life.redis,
+                    drain_s=1,
+                    undo_attempts=1_000,
+                    undo_timeout_s=orders.TIMEOUT_S,
+                    lease_s=LEASE_S,
+                    poll_s=POLL_S,
+                )
             except (UnavailableError, TransactionError):
                 await asyncio.sleep(PAUSE_S)
-
-    def _opening(self) -> Opening[Engine]:
-        life = self._life
-        return Engine.open(
-            life.home,
-            machines=[orders.order],
-            dependencies=orders.OUTSIDE,
-            observers=[self._report_signal],
-            redis=life.redis,
-            drain_s=1,
-            undo_attempts=1_000,
-            undo_timeout_s=orders.TIMEOUT_S,
-            lease_s=life.lease_s,
-            poll_s=POLL_S,
-        )
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while (message := await next_to_worker(reader)) is not None:
             if isinstance(message, Operation):
                 self._operations.put_nowait(message)
             elif isinstance(message, Answer):
-                answered = self._answers.get(message.number)
-                if answered is not None and not answered.done():
-                    answered.set_result(message.result)
+                self._calls.resolve(message.number, message.result)
             else:
                 self._stopping.set()
                 return
@@ -220,59 +207,48 @@ class Worker:
         while True:
             try:
                 async with self._engine.lease(LEASE, wait_s=LEASE_WAIT_S, lease_s=LEASE_S) as lease:
-                    self.say(Noticed("lease", LEASE, str(lease.token), SystemClock().monotonic_s()))
+                    self._report("lease", LEASE, str(lease.token))
                     await asyncio.sleep(LEASE_EVERY_S)
             except (LeaseHeld, UnavailableError, OutcomeUnknown) as error:
-                self.say(Noticed("no-lease", LEASE, error.code))
+                self._report("no-lease", LEASE, error.code)
                 await asyncio.sleep(LEASE_EVERY_S)
 
     # --- signals for operators ---------------------------------------------------------------------------------------
 
     def _report_signal(self, signal: Signal, /) -> None:
         if isinstance(signal, BreakerChanged):
-            self.say(Noticed(f"breaker-{signal.after}", signal.dependency, signal.reason))
+            self._report(f"breaker-{signal.after}", signal.dependency, signal.reason)
         elif isinstance(signal, RedisChanged):
-            self.say(Noticed("redis-back" if signal.up else "redis-gone", signal.address, signal.reason))
+            self._report("redis-back" if signal.up else "redis-gone", signal.address, signal.reason)
         elif isinstance(signal, ResultLate):
-            self.say(Noticed("late", signal.workflow, signal.key))
+            self._report("late", signal.workflow, signal.key)
         elif isinstance(signal, TransitionApplied) and signal.to_state in ENDS:
-            self.say(Noticed("ended", signal.workflow, signal.to_state))
+            self._report("ended", signal.workflow, signal.to_state)
+
+    def _report(self, what: str, subject: str, detail: str = "") -> None:
+        self.say(News(self._life.worker, SystemClock().monotonic_s(), what, subject, detail))
 
 
-async def live(life: Life) -> None:
-    """Run one worker over the experiment's socket."""
-    reader, writer = await asyncio.open_unix_connection(life.socket)
+async def _live(life: Life, line: socket.socket) -> None:
+    reader, writer = await asyncio.open_unix_connection(sock=line)
     with contextlib.closing(writer):
         await Worker(life, writer).live(reader)
 
 
-def sabotage() -> None:
-    """Call the function that INTERLOCK_CHAOS_SABOTAGE names, if it is set."""
-    named = os.environ.get(SABOTAGE)
-    if named:
-        module, _, function = named.partition(":")
-        getattr(importlib.import_module(module), function)()
-
-
-def _die_with_parent() -> None:
-    """Have this process killed with its parent, on Linux also while it is frozen."""
-    if sys.platform.startswith("linux"):
-        control: Callable[..., int] = ctypes.CDLL(None).prctl
-        control(SET_PARENT_DEATH_SIGNAL, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
-
-
-def forked(say: Callable[[str], None], life: str, complaints: str) -> None:
-    """Run the worker in a forked process; `life` is JSON."""
+def forked(say: Callable[[str], None], life: str, complaints: str, line: int) -> None:
+    """Run the worker in a forked process; `life` is JSON, `line` the descriptor of its socket."""
     del say  # It communicates through its socket only.
     signal.alarm(LIFETIME_S)
-    _die_with_parent()
+    die_with_parent()  # Also while it is frozen.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     file = os.open(complaints, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, sys.stderr.fileno())
     logging.basicConfig(level=logging.WARNING)
-    sabotage()
+    if sabotage := os.environ.get(SABOTAGE):
+        module, _, function = sabotage.partition(":")
+        getattr(importlib.import_module(module), function)()
     parameters = msgspec.json.decode(life, type=Life)
-    pretending = use(Path(parameters.disk), parameters.disk_kind) if parameters.disk else None
-    asyncio.run(live(parameters))
-    if pretending is not None:
-        pretending.close()
+    simulated = use(Path(parameters.disk), parameters.disk_kind) if parameters.disk else None
+    asyncio.run(_live(parameters, socket.socket(fileno=line)))
+    if simulated is not None:
+        simulated.unregister()

@@ -9,7 +9,7 @@ clean as at any other time, and the demo's worker is a separate program that doe
 import sys
 from collections.abc import Sequence
 
-from interlock.cli.output import Exit
+from interlock.cli.console import Exit
 
 __all__ = ["main"]
 

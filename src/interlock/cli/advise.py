@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, NamedTuple, Protocol, cast
+from typing import Annotated, NamedTuple, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -24,32 +24,45 @@ from rich.text import Text
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.moves import Moved, Plan
-from interlock.cli.machines import Listing
-from interlock.cli.output import Exit, escaped, parts, stderr, stdout, write_file
-from interlock.cli.route import routed
-from interlock.cli.show import Output
-from interlock.cli.targets import load_value
-from interlock.cli.views import show_ids, show_json, show_table
+from interlock.cli.arguments import Output
+from interlock.cli.console import (
+    Exit,
+    Listing,
+    escaped,
+    json_text,
+    parts,
+    remark,
+    say,
+    show_ids,
+    show_json,
+    show_table,
+    stderr,
+    write_file,
+)
+from interlock.cli.load_machines import load_value
+from interlock.cli.route import move_database, plan_of, run_move
 from interlock.clock import Clock, SystemClock
-from interlock.errors import BadUsage, MovedElsewhere, TargetNotFound, UnusableFile
-from interlock.hotrow.advice.evidence import Evidence, read_evidence, timed
-from interlock.hotrow.advice.journal import Applied, Journal
-from interlock.hotrow.advice.rule import (
+from interlock.errors import BadUsage, TargetNotFound, UnusableFile
+from interlock.hotrow.advice_journal import Applied, Journal
+from interlock.hotrow.placement import (
     VOTES,
     WINDOWS,
     Advisor,
     Choice,
+    Evidence,
     GatheredEvidence,
     Knob,
     Verdict,
     fresh,
     gather,
+    read_evidence,
     step,
+    timed,
 )
-from interlock.hotrow.advice.rule import advise as advise_window
+from interlock.hotrow.placement import advise as advise_window
 from interlock.hotrow.tools import Tool, declared_tool, undeclared
 from interlock.relocate.database.mover import abandon_database, is_same
-from interlock.relocate.database.route import Route, find_route, plan_route
+from interlock.relocate.database.route import Route, find_route
 from interlock.settings import Table, change_settings, settings_file, settings_in, toml_text
 from interlock.urls import is_bucket_url, is_postgres_url, redact_secrets, redact_url, with_secrets, without_secrets
 
@@ -59,8 +72,6 @@ _UNDECLARED = (
     "Nothing is declared of {names}, so nothing can be over its budget. Add write_latency_budget and "
     "aggregate_write_rate below [tools.NAME] of interlock.toml."
 )
-
-
 _NOTHING = (
     "No advice: nothing was measured. Who writes to a database tells about it every few seconds while it is in use."
 )
@@ -94,7 +105,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 def show_advice(found: Sequence[Advice]) -> None:
     """Print all advice."""
     if not found:
-        stdout().print(_NOTHING, soft_wrap=True)
+        say(_NOTHING)
         return
     rows = [
         (
@@ -107,7 +118,6 @@ def show_advice(found: Sequence[Advice]) -> None:
         for each in found
     ]
     show_table(("name", "lives", "verdict", "target", "proposed"), rows)
-    console = stdout()
     for each in found:
         verdict = each.verdict
         lines = [labelled("why", verdict.why), labelled("measured", "\n".join(verdict.evidence))]
@@ -115,10 +125,10 @@ def show_advice(found: Sequence[Advice]) -> None:
             lines += [labelled("run", verdict.command), labelled("undo", verdict.undo)]
         text = Text.assemble((f"\n{escaped(each.name)}: {verdict.action}", "bold"), "\n")
         text.append(parts(escaped("\n".join(lines))))
-        console.print(text, soft_wrap=True)
+        say(text)
     silent = [each.name for each in found if not each.declared]
     if silent:
-        stderr().print(escaped(_UNDECLARED.format(names=", ".join(silent))), soft_wrap=True)
+        remark(escaped(_UNDECLARED.format(names=", ".join(silent))))
 
 
 def labelled(label: str, text: str) -> str:
@@ -143,6 +153,9 @@ STREAMS_NOTE = (
 )
 
 
+TARGET_NOTES = {"sharded": [KINDS_NOTE], "event_log": [KINDS_NOTE], "streams": [STREAMS_NOTE]}
+
+
 class Routing(NamedTuple):
     """A move to be made."""
 
@@ -151,26 +164,6 @@ class Routing(NamedTuple):
     """Where it lives now; an empty one is found in the catalog of the home."""
     target: str
     home: str | None
-
-
-class Router(Protocol):
-    """Moves databases."""
-
-    def find(self, routing: Routing) -> str:
-        """Return the current URL of the database. Raises TargetNotFound."""
-        ...
-
-    def plan(self, routing: Routing) -> Plan | None:
-        """Return the estimate of the move; None when the source is already sealed."""
-        ...
-
-    def move(self, routing: Routing) -> Moved:
-        """Move it, and show the progress on stderr."""
-        ...
-
-    def move_back(self, routing: Routing) -> None:
-        """Move it back; a begun move whose source is not sealed is abandoned."""
-        ...
 
 
 class Places(NamedTuple):
@@ -186,7 +179,7 @@ class Places(NamedTuple):
 class VerdictApplier:
     """Applies verdicts after confirmation, and reverts applied ones."""
 
-    def __init__(self, where: Places, *, yes: bool, clock: Clock, router: Router) -> None:
+    def __init__(self, where: Places, *, yes: bool, clock: Clock, router: "DatabaseRouter") -> None:
         self._where = where
         self._yes = yes
         self._clock = clock
@@ -209,15 +202,27 @@ class VerdictApplier:
         else:
             entry = self._setting(advice.name, verdict)
             if not entry.set:
-                self._tell_nothing(verdict)
+                known = (
+                    f"it is set already, in {self._file}."
+                    if verdict.knobs
+                    else f"only code can do this: {verdict.code}"
+                )
+                remark(escaped(f"{verdict.database}: {known}"))
                 return None
-            lines = [self._setting_line(entry), "It counts from the next time that the database is opened."]
-            lines += _target_notes(verdict)
+            values = ", ".join(f"{knob} = {toml_text(value)}" for knob, value in entry.set.items())
+            setting = f"Set {values} below {Table('tools', entry.name)} of {entry.file}."
+            lines = [setting, "It counts from the next time that the database is opened."]
+            lines += TARGET_NOTES.get(verdict.target, [])
+        if verdict.code:
+            lines.append(f"Only code can do the rest: {verdict.code}")
         undo = self._undo_command(entry)
-        if not self._agreed(advice.name, [*lines, *_code_notes(verdict)], undo):
+        if not self._agreed(advice.name, lines, undo):
             return None
         entry = self.journal.begin(entry)
-        self._do(entry)
+        if entry.goal:
+            self._router.move(self._routing(entry.name, entry.source, entry.goal, entry.home))
+        else:
+            change_settings(Path(entry.file), Table("tools", entry.name), dict(entry.set))
         self.journal.mark(entry, "done")
         return _print_done(Done(number=entry.number, what=lines[0], undo=undo), entry.name, "applied")
 
@@ -244,12 +249,6 @@ class VerdictApplier:
             change_settings(Path(entry.file), Table("tools", entry.name), entry.before)
         self.journal.mark(entry, "undone")
         return _print_done(Done(number=entry.number, what=lines[0], undo=""), entry.name, "undone")
-
-    def _do(self, entry: Applied) -> None:
-        if entry.goal:
-            self._router.move(self._routing(entry.name, entry.source, entry.goal, entry.home))
-        else:
-            change_settings(Path(entry.file), Table("tools", entry.name), dict(entry.set))
 
     def _routing(self, name: str, source: str, target: str, home: str) -> Routing:
         """Return the move with the passwords of the command line: stored URLs have none."""
@@ -345,16 +344,6 @@ class VerdictApplier:
         self.declined = True
         return False
 
-    def _tell_nothing(self, verdict: Verdict) -> None:
-        if verdict.knobs:
-            stderr().print(f"{escaped(verdict.database)}: it is set already, in {self._file}.", soft_wrap=True)
-            return
-        stderr().print(f"{escaped(verdict.database)}: only code can do this: {escaped(verdict.code)}", soft_wrap=True)
-
-    def _setting_line(self, entry: Applied) -> str:
-        values = ", ".join(f"{knob} = {toml_text(value)}" for knob, value in entry.set.items())
-        return f"Set {values} below {Table('tools', entry.name)} of {entry.file}."
-
     def _undo_command(self, entry: Applied) -> str:
         words = ["interlock", "advise", "--undo", entry.name]
         if self._where.home is not None:
@@ -380,17 +369,8 @@ def _plan_lines(plan: Plan | None) -> list[str]:
 
 
 def _print_done(done: Done, name: str, how: str) -> Done:
-    stderr().print(escaped(f"{name}: {how}, number {done.number} of the journal."), soft_wrap=True)
+    remark(escaped(f"{name}: {how}, number {done.number} of the journal."))
     return done
-
-
-def _target_notes(verdict: Verdict) -> list[str]:
-    notes = {"sharded": KINDS_NOTE, "event_log": KINDS_NOTE, "streams": STREAMS_NOTE}
-    return [notes[verdict.target]] if verdict.target in notes else []
-
-
-def _code_notes(verdict: Verdict) -> list[str]:
-    return [f"Only code can do the rest: {verdict.code}"] if verdict.code else []
 
 
 def _back_line(entry: Applied) -> str:
@@ -420,19 +400,11 @@ class DatabaseRouter:
 
     def plan(self, routing: Routing) -> Plan | None:
         """Return the estimate of the move; None when the source is already sealed or the move is complete."""
-        found = _route(routing)
-        if found.is_there:
-            return None
-        try:
-            return asyncio.run(plan_route(found, clock=SystemClock()))
-        except MovedElsewhere as error:
-            if redact_secrets(error.url) != redact_secrets(routing.target):
-                raise
-            return None
+        return plan_of(move_database(_route(routing)))
 
     def move(self, routing: Routing) -> Moved:
         """Move it, and show the progress. A move that was begun before continues."""
-        return routed(_route(routing, finish=True))
+        return run_move(move_database(_route(routing, finish=True)))
 
     def move_back(self, routing: Routing) -> None:
         """Move it back. A begun move whose source is not sealed is abandoned."""
@@ -440,7 +412,7 @@ class DatabaseRouter:
         if is_same(found.source, found.target):
             _ = asyncio.run(abandon_database(found.source, routing.source, clock=SystemClock()))
         else:
-            _ = routed(found)
+            _ = run_move(move_database(found))
 
 
 def _route(routing: Routing, *, finish: bool = False) -> Route:
@@ -554,23 +526,13 @@ def advise(
     )
     found = [_advise(name, measured, declared, advisors) for name, measured in windows.items()]
     if state is not None:
-        write_file(
-            state, msgspec.json.format(msgspec.json.encode(_SavedState(FORMAT, advisors)), indent=2).decode() + "\n"
-        )
+        write_file(state, json_text(_SavedState(FORMAT, advisors)) + "\n")
     if output is Listing.TABLE:
         show_advice(found)
     applying = VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter())
     if apply:
         found = [msgspec.structs.replace(each, applied=applying.apply(each)) for each in found]
-    match output:
-        case Listing.TABLE:
-            pass  # Printed above, before the user confirms.
-        case Listing.JSON:
-            show_json(found)
-        case Listing.IDS:
-            show_ids([each.name for each in found])
-    if applying.declined:
-        raise typer.Exit(Exit.ERROR)
+    _show_results(found, output, [each.name for each in found], applying)
 
 
 def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: Listing) -> None:
@@ -587,14 +549,16 @@ def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: Listing) -> Non
 def _undo(names: Sequence[str], applying: VerdictApplier, output: Listing) -> None:
     wanted: Sequence[str | None] = names or [None]
     found = [done for name in wanted if (done := applying.undo(name)) is not None]
-    match output:
-        case Listing.TABLE:
-            pass  # Printed when each was undone.
-        case Listing.JSON:
-            show_json(found)
-        case Listing.IDS:
-            show_ids([str(each.number) for each in found])
-    if applying.declined:
+    _show_results(found, output, [str(each.number) for each in found], applying)
+
+
+def _show_results(found: object, output: Listing, ids: Sequence[str], applier: VerdictApplier) -> None:
+    """Print JSON or ids; a table was printed before, so that the user could confirm each change."""
+    if output is Listing.JSON:
+        show_json(found)
+    elif output is Listing.IDS:
+        show_ids(ids)
+    if applier.declined:
         raise typer.Exit(Exit.ERROR)
 
 
@@ -627,7 +591,7 @@ def _measure(
                 msgspec.structs.replace(window, database=name or window.database)
             )
     for note in dict.fromkeys(notes):
-        stderr().print(escaped(note), soft_wrap=True)
+        remark(escaped(note))
     return found
 
 
@@ -662,7 +626,9 @@ def _select_windows(names: Sequence[str], windows: Sequence[Evidence], file: Pat
         found.setdefault(window.database, []).append(window)
     if not names:
         return found
-    wanted = [_name_of(name) if "://" in name else name for name in names]
+    wanted = [
+        unquote(name.partition("?")[0].rstrip("/").rpartition("/")[2]) if "://" in name else name for name in names
+    ]
     missing = [name for name in wanted if name not in found]
     if missing:
         raise TargetNotFound(
@@ -680,10 +646,6 @@ def _with_plateaus(window: Evidence, plateau: float | None, coupled_plateau: flo
         plateau_per_s=window.plateau_per_s or plateau,
         coupled_plateau_per_s=window.coupled_plateau_per_s or coupled_plateau,
     )
-
-
-def _name_of(url: str) -> str:
-    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
 
 
 def _load_tools(target: str) -> list[Tool]:

@@ -13,17 +13,35 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from contextlib import contextmanager
 from enum import Enum
 from itertools import islice
-from typing import TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 import msgspec
 import typer
 
-from interlock.cli.homes import several_machines
-from interlock.cli.output import Exit, counting, exit_for, show_error
+from interlock.cli.console import Exit, Listing, Report, counting, exit_for, show_error
+from interlock.cli.load_machines import load_machines
 from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.engine.bound_machine import BoundMachine
 from interlock.errors import BadUsage, InterlockError, InternalError, InvalidPayload
+
+# --- Options of several commands --------------------------------------------------------------------------------------
+
+LIMIT_MAX = 10_000
+
+Output = Annotated[Listing, typer.Option("--output", "-o", help="A table, JSON, or only the ids.")]
+OutputOfOne = Annotated[Report, typer.Option("--output", "-o", help="Text for people, or JSON.")]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="The maximum number of results.")]
+OneMachine = Annotated[
+    str, typer.Argument(metavar="MACHINE", help="The machine: MODULE:ATTR; with --server also its name alone.")
+]
+Machines = Annotated[
+    str,
+    typer.Argument(
+        metavar="MACHINE",
+        help="A machine, or several of them: MODULE[:ATTR]; with --server a machine's name, or nothing.",
+    ),
+]
 
 # --- Parsers ---------------------------------------------------------------------------------------------------------
 
@@ -50,7 +68,7 @@ def ids_of(argument: str) -> Iterator[list[str]]:
 
 def context_of(bound: BoundMachine, text: str) -> object:
     """Decode the context from JSON. Raises BadUsage."""
-    with given_here():
+    with refuse_invalid_payloads():
         return cast("object", bound.codec.decode_context(_json(text, "the context"), strict=True))
 
 
@@ -64,7 +82,7 @@ def event_of(bound: BoundMachine, name: str, text: str) -> Event:
             why="A machine takes only the events of its own alphabet, by the names they are stored with.",
             fix="Write the name as `interlock allowed` and `interlock diagram` show it.",
         )
-    with given_here():
+    with refuse_invalid_payloads():
         return cast("Event", bound.codec.decode_event(name, _json(text, f"the payload of {name}"), strict=True))
 
 
@@ -81,7 +99,7 @@ def object_of(text: str, what: str) -> dict[str, object]:
 
 
 @contextmanager
-def given_here() -> Generator[None, None, None]:
+def refuse_invalid_payloads() -> Generator[None, None, None]:
     """Raise an invalid payload as BadUsage: it comes from the command line."""
     try:
         yield
@@ -140,7 +158,8 @@ class Failures:
     """The failures of some of the ids."""
 
     def __init__(self) -> None:
-        self._code = Exit.OK
+        self.code = Exit.OK
+        """The exit code of the command."""
 
     def add(self, error: InterlockError) -> None:
         """Print the error and keep its exit code. Raises an internal error, which needs its traceback."""
@@ -148,12 +167,7 @@ class Failures:
             raise error
         show_error(error)
         # What does not fit was given on the command line.
-        self._code = self._code or (Exit.USAGE if isinstance(error, InvalidPayload) else exit_for(error))
-
-    @property
-    def code(self) -> Exit:
-        """The exit code of the command."""
-        return self._code
+        self.code = self.code or (Exit.USAGE if isinstance(error, InvalidPayload) else exit_for(error))
 
     async def each(self, ids: Sequence[str], act: Callable[[str], Awaitable[ResultT]]) -> list[ResultT]:
         """Call `act` for all ids concurrently; return the results of those that succeeded, in order."""
@@ -184,16 +198,13 @@ class Failures:
 
 def complete_state(context: typer.Context, incomplete: str) -> list[str]:
     """Return the states of the machine on the line."""
-    return _matching([name for bound in _machines_on_line(context) for name in _state_names(bound)], incomplete)
+    bound = _machines_on_line(context)
+    return _matching([node.name for each in bound for node in each.table.nodes.values()], incomplete)
 
 
 def complete_event(context: typer.Context, incomplete: str) -> list[str]:
     """Return the events of the machine on the line."""
     return _matching([name for bound in _machines_on_line(context) for name in bound.table.events], incomplete)
-
-
-def _state_names(bound: BoundMachine) -> list[str]:
-    return [node.name for node in bound.table.nodes.values()]
 
 
 def _matching(names: list[str], incomplete: str) -> list[str]:
@@ -208,5 +219,5 @@ def _machines_on_line(context: typer.Context) -> list[BoundMachine]:
         return []
     silent = io.StringIO()
     with contextlib.suppress(Exception), contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-        return [BoundMachine(machine) for machine in several_machines(target)]
+        return [BoundMachine(machine) for machine in load_machines(target)]
     return []

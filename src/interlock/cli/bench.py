@@ -6,32 +6,24 @@ and one line per measured setting elsewhere. The table, the JSON and the plot of
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from interlock.bench import contention as contention_experiment
 from interlock.bench import durability as durability_experiment
 from interlock.bench import group_commit as group_commit_experiment
 from interlock.bench import orders as orders_experiment
-from interlock.bench.contention import Experiment as ContentionExperiment
-from interlock.bench.contention import Point as ContentionPoint
-from interlock.bench.durability import Cycle
-from interlock.bench.durability import Experiment as DurabilityExperiment
-from interlock.bench.group_commit import Experiment as GroupCommitExperiment
-from interlock.bench.group_commit import Point as GroupCommitPoint
-from interlock.bench.orders import BY_HAND
-from interlock.bench.orders import Experiment as OrdersExperiment
-from interlock.bench.orders import Point as OrdersPoint
+from interlock.bench.load import ROUNDS
 from interlock.bench.plots import contention_plot, durability_plot, group_commit_plot, orders_plot
-from interlock.cli.output import stderr, stdout, write_file
+from interlock.cli.console import deliver, json_text, progress_bar, remark, say, stdout
 from interlock.errors import UnusableFile
 
 bench = typer.Typer(
@@ -41,6 +33,11 @@ bench = typer.Typer(
 # --- Progress and result files ---------------------------------------------------------------------------------------
 
 DoneT = TypeVar("DoneT")
+ResultT = TypeVar("ResultT", bound=msgspec.Struct)
+TABLE_WIDTH = 100
+"""A line of a table with names is never broken, however narrow the terminal is."""
+
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")]
 
 
 @contextmanager
@@ -51,14 +48,7 @@ def watching(
     if not console.is_terminal:
         yield lambda done: console.print(f"  {line_of(done)}", soft_wrap=True)
         return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("beginning", total=total)
         yield lambda done: progress.update(task, advance=1, description=line_of(done))
 
@@ -78,13 +68,42 @@ def check_files(*paths: Path | None) -> None:
             raise UnusableFile(f"{path} cannot be written: permission denied.")
 
 
-def write_files(result: msgspec.Struct, json: Path | None, plot: Path | None, draw: Callable[[], str]) -> None:
+def run_experiment(
+    introduction: str,
+    steps: int,
+    line_of: Callable[[DoneT], str],
+    measure: Callable[..., Coroutine[object, object, ResultT]],
+    *files: Path | None,
+) -> ResultT:
+    """Check the files of the result, then measure with a line of progress for each step."""
+    check_files(*files)
+    console = stdout()
+    console.print(introduction, soft_wrap=True)
+    with watching(console, steps, line_of) as watch:
+        return asyncio.run(measure(watch=watch))
+
+
+def write_files(result: ResultT, json: Path | None, plot: Path | None, draw: Callable[[ResultT], str]) -> None:
     """Write the result as JSON and as a plot, where paths are set."""
-    as_json = msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n" if json else ""
-    for path, content in ((json, as_json), (plot, draw() if plot else "")):
-        if path is not None:
-            write_file(path, content)
-            stderr().print(f"Wrote {path}", soft_wrap=True)
+    if json is not None:
+        deliver(json_text(result) + "\n", json)
+    if plot is not None:
+        deliver(draw(result), plot)
+
+
+def show_figures(headings: Sequence[str], rows: Iterable[Sequence[str]], *, names: bool = False) -> None:
+    """Print columns of figures between two empty lines; with `names` the first column is text, and is never broken."""
+    table = Table(box=None, padding=(0, 1))
+    for place, heading in enumerate(headings):
+        is_name = names and place == 0
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name)
+    for row in rows:
+        table.add_row(*row)
+    console = stdout()
+    console.width = max(console.width, TABLE_WIDTH if names else 0)
+    console.print()
+    console.print(table)
+    console.print()
 
 
 # --- `interlock bench group-commit` ----------------------------------------------------------------------------------
@@ -113,7 +132,7 @@ def group_commit(
     clients: Annotated[int, typer.Option(metavar="N", help="Clients, each with one commit under way.")] = 256,
     seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.2 seconds each.")] = False,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")] = None,
+    json: Json = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the plateau (SVG).")] = None,
 ) -> None:
     """Measure the plateau of group commit: the rate of durable commits to one row, by the size of groups.
@@ -125,59 +144,41 @@ def group_commit(
     batches = batch or list(group_commit_experiment.QUICK_BATCHES if quick else group_commit_experiment.BATCHES)
     seconds = min(seconds, GROUP_COMMIT_QUICK_SECONDS) if quick else seconds
     group_commit_experiment.check_bounds(windows_s, batches, clients=clients, seconds=seconds)
-    check_files(json, plot)
-    console = stdout()
     settings = len(windows_s) * len(batches)
-    console.print(
-        f"{clients:,} clients increment one row, durably; {settings} settings, {seconds:g} s each.", soft_wrap=True
+    introduction = f"{clients:,} clients increment one row, durably; {settings} settings, {seconds:g} s each."
+    measure = partial(
+        group_commit_experiment.measure, url=url, windows_s=windows_s, batches=batches, clients=clients, seconds=seconds
     )
-    with watching(console, settings * group_commit_experiment.ROUNDS, _group_commit_line) as watch:
-        result = asyncio.run(
-            group_commit_experiment.measure(
-                url=url, windows_s=windows_s, batches=batches, clients=clients, seconds=seconds, watch=watch
-            )
-        )
-    _show_group_commit(console, result)
-    write_files(result, json, plot, lambda: group_commit_plot(result))
+    result = run_experiment(introduction, settings * ROUNDS, _group_commit_line, measure, json, plot)
+    _show_group_commit(result)
+    write_files(result, json, plot, group_commit_plot)
 
 
-def _group_commit_line(point: GroupCommitPoint) -> str:
+def _group_commit_line(point: group_commit_experiment.Point) -> str:
     return f"window {_milliseconds(point.window_s)}, batch {point.batch:,}: {point.commits_per_s:,.0f} commits/s"
 
 
-def _show_group_commit(console: Console, result: GroupCommitExperiment) -> None:
-    table = Table(box=None, padding=(0, 1))
-    for heading in ("window", "batch", "commits/s", "per group", "P50 ms", "P99 ms", "CPU µs"):
-        table.add_column(heading, justify="right")
-    before: float | None = None
-    for point in result.points:
-        if before not in {None, point.window_s}:
-            table.add_section()
-        before = point.window_s
-        table.add_row(*_group_commit_cells(point))
-    console.print()
-    console.print(table)
-    console.print()
+def _show_group_commit(result: group_commit_experiment.Experiment) -> None:
+    rows = [
+        (
+            _milliseconds(point.window_s),
+            f"{point.batch:,}",
+            f"{point.commits_per_s:,.0f}",
+            f"{point.group_mean:,.1f}",
+            f"{point.p50_ms:,.2f}",
+            f"{point.p99_ms:,.2f}",
+            f"{point.cpu_us:,.1f}",
+        )
+        for point in result.points
+    ]
+    show_figures(("window", "batch", "commits/s", "per group", "P50 ms", "P99 ms", "CPU µs"), rows)
     for each in result.plateaus:
         grouped = "" if each.times_ungrouped is None else f", {each.times_ungrouped:.1f} times one commit per group"
-        console.print(
+        say(
             f"Window {_milliseconds(each.window_s)}: plateau at {each.commits_per_s:,.0f} commits/s{grouped}; "
-            f"a batch of {each.batch:,} reaches 90 % of it.",
-            soft_wrap=True,
+            f"a batch of {each.batch:,} reaches 90 % of it."
         )
-    console.print(result.told, soft_wrap=True)
-
-
-def _group_commit_cells(point: GroupCommitPoint) -> Sequence[str]:
-    return (
-        _milliseconds(point.window_s),
-        f"{point.batch:,}",
-        f"{point.commits_per_s:,.0f}",
-        f"{point.group_mean:,.1f}",
-        f"{point.p50_ms:,.2f}",
-        f"{point.p99_ms:,.2f}",
-        f"{point.cpu_us:,.1f}",
-    )
+    say(result.caveat)
 
 
 def _milliseconds(window_s: float) -> str:
@@ -188,9 +189,6 @@ def _milliseconds(window_s: float) -> str:
 
 CONTENTION_QUICK_SECONDS = 0.45
 CONTENTION_EXAMPLE = "Example: interlock bench contention --handoff-ms 10 --json wall.json --plot wall.svg"
-TABLE_WIDTH = 100
-"""A line of the table is never broken, however narrow the terminal is."""
-
 PARTS = {
     "disk": "this disk or server as it is",
     "alone": "one commit per group",
@@ -218,7 +216,7 @@ def contention(
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.45 seconds each.")] = False,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")] = None,
+    json: Json = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the wall (SVG).")] = None,
 ) -> None:
     """Measure the contention wall: writers of one row flatten, separate databases scale, counters recover.
@@ -229,69 +227,50 @@ def contention(
     """
     hand_off_ms = contention_experiment.hand_off_for(url, handoff_ms)
     if handoff_ms and not hand_off_ms:
-        stderr().print("A bucket and PostgreSQL have a way of their own: --handoff-ms is for lanes.", soft_wrap=True)
+        remark("A bucket and PostgreSQL have a way of their own: --handoff-ms is for lanes.")
     seconds = min(seconds, CONTENTION_QUICK_SECONDS) if quick else seconds
     contention_experiment.check_bounds(seconds=seconds, hand_off_ms=hand_off_ms)
-    settings = contention_experiment.planned(url, hand_off_ms=hand_off_ms, quick=quick)
-    check_files(json, plot)
-    console = stdout()
-    console.print(
-        f"{len(settings)} settings in {contention_experiment.ROUNDS} rounds, {seconds:g} s each.", soft_wrap=True
+    kind = contention_experiment.kind_of(url)
+    settings = contention_experiment.settings_for(kind, hand_off_ms=hand_off_ms, quick=quick)
+    introduction = f"{len(settings)} settings in {ROUNDS} rounds, {seconds:g} s each."
+    measure = partial(
+        contention_experiment.measure, url=url, settings=settings, hand_off_ms=hand_off_ms, seconds=seconds
     )
-    with watching(console, len(settings) * contention_experiment.ROUNDS, _contention_line) as watch:
-        result = asyncio.run(
-            contention_experiment.measure(
-                url=url, settings=settings, hand_off_ms=hand_off_ms, seconds=seconds, watch=watch
-            )
-        )
-    _show_contention(console, result)
-    write_files(result, json, plot, lambda: contention_plot(result))
+    result = run_experiment(introduction, len(settings) * ROUNDS, _contention_line, measure, json, plot)
+    _show_contention(result)
+    write_files(result, json, plot, contention_plot)
 
 
-def _contention_line(point: ContentionPoint) -> str:
+def _contention_line(point: contention_experiment.Point) -> str:
     spread = f", {point.databases} databases" if point.databases > 1 else ""
     return f"{point.series}{spread}, {point.clients:,} clients: {point.commits_per_s:,.0f} commits/s"
 
 
-def _show_contention(console: Console, result: ContentionExperiment) -> None:
-    table = Table(box=None, padding=(0, 1))
-    table.add_column("series", no_wrap=True)
-    for heading in ("databases", "clients", "commits/s", "P50 ms", "P99 ms", "CPU µs"):
-        table.add_column(heading, justify="right")
+def _show_contention(result: contention_experiment.Experiment) -> None:
+    rows: list[Sequence[str]] = []
     part = ""
     for point in result.points:
         if part != point.part:
-            if part:
-                table.add_row()
             away = f", hand-off {point.hand_off_ms:g} ms" if point.hand_off_ms else ""
-            table.add_row(f"{PARTS[point.part]}{away}:")
+            rows += [()] * bool(part) + [(f"{PARTS[point.part]}{away}:",)]
             part = point.part
-        table.add_row(*_contention_cells(point))
-    console.print()
-    console.width = max(console.width, TABLE_WIDTH)
-    console.print(table)
-    console.print()
-    for finding in result.findings:
-        console.print(finding, soft_wrap=True)
-    console.print()
-    for verdict in result.verdicts:
-        console.print(
-            f"Goal {'met' if verdict.met else 'MISSED'}: {verdict.goal}: {verdict.measured:.0%}.", soft_wrap=True
+        rows.append(
+            (
+                f"  {point.series}",
+                f"{point.databases:,}",
+                f"{point.clients:,}",
+                f"{point.commits_per_s:,.0f}",
+                f"{point.p50_ms:,.2f}",
+                f"{point.p99_ms:,.2f}",
+                f"{point.cpu_us:,.1f}",
+            )
         )
-    console.print("No update was lost: every row holds exactly what was acknowledged.", soft_wrap=True)
-    console.print(result.told, soft_wrap=True)
-
-
-def _contention_cells(point: ContentionPoint) -> Sequence[str]:
-    return (
-        f"  {point.series}",
-        f"{point.databases:,}",
-        f"{point.clients:,}",
-        f"{point.commits_per_s:,.0f}",
-        f"{point.p50_ms:,.2f}",
-        f"{point.p99_ms:,.2f}",
-        f"{point.cpu_us:,.1f}",
-    )
+    show_figures(("series", "databases", "clients", "commits/s", "P50 ms", "P99 ms", "CPU µs"), rows, names=True)
+    for finding in (*result.findings, ""):
+        say(finding)
+    for verdict in result.verdicts:
+        say(f"Goal {'met' if verdict.met else 'MISSED'}: {verdict.goal}: {verdict.measured:.0%}.")
+    say(f"No update was lost: every row holds exactly what was acknowledged.\n{result.caveat}")
 
 
 # --- `interlock bench durability` ------------------------------------------------------------------------------------
@@ -330,19 +309,15 @@ def durability(
     """
     cycles = min(cycles, DURABILITY_QUICK_CYCLES) if quick else cycles
     durability_experiment.check_bounds(url, cycles=cycles, clients=clients)
-    check_files(json, plot)
-    console = stdout()
-    console.print(f"{clients:,} clients write; their process is killed {cycles:,} times (seed {seed}).", soft_wrap=True)
-    with watching(console, cycles, _durability_line) as watch:
-        result = asyncio.run(
-            durability_experiment.measure(url=url, cycles=cycles, clients=clients, seed=seed, watch=watch)
-        )
-    _show_durability(console, result)
-    write_files(result, json, plot, lambda: durability_plot(result))
+    introduction = f"{clients:,} clients write; their process is killed {cycles:,} times (seed {seed})."
+    measure = partial(durability_experiment.measure, url=url, cycles=cycles, clients=clients, seed=seed)
+    result = run_experiment(introduction, cycles, _durability_line, measure, json, plot)
+    _show_durability(result)
+    write_files(result, json, plot, durability_plot)
     durability_experiment.check(result)
 
 
-def _durability_line(cycle: Cycle) -> str:
+def _durability_line(cycle: durability_experiment.Cycle) -> str:
     disk = ", disk lost" if cycle.disk_lost else ""
     return (
         f"cycle {cycle.cycle:,}{disk}: {cycle.acknowledged:,} acknowledged, {cycle.found:,} found, "
@@ -350,11 +325,8 @@ def _durability_line(cycle: Cycle) -> str:
     )
 
 
-def _show_durability(console: Console, result: DurabilityExperiment) -> None:
-    table = Table(box=None, padding=(0, 1))
-    for heading in ("cycles", "acknowledged", "found", "in doubt", "lost", "torn", "recovery P50 ms", "slowest ms"):
-        table.add_column(heading, justify="right")
-    table.add_row(
+def _show_durability(result: durability_experiment.Experiment) -> None:
+    cells = (
         f"{len(result.cycles):,}",
         f"{result.acknowledged:,}",
         f"{result.found:,}",
@@ -364,16 +336,13 @@ def _show_durability(console: Console, result: DurabilityExperiment) -> None:
         f"{result.recovery_p50_ms:,.1f}",
         f"{result.recovery_max_ms:,.1f}",
     )
-    console.print()
-    console.print(table)
-    console.print()
+    headings = ("cycles", "acknowledged", "found", "in doubt", "lost", "torn", "recovery P50 ms", "slowest ms")
+    show_figures(headings, [cells])
     met = not result.lost and not result.torn
-    console.print(
+    say(
         f"Goal {'met' if met else 'MISSED'}: {result.lost:,} of {result.acknowledged:,} acknowledged commits lost, "
-        f"{result.torn:,} torn, in {len(result.cycles):,} crashes ({result.engine}).",
-        soft_wrap=True,
+        f"{result.torn:,} torn, in {len(result.cycles):,} crashes ({result.engine}).\n{result.caveat}"
     )
-    console.print(result.told, soft_wrap=True)
 
 
 # --- `interlock bench orders` ----------------------------------------------------------------------------------------
@@ -395,7 +364,7 @@ def orders(
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 2.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.5 seconds each.")] = False,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")] = None,
+    json: Json = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the rates (SVG).")] = None,
 ) -> None:
     """Measure durable orders, each with a start and four transitions, beside the same written by hand on SQLite.
@@ -406,28 +375,21 @@ def orders(
     counts = clients or list(orders_experiment.QUICK_CLIENTS if quick else orders_experiment.CLIENTS)
     seconds = min(seconds, ORDERS_QUICK_SECONDS) if quick else seconds
     orders_experiment.check_bounds(url, clients=counts, seconds=seconds)
-    check_files(json, plot)
-    console = stdout()
-    turns = len(counts) * len(orders_experiment.SERIES) * orders_experiment.ROUNDS
-    console.print(f"{turns} turns of {seconds:g} s.", soft_wrap=True)
-    with watching(console, turns, _orders_line) as watch:
-        result = asyncio.run(orders_experiment.measure(url=url, clients=counts, seconds=seconds, watch=watch))
-    _show_orders(console, result)
-    write_files(result, json, plot, lambda: orders_plot(result))
+    turns = len(counts) * len(orders_experiment.SERIES) * ROUNDS
+    measure = partial(orders_experiment.measure, url=url, clients=counts, seconds=seconds)
+    result = run_experiment(f"{turns} turns of {seconds:g} s.", turns, _orders_line, measure, json, plot)
+    _show_orders(result)
+    write_files(result, json, plot, orders_plot)
 
 
-def _orders_line(point: OrdersPoint) -> str:
+def _orders_line(point: orders_experiment.Point) -> str:
     return f"{point.series}, {point.clients:,} concurrent: {point.orders_per_s:,.0f} orders/s"
 
 
-def _show_orders(console: Console, result: OrdersExperiment) -> None:
-    times = {(ratio.series, ratio.clients): ratio.times_by_hand for ratio in result.ratios}
-    table = Table(box=None, padding=(0, 1))
-    table.add_column("orders", no_wrap=True)
-    for heading in ("concurrent", "orders/s", "transitions/s", "P50 ms", "P99 ms", "CPU ms", "times by hand"):
-        table.add_column(heading, justify="right")
-    for point in result.points:
-        table.add_row(
+def _show_orders(result: orders_experiment.Experiment) -> None:
+    times = {(ratio.series, ratio.clients): f"{ratio.times_by_hand:.1f}" for ratio in result.ratios}
+    rows = [
+        (
             point.series,
             f"{point.clients:,}",
             f"{point.orders_per_s:,.0f}",
@@ -435,11 +397,10 @@ def _show_orders(console: Console, result: OrdersExperiment) -> None:
             f"{point.p50_ms:,.2f}",
             f"{point.p99_ms:,.2f}",
             f"{point.cpu_ms:,.3f}",
-            "" if point.series == BY_HAND else f"{times[point.series, point.clients]:.1f}",
+            times.get((point.series, point.clients), ""),
         )
-    console.print()
-    console.width = max(console.width, TABLE_WIDTH)
-    console.print(table)
-    console.print()
-    console.print("Every order that was answered has arrived, with its history.", soft_wrap=True)
-    console.print(result.told, soft_wrap=True)
+        for point in result.points
+    ]
+    headings = ("concurrent", "orders/s", "transitions/s", "P50 ms", "P99 ms", "CPU ms", "times by hand")
+    show_figures(("orders", *headings), rows, names=True)
+    say(f"Every order that was answered has arrived, with its history.\n{result.caveat}")

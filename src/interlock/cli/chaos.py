@@ -1,37 +1,27 @@
-"""Commands that test Interlock itself under faults: `interlock chaos` and `interlock simulate`.
+"""`interlock chaos`: break real servers and workers around running orders, and check what was promised.
 
-Progress goes to stderr and the verdicts to stdout, so that the JSON stays JSON. Ctrl-C and SIGTERM cancel the one task
-of `chaos`, whose cleanup runs to its end; a second Ctrl-C does not interrupt that. The simulations are in
-`interlock.testing`; that of lanes needs an extra, so they are imported on demand.
+Progress goes to stderr and the verdicts to stdout, so that the JSON stays JSON. Ctrl-C and SIGTERM cancel the one task,
+whose cleanup runs to its end; a second Ctrl-C does not interrupt that.
 """
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, TypeVar, cast
+from typing import Annotated, TypeVar
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from interlock.chaos.scenario import Report, Scenario, Verdict
+from interlock.chaos.scenario import Load, Report, Scenario, Stage, Verdict
 from interlock.chaos.scenarios import SCENARIOS, Watch, run_all
-from interlock.chaos.stage import Load, Stage
-from interlock.cli.output import Exit, counted, show_raw, stderr, stdout
-from interlock.cli.views import show_table
-from interlock.errors import BadUsage, MissingExtra
-
-if TYPE_CHECKING:
-    from interlock.testing.campaigns import Campaign, Simulated, Watcher
+from interlock.cli.console import Exit, counted, json_text, show_raw, show_table, stderr, stdout
+from interlock.cli.console import Report as Format
+from interlock.errors import BadUsage
 
 # --- Output of `interlock chaos` -------------------------------------------------------------------------------------
 
@@ -48,10 +38,8 @@ class Progress:
 
     def note(self, scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
         """Update the progress of a scenario."""
-        if verdict is not None:
-            self._rows[scenario.name] = (verdict.outcome, _figures(verdict))
-        elif stage is not None:
-            self._rows[scenario.name] = (stage.doing, _progress_text(stage))
+        if verdict is not None or stage is not None:
+            self._rows[scenario.name] = _progress_of(stage, verdict)
 
     def __rich__(self) -> Table:
         """One line per scenario."""
@@ -78,8 +66,7 @@ def _print_steps(console: Console) -> Watch:
     printed: list[tuple[str, str]] = []
 
     def watch(scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
-        doing = verdict.outcome if verdict is not None else stage.doing if stage is not None else ""
-        figures = _figures(verdict) if verdict is not None else _progress_text(stage) if stage is not None else ""
+        doing, figures = _progress_of(stage, verdict)
         if printed[-1:] != [(scenario.name, doing)]:
             printed.append((scenario.name, doing))
             console.print(f"{scenario.name}: {doing}{f' ({figures})' if figures else ''}", soft_wrap=True)
@@ -87,21 +74,20 @@ def _print_steps(console: Console) -> Watch:
     return watch
 
 
-def _progress_text(stage: Stage) -> str:
-    world = stage.world
-    customers = world.customers
+def _progress_of(stage: Stage | None, verdict: Verdict | None) -> tuple[str, str]:
+    """Return what a scenario is doing, or its outcome, and the figures."""
+    if verdict is not None:
+        figures = f"{counted(verdict.orders, 'order')}, {_recovery(verdict)} to recover, {verdict.seconds:.1f} s in all"
+        return verdict.outcome, "" if verdict.outcome == "not run" else figures
+    if stage is None:
+        return "", ""
+    customers = stage.world.customers
     if not customers.orders:
-        return ""
+        return stage.doing, ""
     ended = f"{len(customers.ended)} of {counted(len(customers.orders), 'order')} ended"
     text = f"{ended}, {len(customers.acknowledgements)} acknowledged"
     opened = {dependency for (_, dependency), state in stage.breakers().items() if state != "closed"}
-    return text + (f", breaker of {', '.join(sorted(opened))} open" if opened else "")
-
-
-def _figures(verdict: Verdict) -> str:
-    if verdict.outcome == "not run":
-        return ""
-    return f"{counted(verdict.orders, 'order')}, {_recovery(verdict)} to recover, {verdict.seconds:.1f} s in all"
+    return stage.doing, text + (f", breaker of {', '.join(sorted(opened))} open" if opened else "")
 
 
 def _recovery(verdict: Verdict) -> str:
@@ -156,13 +142,6 @@ PROMISE_MAX = 400
 """A promise is shown whole: it is a sentence."""
 
 
-class Summary(StrEnum):
-    """How the result is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def chaos(
     *,
     only: Annotated[
@@ -185,7 +164,7 @@ def chaos(
         ),
     ] = Load().deadline_s,
     seed: Annotated[int, typer.Option(help="Which calls fail by chance follows from it.")] = 1,
-    output: Annotated[Summary, typer.Option("--output", "-o", help="A table for people, or JSON.")] = Summary.TABLE,
+    output: Annotated[Format, typer.Option("--output", "-o", help="A table for people, or JSON.")] = Format.TABLE,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with stores and logs, and say where.")] = False,
 ) -> None:
     """Break everything around running orders, and check that what was promised is kept.
@@ -201,13 +180,15 @@ def chaos(
     """
     names = _choose_scenarios(only)
     if listing:
-        show_table(("scenario", "needs", "promise"), [_scenario_cells(name) for name in names], cell_max=PROMISE_MAX)
+        scenarios = [(name, SCENARIOS[name]) for name in names]
+        cells = [(name, ", ".join(each.needs) or "nothing", each.promise) for name, each in scenarios]
+        show_table(("scenario", "needs", "promise"), cells, cell_max=PROMISE_MAX)
         return
     load = Load(orders=orders, seconds=seconds, deadline_s=deadline, seed=seed)
     with watching(stderr(), names) as watch:
         report = _interruptible(run_all(names, load, watch, keep=keep))
-    if output is Summary.JSON:
-        show_raw(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    if output is Format.JSON:
+        show_raw(json_text(report))
     else:
         show_report(stdout(), report)
     raise typer.Exit(_exit_code(report, named=bool(only)))
@@ -222,11 +203,6 @@ def _choose_scenarios(only: list[str] | None) -> list[str]:
                 fix=f"Use one of: {', '.join(SCENARIOS)}.",
             )
     return [name for name in SCENARIOS if not only or name in only]
-
-
-def _scenario_cells(name: str) -> tuple[str, str, str]:
-    scenario = SCENARIOS[name]
-    return name, ", ".join(scenario.needs) or "nothing", scenario.promise
 
 
 def _exit_code(report: Report, *, named: bool) -> Exit:
@@ -261,115 +237,3 @@ def _interruptible(work: Coroutine[object, object, ResultT]) -> ResultT:
             raise
 
     return asyncio.run(watched())
-
-
-# --- `interlock simulate` --------------------------------------------------------------------------------------------
-
-simulate = typer.Typer(
-    help="Tell stories in which everything goes wrong, and check each of them.", no_args_is_help=True
-)
-
-EXAMPLE = "Example: interlock simulate lanes --seeds 5000 --from 1000"
-STORIES_MAX = 3
-
-
-@simulate.command(name="lanes", epilog=EXAMPLE)
-def lanes(
-    *,
-    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds to run.")] = 500,
-    first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
-    processes: Annotated[
-        int | None,
-        typer.Option(metavar="K", help="Machines that want the lane, 1 to 8; by default each seed has two to four."),
-    ] = None,
-    output: Annotated[Summary, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Summary.TABLE,
-) -> None:
-    """Simulate lanes whose log is a bucket: processes that are killed or stand still, and a bucket that fails.
-
-    The real code runs in virtual time, and a seed decides everything: the same seed is the same story. Exits with 1
-    and tells the story when a promise was broken.
-    """
-    run = _load_lane_campaign()
-    with _watch_seeds(stderr(), seeds) as watch:
-        campaign = run(first, seeds, processes=processes, watch=watch)
-    _show_campaign(campaign, output)
-
-
-@simulate.command(name="engine", epilog="Example: interlock simulate engine --seeds 5000 --from 1000")
-def engine(
-    *,
-    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds to run.")] = 1_000,
-    first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
-    output: Annotated[Summary, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Summary.TABLE,
-) -> None:
-    """Simulate the engine: processes that are killed anywhere, a store that fails, a world outside that misbehaves.
-
-    Workflows with steps, undos, effects and timers run in virtual time, and a seed decides everything: the same seed is
-    the same story. Exits with 1 and tells the story when a promise was broken.
-    """
-    run = cast("Callable[..., Campaign]", import_module("interlock.testing.engine_simulation.run").run_campaign)
-    with _watch_seeds(stderr(), seeds) as watch:
-        campaign = run(first, seeds, watch=watch)
-    _show_campaign(campaign, output)
-
-
-def _show_campaign(campaign: "Campaign", output: Summary) -> None:
-    if output is Summary.JSON:
-        show_raw(msgspec.json.format(msgspec.json.encode(campaign), indent=2).decode())
-    else:
-        _show_results(stdout(), campaign)
-    if campaign.failed:
-        raise typer.Exit(Exit.ERROR)
-
-
-def _load_lane_campaign() -> Callable[..., "Campaign"]:
-    try:
-        module = import_module("interlock.testing.lane_simulation.run")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"the simulation of lanes needs {error.name}, which is not installed.", extra="objects"
-        ) from error
-    return cast("Callable[..., Campaign]", module.run_campaign)
-
-
-@contextmanager
-def _watch_seeds(console: Console, seeds: int) -> Generator["Watcher", None, None]:
-    if not console.is_terminal:
-        yield lambda _done: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with RichProgress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("seeds", total=seeds)
-        yield lambda done: progress.update(task, advance=done)
-
-
-def _show_results(console: Console, campaign: "Campaign") -> None:
-    for result in campaign.failed[:STORIES_MAX]:
-        _show_story(console, result)
-    last = campaign.first + campaign.seeds - 1
-    rate = campaign.seeds / campaign.seconds if campaign.seconds else 0.0
-    console.print(f"{counted(campaign.seeds, 'seed')}, {rate:,.1f} per second", soft_wrap=True)
-    _show_counts(console, "what happened", campaign.counts)
-    _show_counts(console, "faults", campaign.faults)
-    if campaign.failed:
-        console.print(Text(f"{counted(len(campaign.failed), 'seed')} broke a promise", style="bold red"))
-    else:
-        line = f"Every promise was kept, from seed {campaign.first} to {last}."
-        console.print(Text(line, style="green"), soft_wrap=True)
-
-
-def _show_story(console: Console, result: "Simulated") -> None:
-    console.print(Text(f"seed {result.seed} broke a promise", style="bold red"))
-    for complaint in result.complaints[:STORIES_MAX]:
-        console.print(f"  {complaint}", soft_wrap=True)
-    for line in result.story:
-        console.print(line, soft_wrap=True)
-    console.print(f"Again: {result.repeat}\n", soft_wrap=True)
-
-
-def _show_counts(console: Console, heading: str, counts: dict[str, int]) -> None:
-    console.print(Text(f"\n{heading}", style="bold"))
-    for name, count in counts.items():
-        console.print(Text.assemble(f" {count:>9,}  ", (name, "")), soft_wrap=True)
-    if not counts:
-        console.print("         -  nothing")

@@ -1,46 +1,51 @@
-"""Commands on databases and stores: `databases`, `hot`, `migrate`, `restore`, `backup` and `prune`.
+"""Commands on databases: `interlock databases`, `hot`, `migrate`, `restore`, `backup` and `doctor`.
 
-The first two read and change nothing, so they may run beside any process, also a mover. `backup` and a restore from a
-bucket take no lease and run beside the owner. `migrate` and `prune` write to the store that they are given.
+`databases`, `hot` and `doctor` read and change nothing, so they may run beside any process, also a mover. `backup` and
+a restore from a bucket take no lease and run beside the owner. `migrate` writes to the store that it is given.
 """
 
 import asyncio
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from interlock.backup.backup import back_up_database, moment, put_back, restore_database
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.entries import Kind
-from interlock.cli.arguments import seconds_of
-from interlock.cli.doctor import Diagnosis
-from interlock.cli.homes import (
-    Home,
-    KeyFile,
-    Place,
-    Server,
-    StoreHome,
-    client_at,
-    one_machine,
-    place_of,
-    refuse_memory,
-    store_at,
+from interlock.cli.arguments import Output, OutputOfOne
+from interlock.cli.console import (
+    SEVERITY_STYLES,
+    Exit,
+    Listing,
+    Report,
+    counted,
+    json_text,
+    parts,
+    remark,
+    say,
+    show_ids,
+    show_json,
+    show_listing,
+    show_raw,
+    show_table,
+    stdout,
+    watching,
 )
-from interlock.cli.machines import Listing
-from interlock.cli.output import counted, show_raw, stderr, stdout, watching
-from interlock.cli.show import Output, OutputOfOne, refuse_unknown
-from interlock.cli.views import show_ids, show_json, show_table
-from interlock.client.wire import WireHot
+from interlock.cli.homes import Home, KeyFile, Place, Server, StoreHome, client_at, place_of, refuse_memory
 from interlock.clock import SystemClock
+from interlock.database.doctor import HomeReport, examine_database, examine_home, examine_in_bucket, is_home
 from interlock.database.inventory import Resident, residents_of
-from interlock.engine.pruning import BATCH, BATCH_MAX, Pruner
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.hotrow.hot_rows import Hot, exposition, key_text, look, placed, worst
+from interlock.lanes.doctor import LaneReport
+from interlock.lanes.objectlog.report import BucketReport, State
+from interlock.redis.doctor import RedisReport, examine_redis
 from interlock.store.open import migrate_store
-from interlock.store.protocol import Batch
-from interlock.urls import redact_secrets
+from interlock.urls import REDIS_SCHEMES, is_bucket_url, parse_redis_url, redact_secrets
+from interlock.wire import WireHot
 
 # --- `interlock databases` -------------------------------------------------------------------------------------------
 
@@ -59,15 +64,20 @@ def databases(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
     refuse_memory(home)
     _refuse_absent(home)
     found = asyncio.run(residents_of(home, unlisted=True))
-    match output:
-        case Listing.TABLE:
-            _show_residents(found)
-            if not found:
-                stderr().print(f"No database was opened at {redact_secrets(home)} yet.", soft_wrap=True)
-        case Listing.JSON:
-            show_json(found)
-        case Listing.IDS:
-            show_ids([each.name for each in found if each.kind == "databases"])
+    show_listing(
+        output,
+        found,
+        ("name", "what", "lives at", "move", "state"),
+        lambda each: (each.name, TITLES[each.kind], each.url, str(each.epoch) if each.epoch else "", _state_text(each)),
+        ids=(each.name for each in found if each.kind == "databases"),
+        cell_max=CELL_CHARACTERS_MAX,
+    )
+    if output is Listing.TABLE:
+        for each in found:
+            if each.note:
+                remark(f"{each.name} could not be looked at: {each.note}")
+        if not found:
+            remark(f"No database was opened at {redact_secrets(home)} yet.")
 
 
 def _refuse_absent(home: str) -> None:
@@ -78,17 +88,6 @@ def _refuse_absent(home: str) -> None:
             why=f"There is no folder {folder.folder}.",
             fix="Check the address; the first database or engine that is opened there makes the home.",
         )
-
-
-def _show_residents(found: list[Resident]) -> None:
-    cells = [
-        (each.name, TITLES[each.kind], each.url, str(each.epoch) if each.epoch else "", _state_text(each))
-        for each in found
-    ]
-    show_table(("name", "what", "lives at", "move", "state"), cells, cell_max=CELL_CHARACTERS_MAX)
-    for each in found:
-        if each.note:
-            stderr().print(f"{each.name} could not be looked at: {each.note}", soft_wrap=True)
 
 
 def _state_text(resident: Resident) -> str:
@@ -166,7 +165,7 @@ def hot(
         case Shape.METRICS:
             show_raw(exposition(rows, limit=limit))
     for note in notes:
-        stderr().print(note, soft_wrap=True)
+        remark(note)
 
 
 async def _hot_from_server(place: Place, limit: int) -> list[Hot]:
@@ -178,7 +177,7 @@ async def _hot_from_server(place: Place, limit: int) -> list[Hot]:
 
 def _show_hot(rows: list[Hot], nothing: str) -> None:
     if not rows:
-        stdout().print(nothing, soft_wrap=True)
+        say(nothing)
         return
     cells = [
         (
@@ -230,9 +229,9 @@ def migrate(
         show_raw(script)
         return
     if not missing:
-        stdout().print(f"{place} is up to date.", soft_wrap=True)
+        say(f"{place} is up to date.")
         return
-    stdout().print(f"Migrated {place}: {', '.join(missing)}.", soft_wrap=True)
+    say(f"Migrated {place}: {', '.join(missing)}.")
 
 
 # --- `interlock restore` and `interlock backup` ----------------------------------------------------------------------
@@ -267,14 +266,12 @@ def restore(
     with watching() as watch:
         done = restore_database(source, file, at=None if at is None else moment(at), force=force, watch=watch)
     when = "before its first group" if done.time is None else f"of {done.time.isoformat(timespec='microseconds')}"
-    console = stdout()
-    console.print(
+    say(
         f"Restored {redact_secrets(source)} at {done.seq}, {when}, into {done.path}: "
-        f"{done.pages:,} pages of {done.page_bytes:,} bytes{below(done.parts)}.",
-        soft_wrap=True,
+        f"{done.pages:,} pages of {done.page_bytes:,} bytes{below(done.parts)}."
     )
     if done.url is not None:
-        console.print(f"It opens as {done.url}", soft_wrap=True)
+        say(f"It opens as {done.url}")
 
 
 def _put_back(source: str, url: str, *, at: str | None, force: bool) -> None:
@@ -288,9 +285,7 @@ def _put_back(source: str, url: str, *, at: str | None, force: bool) -> None:
         raise BadUsage("a copy is one instant, and has no --at.", fix="Leave it out.")
     with watching() as watch:
         done = put_back(Path(source), url, force=force, watch=watch)
-    stdout().print(
-        f"Put {done.path} back as {redact_secrets(url)}: {done.what}{below(done.parts)}, checked.", soft_wrap=True
-    )
+    say(f"Put {done.path} back as {redact_secrets(url)}: {done.what}{below(done.parts)}, checked.")
 
 
 def below(parts: int) -> str:
@@ -323,151 +318,154 @@ def backup(
     """
     with watching() as watch:
         done = back_up_database(url, file, force=force, watch=watch)
-    console = stdout()
-    console.print(
-        f"Copied {redact_secrets(done.source)} into {done.path}: {done.amount}{below(done.parts)}, checked.",
-        soft_wrap=True,
-    )
+    say(f"Copied {redact_secrets(done.source)} into {done.path}: {done.amount}{below(done.parts)}, checked.")
     if done.url is not None:
-        console.print(f"It opens as {done.url}", soft_wrap=True)
+        say(f"It opens as {done.url}")
 
 
-# --- `interlock prune` -----------------------------------------------------------------------------------------------
-# It needs no code: the store has the descriptions of its machines, which name the final states. On PostgreSQL it
-# runs beside the service. A lane has one owner, so there the server prunes (`--server`), or the service is stopped.
+# --- `interlock doctor` ----------------------------------------------------------------------------------------------
+# It may run at any time, also beside the owner. The exit code is for scripts, the findings are for people.
 
-PROGRESS_BATCHES = 10
-"""The number of batches per line of progress."""
+Examination = LaneReport | BucketReport | RedisReport | HomeReport
 
 
-def prune(
-    *,
-    home: Home = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    older_than: Annotated[
+def doctor(
+    url: Annotated[
         str,
-        typer.Option(
-            "--older-than",
-            "--older-than-s",
-            metavar="TIME",
-            help="Those that ended so long ago: seconds, or 90s, 15m, 2h, 30d.",
+        typer.Argument(
+            metavar="URL",
+            help="A lane, lanes:///folder/name or s3://bucket/name; a home with a catalog; or a Redis, "
+            "redis://host:6379/0.",
         ),
     ],
-    machine: Annotated[
-        str | None, typer.Option(metavar="MACHINE", help="Only of this machine: its name, or MODULE:ATTR.")
-    ] = None,
-    history_only: Annotated[
-        bool, typer.Option("--history-only", help="Keep the workflows, and remove only their history.")
+    *,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also test the bucket's conditional writes, with objects of its own.")
     ] = False,
-    with_owed: Annotated[
-        bool, typer.Option("--with-owed", help="Also those that owe an effect or have a dead letter, with these.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go, and remove nothing.")] = False,
-    batch: Annotated[
-        int, typer.Option(metavar="N", min=1, max=BATCH_MAX, help="Workflows in one transaction.")
-    ] = BATCH,
-    pause_ms: Annotated[
-        int, typer.Option(metavar="N", min=0, max=60_000, help="Wait so long between two transactions.")
-    ] = 0,
-    output: OutputOfOne = Diagnosis.TABLE,
+    output: OutputOfOne = Report.TABLE,
 ) -> None:
-    """Remove workflows that ended some time ago: the workflow, its history, its effects and letters.
+    """Look at a lane: is it whole, who owns it, what stands in its way. Changes nothing.
 
-    Only final workflows go; resting ones never. May be stopped with Ctrl-C at any time, and run again.
-    Exits with 5 when the service owns the store, and names it. A server prunes all of its machines, bit by bit; its key
-    needs the scope admin.
+    Exits with 1 when there are errors or warnings, with 4 when there is no such lane,
+    and with 5 when it is locked so that it cannot even be read, or when its bucket does not answer.
     """
-    older_than_s = seconds_of(older_than)
-    place = place_of(home, server, key_file)
-    if place.server is not None and machine is not None:
-        raise BadUsage(
-            "--machine is given together with a server.",
-            why="A server prunes all of the machines that it serves.",
-            fix="Leave --machine out, or prune the store itself with --home.",
-        )
-    progress = _PruneProgress(history_only=history_only, dry_run=dry_run)
-    wanted = _PruneOptions(older_than_s, history_only, with_owed, dry_run, batch, pause_ms / 1_000)
-    try:
-        asyncio.run(
-            _prune_store(place, machine, wanted, progress)
-            if place.server is None
-            else _prune_on_server(place, wanted, progress)
-        )
-    except KeyboardInterrupt:
-        if place.server is None:
-            stderr().print(f"{progress.text()} before it was stopped.", soft_wrap=True)
-        raise
-    if output is Diagnosis.JSON:
-        show_json({"workflows": progress.workflows, "events": progress.events, "dry_run": dry_run})
+    report = _examine(url, probe=probe)
+    if output is Report.JSON:
+        show_raw(json_text(report))
     else:
-        stdout().print(f"{progress.text()}.", soft_wrap=True)
+        _show_examination(report)
+    if not report.healthy:
+        raise typer.Exit(Exit.ERROR)
 
 
-class _PruneOptions(NamedTuple):
-    """The options of the removal."""
+def _examine(url: str, *, probe: bool) -> Examination:
+    if url.partition("://")[0] in REDIS_SCHEMES and not probe:
+        return examine_redis(parse_redis_url(url))
+    if not probe and asyncio.run(is_home(url)):
+        return asyncio.run(examine_home(url))
+    if is_bucket_url(url):
+        with watching() as watch:
+            return examine_in_bucket(url, probe=probe, watch=watch)
+    if probe:
+        raise BadUsage("--probe is for databases in buckets.", why="A local lane makes no use of a bucket.")
+    return examine_database(url)
 
-    older_than_s: float
-    history_only: bool
-    with_owed: bool
-    dry_run: bool
-    batch: int
-    pause_s: float
 
-
-async def _prune_store(place: Place, machine: str | None, wanted: _PruneOptions, progress: "_PruneProgress") -> None:
-    described = [] if machine is None or ":" not in machine else [one_machine(machine).describe()]
-    name = described[0].name if described else machine
-    async with store_at(place.home) as store:
-        if name is not None and not described:
-            await refuse_unknown(store, name)
-        pruner = Pruner(
-            store,
-            older_than_s=wanted.older_than_s,
-            machines=None if name is None else [name],
-            described=described,
-            history_only=wanted.history_only,
-            owing=wanted.with_owed,
-            dry_run=wanted.dry_run,
-            batch=wanted.batch,
-            pause_s=wanted.pause_s,
+def _show_examination(report: Examination) -> None:
+    console = stdout()
+    for name, value in _rows_of(report):
+        console.print(Text.assemble((f" {name:<11}", "dim"), value), soft_wrap=True)
+    for finding in report.findings:
+        text = Text.assemble(
+            (f"{finding.severity} ", SEVERITY_STYLES[finding.severity]),
+            (f"[{finding.code}]", "bold"),
+            parts(f"\n  {finding.what}\n  why: {finding.why}\n  fix: {finding.fix}"),
         )
-        await pruner.run(progress.add)
+        console.print(text, soft_wrap=True)
+    problems = sum(finding.severity != "info" for finding in report.findings)
+    verdict = counted(problems, "problem") if problems else "healthy"
+    console.print(Text(verdict, style="bold red" if problems else "green"))
 
 
-async def _prune_on_server(place: Place, wanted: _PruneOptions, progress: "_PruneProgress") -> None:
-    async with client_at(place) as client:
-        done = await client.prune(
-            older_than_s=wanted.older_than_s,
-            history_only=wanted.history_only,
-            with_owed=wanted.with_owed,
-            dry_run=wanted.dry_run,
-            batch=wanted.batch,
-            pause_s=wanted.pause_s,
-        )
-    progress.workflows, progress.events = done.workflows, done.events
+def _rows_of(report: Examination) -> list[tuple[str, str]]:
+    if isinstance(report, LaneReport):
+        return _rows_of_lane(report)
+    if isinstance(report, HomeReport):
+        return _rows_of_home(report)
+    return _rows_in_bucket(report) if isinstance(report, BucketReport) else _rows_of_redis(report)
 
 
-class _PruneProgress:
-    """The totals of what was removed so far."""
+def _rows_of_home(report: HomeReport) -> list[tuple[str, str]]:
+    return [
+        ("home", report.home),
+        ("databases", f"{report.databases:,}"),
+        ("workflows", f"of {counted(report.workflows, 'machine')} elsewhere" if report.workflows else "at the home"),
+        ("moved", f"{report.moved:,}"),
+    ]
 
-    def __init__(self, *, history_only: bool, dry_run: bool) -> None:
-        self.workflows = 0
-        self.events = 0
-        self._batches = 0
-        self._history_only = history_only
-        self._dry_run = dry_run
 
-    def add(self, batch: Batch) -> None:
-        """Count a completed batch; print a line every PROGRESS_BATCHES."""
-        self.workflows += len(batch.workflows)
-        self.events += batch.events
-        self._batches += 1
-        if self._batches % PROGRESS_BATCHES == 0:
-            stderr().print(f"{self.text()} so far", soft_wrap=True)
+def _rows_of_redis(report: RedisReport) -> list[tuple[str, str]]:
+    most = f"{report.bytes_max:,} bytes at most" if report.bytes_max else "no maxmemory"
+    return [
+        ("redis", f"{report.url}, prefix {report.prefix}"),
+        ("version", f"{report.version}, {report.mode}, {report.role}"),
+        ("answers", f"in {report.round_trip_ms:g} ms"),
+        ("memory", f"{report.used_bytes:,} bytes used, {most}, {report.policy}"),
+        ("keeps", report.keeps),
+    ]
 
-    def text(self) -> str:
-        """Return the totals as text."""
-        rows, workflows = counted(self.events, "row") + " of history", counted(self.workflows, "workflow")
-        what = f"{rows} of {workflows}" if self._history_only else f"{workflows} and {rows}"
-        return f"{what} would be removed" if self._dry_run else f"{what} removed"
+
+def _rows_of_lane(report: LaneReport) -> list[tuple[str, str]]:
+    owner = report.owner
+    owned_by = "none"
+    if owner is not None:
+        owned_by = "unknown" if owner.pid is None else f"process {owner.pid} on {owner.host}, since {owner.since}"
+    rows = [
+        ("lane", report.path),
+        ("owner", owned_by),
+        ("database", f"{report.database_bytes:,} bytes"),
+        ("log", f"{report.log_bytes:,} bytes"),
+    ]
+    return rows + _contents(report)
+
+
+def _rows_in_bucket(report: BucketReport) -> list[tuple[str, str]]:
+    rows = [("lane", report.url)]
+    if report.database is None:
+        return rows
+    owner = report.owner
+    owned_by = "none" if owner is None else f"process {owner.pid} on {owner.host}, with a lease of {owner.lease_s:g} s"
+    lost = [f"{first:,} to {last:,}" for first, last in report.lost]
+    log = f"{counted(report.log_objects, 'object')}, {report.log_bytes:,} bytes"
+    rows += [
+        ("database", report.database),
+        ("owner", owned_by),
+        ("epoch", f"{report.epoch:,}, revision {report.revision:,} of the manifest"),
+        ("log", log),
+        ("fences", f"{report.fences:,} in the log, {report.fences_below:,} older"),
+        *(
+            ("snapshot", f"{each.seq:,}, {each.bytes:,} bytes, {counted(each.objects_behind, 'object')} ago")
+            for each in report.snapshots
+        ),
+        ("replay", f"{counted(report.replay_objects, 'object')}, {report.replay_bytes:,} bytes"),
+        ("history", f"{_state(report.first)} to {_state(report.last)}"),
+        *(("lost", each) for each in lost),
+    ]
+    return rows + _contents(report)
+
+
+def _state(state: State | None) -> str:
+    if state is None:
+        return "nothing"
+    return f"{state.seq:,} ({state.time or 'the beginning'})"
+
+
+def _contents(report: LaneReport | BucketReport) -> list[tuple[str, str]]:
+    if report.pages is None:
+        return []
+    return [
+        ("pages", f"{report.pages:,} of {report.page_bytes:,} bytes, {report.pages_free:,} free"),
+        ("schema", f"version {report.schema_version}, {counted(report.tables or 0, 'table')}"),
+        ("keys", "unknown" if report.keys is None else f"{report.keys:,}"),
+        ("lane time", report.lane_time or "not asked for yet"),
+    ]

@@ -10,27 +10,24 @@ import os
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, NamedTuple
 
 import typer
 
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.catalog.entries import below
-from interlock.cli.targets import load_machine, load_machines
+from interlock.cli.load_machines import AnyMachine
 from interlock.client.client import Client
 from interlock.clock import SystemClock
-from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.engine.engine import Engine
-from interlock.engine.relocation import StoreRoute
+from interlock.engine.follow_moves import StoreRoute
 from interlock.errors import BadUsage, LaneOwned, NotAuthenticated, TargetNotFound, UnusableFile
 from interlock.store.open import NAME, migrate_store, open_store
 from interlock.store.protocol import Store
 from interlock.urls import is_bucket_url, is_postgres_url, parse_bucket_url, redact_url
 
 # --- Homes -----------------------------------------------------------------------------------------------------------
-
-AnyMachine = Machine[Any, Any, Any]
 
 FIRST = "0001_workflows"
 """The first migration: a schema without it has no store."""
@@ -44,16 +41,6 @@ StoreHome = Annotated[
         help="Where the workflows live: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
     ),
 ]
-OneMachine = Annotated[
-    str, typer.Argument(metavar="MACHINE", help="The machine: MODULE:ATTR; with --server also its name alone.")
-]
-Machines = Annotated[
-    str,
-    typer.Argument(
-        metavar="MACHINE",
-        help="A machine, or several of them: MODULE[:ATTR]; with --server a machine's name, or nothing.",
-    ),
-]
 
 
 def missing_word(words: str) -> BadUsage:
@@ -63,16 +50,6 @@ def missing_word(words: str) -> BadUsage:
         why="The machine's code says what can happen to a workflow, and a store does not have it.",
         fix="Name the machine first, as MODULE:ATTR; or ask a server with --server, which has the code.",
     )
-
-
-def one_machine(target: str) -> AnyMachine:
-    """Load the machine of `MODULE:ATTR`."""
-    return cast("AnyMachine", load_machine(target))
-
-
-def several_machines(target: str) -> list[AnyMachine]:
-    """Load the machines of `MODULE:ATTR` or `MODULE`."""
-    return cast("list[AnyMachine]", load_machines(target))
 
 
 @asynccontextmanager
@@ -129,13 +106,13 @@ def _refuse_absent(home: str, *, create: bool = False) -> None:
         return
     if is_bucket_url(home):
         # An extra, which may not be installed.
+        from interlock.lanes.objectlog import log as objectlog_log  # noqa: PLC0415
         from interlock.lanes.objectlog import manifest  # noqa: PLC0415
-        from interlock.lanes.objectlog import open as objectlog_open  # noqa: PLC0415
-        from interlock.lanes.objectlog.bucket import answering  # noqa: PLC0415 -- as above.
+        from interlock.lanes.objectlog.bucket_protocol import answering  # noqa: PLC0415 -- as above.
 
         address = parse_bucket_url(below(home, NAME))
         with answering("look for workflows"):
-            manifest.manifest_at(objectlog_open.bucket_of(address), str(address))
+            manifest.manifest_at(objectlog_log.bucket_of(address), str(address))
     elif home.startswith("lanes:///") and NAME not in FolderCatalog(home).names():
         raise _no_workflows(home)
 

@@ -14,18 +14,24 @@ from typing import Annotated, TypeVar
 import msgspec
 import typer
 
-from interlock.cli.arguments import Failures, ids_of, seconds_of
-from interlock.cli.doctor import Diagnosis
+from interlock.cli.arguments import Failures, Output, OutputOfOne, ids_of, seconds_of
+from interlock.cli.console import (
+    Listing,
+    Report,
+    escaped,
+    moment_text,
+    remark,
+    say,
+    show_json,
+    show_listing,
+    show_raw,
+)
 from interlock.cli.homes import StoreHome
-from interlock.cli.machines import Listing
-from interlock.cli.output import escaped, show_raw, stderr, stdout
-from interlock.cli.show import Output, OutputOfOne
-from interlock.cli.views import moment_text, show_ids, show_json, show_table
 from interlock.clock import SystemClock, SystemSecrets
 from interlock.errors import BadUsage
 from interlock.server.security.audit import ENTRIES_READ_MAX, Entry
-from interlock.server.security.keys import CreatedKey, KeyRecord, make_key, presented
-from interlock.server.security.scopes import LADDER, Identity, Scope, checked_limits
+from interlock.server.security.guard import Identity
+from interlock.server.security.keys import LADDER, CreatedKey, KeyRecord, Scope, checked_limits, make_key, parse_key
 from interlock.server.security.stores import Security, security_at
 
 EXPIRES_S_MAX = 10 * 366 * 86_400
@@ -71,7 +77,7 @@ def create(
     expires: Annotated[
         str | None, typer.Option(metavar="TIME", help="The key ends after so long: 12h, 90d. Without it: never.")
     ] = None,
-    output: OutputOfOne = Diagnosis.TABLE,
+    output: OutputOfOne = Report.TABLE,
 ) -> None:
     """Make an API key and print it, once: it cannot be shown again.
 
@@ -100,25 +106,21 @@ def list_keys(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
         return [_key_view(record, now) for record in await security.keys.load()]
 
     found = _run(home, act)
-    match output:
-        case Listing.TABLE:
-            rows = [
-                (
-                    each.id,
-                    each.state,
-                    ",".join(each.scopes),
-                    " ".join((*each.machines, *(f"{prefix}…" for prefix in each.prefixes))),
-                    "" if each.expires_at is None else moment_text(each.expires_at),
-                    "" if each.last_used is None else f"{each.last_used:%Y-%m-%d %H}h",
-                    each.name,
-                )
-                for each in found
-            ]
-            show_table(("id", "state", "scopes", "limits", "expires", "used", "name"), rows)
-        case Listing.JSON:
-            show_json(found)
-        case Listing.IDS:
-            show_ids([each.id for each in found])
+    show_listing(
+        output,
+        found,
+        ("id", "state", "scopes", "limits", "expires", "used", "name"),
+        lambda each: (
+            each.id,
+            each.state,
+            ",".join(each.scopes),
+            " ".join((*each.machines, *(f"{prefix}…" for prefix in each.prefixes))),
+            moment_text(each.expires_at),
+            "" if each.last_used is None else f"{each.last_used:%Y-%m-%d %H}h",
+            each.name,
+        ),
+        ids=(each.id for each in found),
+    )
 
 
 @keys.command(epilog="Example: interlock keys revoke mfzwk3tjnrsgc4tu --home lanes:///var/shop")
@@ -137,7 +139,7 @@ def revoke(
     async def act(security: Security) -> list[str]:
         async def revoked(argument: str) -> str:
             # The argument may be a whole key, one that has leaked for example; only its id is ever shown.
-            whole = presented(argument)
+            whole = parse_key(argument)
             key_id = argument if whole is None else whole.id
             before, after = await security.keys.revoke(key_id, now)
             # Afterwards, unlike other actions: a key that has leaked is revoked also when the log cannot be written.
@@ -147,7 +149,7 @@ def revoke(
         return [line for ids in ids_of(key) for line in await failures.each(ids, revoked)]
 
     for line in _run(home, act):
-        stdout().print(escaped(line), soft_wrap=True)
+        say(escaped(line))
     raise typer.Exit(failures.code)
 
 
@@ -167,17 +169,13 @@ def audit(
         return await security.audit.read(limit)
 
     entries = _run(home, act)
-    if output is Listing.JSON:
-        show_json(entries)
-        return
-    if output is Listing.IDS:
-        show_ids(list(dict.fromkeys(each.target for each in entries)))
-        return
-    rows = [
-        (moment_text(each.at), each.key or "-", each.who, each.action, each.target, each.failed or "ok")
-        for each in entries
-    ]
-    show_table(("time", "key", "who", "action", "target", "result"), rows)
+    show_listing(
+        output,
+        entries,
+        ("time", "key", "who", "action", "target", "result"),
+        lambda each: (moment_text(each.at), each.key or "-", each.who, each.action, each.target, each.failed or "ok"),
+        ids=dict.fromkeys(each.target for each in entries),
+    )
 
 
 def _run(home: str, act: Callable[[Security], Awaitable[ResultT]]) -> ResultT:
@@ -198,17 +196,16 @@ def _run(home: str, act: Callable[[Security], Awaitable[ResultT]]) -> ResultT:
     return asyncio.run(run())
 
 
-def _show_created(created: CreatedKey, output: Diagnosis) -> None:
-    if output is Diagnosis.JSON:
+def _show_created(created: CreatedKey, output: Report) -> None:
+    if output is Report.JSON:
         show_json({"id": created.record.id, "key": created.key.reveal()})
         return
     # As it is, on a line of its own: for a person to copy, or for a script to read.
     show_raw(created.key.reveal())
     scopes = ", ".join(created.record.scopes)
-    stderr().print(
+    remark(
         f"Key {created.record.id} may {scopes}. This is the only time that it is shown; "
-        "send it as `Authorization: Bearer …`.",
-        soft_wrap=True,
+        "send it as `Authorization: Bearer …`."
     )
 
 

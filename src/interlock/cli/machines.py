@@ -1,41 +1,37 @@
-"""Commands on machines in code: `interlock check`, `diagram`, `describe`, `plan` and `new`.
+"""Commands on machines in code: `interlock check`, `diagram`, `describe` and `plan`.
 
 None of them opens a store. A machine whose declaration is wrong raises as soon as its module is imported. For `check`
 that error is one more finding, so that a build gets one list of all findings, and the other machines are still checked.
 """
 
-import keyword
-import re
-import sys
 from collections import Counter
 from enum import StrEnum
-from importlib import metadata, resources
 from pathlib import Path
 from typing import Annotated, NamedTuple, assert_never
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
-import msgspec
 import typer
+from msgspec.structs import asdict
 from rich.text import Text
 
-from interlock.cli.output import SEVERITY_STYLES, Exit, counted, deliver, parts, show_raw, shown_location, stdout
-from interlock.cli.targets import load_description, load_machine, load_machines, sound_description
+from interlock.cli.console import (
+    SEVERITY_STYLES,
+    Exit,
+    Listing,
+    counted,
+    deliver,
+    json_text,
+    parts,
+    say,
+    show_ids,
+    show_raw,
+)
+from interlock.cli.load_machines import load_description, load_machine, load_machines
 from interlock.core import diagrams
 from interlock.core.describe import MachineDescription
 from interlock.core.plan import Plan
 from interlock.core.plan import plan as make_plan
 from interlock.core.values import Finding
-from interlock.errors import BadUsage, DefinitionError, UnusableFile
-
-
-class Listing(StrEnum):
-    """How a listing is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    IDS = "ids"
-
+from interlock.errors import DefinitionError
 
 # --- `interlock check` -----------------------------------------------------------------------------------------------
 
@@ -72,23 +68,17 @@ def check(
 
     Exits with 1 when there are errors, whatever is shown.
     """
-    least = Severity.ERROR if errors_only else severity
     levels = list(Severity)
-    visible_levels = set(levels[: levels.index(least) + 1])
+    visible = levels[: levels.index(Severity.ERROR if errors_only else severity) + 1]
     results = _check_all(targets)
-    visible = [
-        result._replace(findings=[finding for finding in result.findings if finding.severity in visible_levels])
-        for result in results
-    ]
+    findings = [(result, finding) for result in results for finding in result.findings if finding.severity in visible]
     match output:
         case Listing.TABLE:
-            _show_findings(visible, results)
+            _show_findings(findings, results)
         case Listing.JSON:
-            _show_findings_json(visible)
+            show_raw(json_text([{"machine": result.machine, **asdict(finding)} for result, finding in findings]))
         case Listing.IDS:
-            for result in visible:
-                for finding in result.findings:
-                    show_raw(finding.code)
+            show_ids(finding.code for _, finding in findings)
     if any(finding.severity == "error" for result in results for finding in result.findings):
         raise typer.Exit(Exit.ERROR)
 
@@ -117,17 +107,14 @@ def _as_finding(error: DefinitionError) -> Finding:
     )
 
 
-def _show_findings(visible: list[Checked], results: list[Checked]) -> None:
-    console = stdout()
-    for result in visible:
-        for finding in result.findings:
-            text = Text.assemble(
-                (f"{finding.severity} ", SEVERITY_STYLES[finding.severity]), (f"[{finding.code}]", "bold")
-            )
-            if finding.location:
-                text.append(f" {shown_location(finding.location)}", style="dim")
-            text.append(parts(f"\n  {result.title}: {finding.what}\n  why: {finding.why}\n  fix: {finding.fix}\n"))
-            console.print(text, soft_wrap=True)
+def _show_findings(findings: list[tuple[Checked, Finding]], results: list[Checked]) -> None:
+    for result, finding in findings:
+        text = Text.assemble((f"{finding.severity} ", SEVERITY_STYLES[finding.severity]), (f"[{finding.code}]", "bold"))
+        if finding.location:
+            # Relative to the current directory when it is below it: shorter, and editors still open it.
+            text.append(f" {finding.location.removeprefix(f'{Path.cwd()}/')}", style="dim")
+        text.append(parts(f"\n  {result.title}: {finding.what}\n  why: {finding.why}\n  fix: {finding.fix}\n"))
+        say(text)
     counts: Counter[str] = Counter(finding.severity for result in results for finding in result.findings)
     totals = [
         counted(counts[level], level) if level != "info" else f"{counts[level]} info" for level in SEVERITY_STYLES
@@ -135,16 +122,7 @@ def _show_findings(visible: list[Checked], results: list[Checked]) -> None:
     worst = next((level for level in SEVERITY_STYLES if counts[level]), None)
     style = SEVERITY_STYLES[worst] if worst else "green"
     names = ", ".join(result.title for result in results)
-    console.print(Text(f"{names}: {', '.join(totals) if worst else 'nothing found'}", style=style), soft_wrap=True)
-
-
-def _show_findings_json(visible: list[Checked]) -> None:
-    listed = [
-        {"machine": result.machine, **msgspec.structs.asdict(finding)}
-        for result in visible
-        for finding in result.findings
-    ]
-    show_raw(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
+    say(Text(f"{names}: {', '.join(totals) if worst else 'nothing found'}", style=style))
 
 
 # --- `interlock diagram` and `interlock describe` --------------------------------------------------------------------
@@ -219,7 +197,7 @@ def _draw(description: MachineDescription, kind: Format, theme: Theme) -> str:
 # A change that is not proved safe counts as unsafe.
 
 
-class Report(StrEnum):
+class PlanFormat(StrEnum):
     """How a plan is printed."""
 
     TEXT = "text"
@@ -234,19 +212,19 @@ def plan(
         list[str] | None,
         typer.Option(metavar="OLD=NEW", help="A state that has another name now. May be given several times."),
     ] = None,
-    output: Annotated[Report, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Report.TEXT,
+    output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Text for people, or JSON.")] = PlanFormat.TEXT,
 ) -> None:
     """Say what happens to stored workflows when the machine OLD becomes the machine NEW.
 
     Exits with 0 when that is proved safe, and with 1 when it is not.
     """
     renamed = _parse_renames(rename or [])
-    result = make_plan(sound_description(old), sound_description(new), renamed=renamed)
+    result = make_plan(load_description(old, sound=True), load_description(new, sound=True), renamed=renamed)
     match output:
-        case Report.TEXT:
+        case PlanFormat.TEXT:
             _show_plan(result)
-        case Report.JSON:
-            show_raw(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+        case PlanFormat.JSON:
+            show_raw(json_text(result))
     if not result.safe:
         raise typer.Exit(Exit.ERROR)
 
@@ -271,113 +249,4 @@ def _show_plan(result: Plan) -> None:
     for severity, style in SEVERITY_STYLES.items():
         body.highlight_regex(rf"(?m)^  {severity}:", style)
     style = "bold green" if result.safe else "bold red"
-    stdout().print(Text.assemble((verdict, style), body), soft_wrap=True)
-
-
-# --- `interlock new` -------------------------------------------------------------------------------------------------
-# The templates are package data, with placeholders for the names of the project and its package. Nothing is
-# overwritten: an existing folder must be empty, and everything is checked before the first file is made. The project
-# installs the Interlock that made it: from a clone, that clone.
-
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*", re.ASCII)
-NAME_CHARACTERS_MAX = 60
-TAKEN = {"interlock", "tests", "data"}
-"""Packages that would hide, or be hidden by, another one of the project."""
-
-FILES = {
-    "README.md.txt": "README.md",
-    "Makefile.txt": "Makefile",
-    "pyproject.toml.txt": "pyproject.toml",
-    "interlock.toml.txt": "interlock.toml",
-    "gitignore.txt": ".gitignore",
-    "package.py.txt": "{package}/__init__.py",
-    "orders.py.txt": "{package}/orders.py",
-    "world.py.txt": "{package}/world.py",
-    "app.py.txt": "{package}/app.py",
-    "test_orders.py.txt": "tests/test_orders.py",
-}
-"""Templates of this package, and their paths in the project."""
-
-
-def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the project: my-shop.")],
-    *,
-    directory: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="The folder of the project, new or empty. Without it: NAME, here."),
-    ] = None,
-) -> None:
-    """Make a project: a machine with steps and undos, its tests, an App, and two commands that work.
-
-    `make test` checks the machine and runs the tests, `make run` serves it on this machine, with a dashboard.
-    Exits with 2 when NAME cannot be a package, or when the folder is not empty.
-    """
-    package = package_of(name)
-    folder = Path(name) if directory is None else directory
-    texts = _texts(name, package)
-    _refuse_used(folder)
-    try:
-        for path, text in texts.items():
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UnusableFile(f"{error.filename or folder} cannot be written: {error.strerror or error}.") from error
-    console = stdout()
-    console.print(f"Made {name} in {folder}: {len(texts)} files.", soft_wrap=True)
-    console.print(f"\n  cd {folder}\n  make test    # checks the machine, runs its tests\n  make run     # serves it",
-                  soft_wrap=True)  # fmt: skip
-
-
-def package_of(name: str) -> str:
-    """The package of a project of that name. Raises BadUsage for a name that cannot be one."""
-    package = name.lower().replace("-", "_")
-    if not NAME.fullmatch(name) or len(name) > NAME_CHARACTERS_MAX:
-        why = f"It names a package too: a letter first, then letters, digits, - and _, at most {NAME_CHARACTERS_MAX}."
-    elif keyword.iskeyword(package) or package in sys.stdlib_module_names or package in TAKEN:
-        why = f"A package {package!r} could not be imported, or would hide one that Python or Interlock needs."
-    else:
-        return package
-    raise BadUsage(f"{name!r:.100} cannot be the name of a project.", why=why, fix="Choose another name: my-shop.")
-
-
-class _Origin(msgspec.Struct):
-    """The record of pip about a package that did not come from an index (PEP 610)."""
-
-    url: str
-
-
-def requirement() -> str:
-    """Return the requirement for this Interlock: the package, or the folder or file that it was installed from."""
-    try:
-        origin = metadata.distribution("interlock").read_text("direct_url.json")
-    except metadata.PackageNotFoundError:
-        origin = None
-    address = urlsplit("" if origin is None else msgspec.json.decode(origin, type=_Origin).url)
-    path = Path(url2pathname(address.path))
-    return f"{path}[server]" if address.scheme == "file" and path.exists() else "interlock[server]"
-
-
-def _texts(name: str, package: str) -> dict[str, str]:
-    kept = resources.files("interlock.cli") / "scaffold"
-    return {
-        path.format(package=package): (kept / source)
-        .read_text(encoding="utf-8")
-        .replace("@NAME@", name)
-        .replace("@PACKAGE@", package)
-        .replace("@INTERLOCK@", requirement().replace("$", "$$").replace("#", "\\#"))
-        for source, path in FILES.items()
-    }
-
-
-def _refuse_used(folder: Path) -> None:
-    try:
-        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    except OSError as error:
-        raise UnusableFile(f"{folder} cannot be looked at: {error.strerror or error}.") from error
-    if used:
-        raise BadUsage(
-            f"{folder} is there already, and is not an empty folder.",
-            why="A project is made in a place of its own, and nothing is overwritten.",
-            fix="Choose another name, or another place with --directory.",
-        )
+    say(Text.assemble((verdict, style), body))

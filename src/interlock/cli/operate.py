@@ -1,4 +1,4 @@
-"""Commands for operators: `interlock compensations`, `dead-letters` and `breakers`.
+"""Commands for operators: `interlock compensations`, `dead-letters`, `breakers` and `prune`.
 
 Listing changes nothing. On a store, retrying and resolving only write: a retry runs when the service opens the store.
 A server continues immediately, and records the operator in its audit log. Only a server can hold a breaker.
@@ -6,6 +6,8 @@ A server continues immediately, and records the operator in its audit log. Only 
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -14,20 +16,31 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from interlock.cli.arguments import Failures
-from interlock.cli.homes import Home, KeyFile, Place, Server, client_at, engine_at, place_of, several_machines, store_at
-from interlock.cli.machines import Listing
-from interlock.cli.output import escaped, show_raw, stderr, stdout
-from interlock.cli.show import Limit, Output, read_row
-from interlock.cli.views import moment_text, named, show_ids, show_json, show_table
+from interlock.cli.arguments import Failures, Limit, Output, OutputOfOne, seconds_of
+from interlock.cli.console import (
+    Listing,
+    Report,
+    counted,
+    escaped,
+    moment_text,
+    remark,
+    say,
+    show_json,
+    show_listing,
+    show_raw,
+)
+from interlock.cli.homes import Home, KeyFile, Place, Server, client_at, engine_at, place_of, store_at
+from interlock.cli.load_machines import load_machine, load_machines
+from interlock.cli.workflows import named_machines, read_row, refuse_unknown
 from interlock.client.client import Client
 from interlock.core.decide import suggestion
 from interlock.engine.bound_machine import BoundMachine
-from interlock.engine.dependencies.breakers import BreakerView
+from interlock.engine.dependencies.breakers import HELD, NOTE, BreakerView, read_held
 from interlock.engine.engine import Engine
+from interlock.engine.pruning import BATCH, BATCH_MAX, Pruner
 from interlock.engine.views import Compensation, DeadLetter, compensations_of, letter_of
 from interlock.errors import BadUsage, TargetNotFound
-from interlock.store.protocol import Store
+from interlock.store.protocol import Batch, Store
 
 # --- Compensations and dead letters ----------------------------------------------------------------------------------
 
@@ -74,25 +87,23 @@ def compensations(
     """List the undos that are owed: pending, being tried, or given up. Changes nothing."""
     place = place_of(home, server, key_file)
 
-    async def here() -> list[Compensation]:
-        bound = [BoundMachine(machine) for machine in several_machines(_needed(target))]
+    async def read() -> list[Compensation]:
+        if place.server is not None:
+            names = named_machines(target)
+            async with client_at(place) as client:
+                return [owed for owed in await client.compensations() if not names or owed.machine in names]
+        bound = [BoundMachine(machine) for machine in load_machines(_needed(target))]
         async with store_at(place.home) as store:
             return [owed for each in bound for owed in await _owed(store, each)]
 
-    async def there() -> list[Compensation]:
-        names = named(target).names
-        async with client_at(place) as client:
-            return [owed for owed in await client.compensations() if not names or owed.machine in names]
-
-    found = asyncio.run(there() if place.server is not None else here())
-    match output:
-        case Listing.TABLE:
-            rows = [(each.workflow, each.machine, each.step, each.state, each.attempts) for each in found]
-            show_table(("workflow", "machine", "step", "state", "attempts"), rows)
-        case Listing.JSON:
-            show_json(found)
-        case Listing.IDS:
-            show_ids(list(dict.fromkeys(each.workflow for each in found)))
+    found = asyncio.run(read())
+    show_listing(
+        output,
+        found,
+        ("workflow", "machine", "step", "state", "attempts"),
+        lambda each: (each.workflow, each.machine, each.step, each.state, each.attempts),
+        ids=dict.fromkeys(each.workflow for each in found),
+    )
 
 
 @dead_letters.command(name="list", epilog="Example: interlock dead-letters list --kind undo --home lanes:///var/shop")
@@ -111,29 +122,32 @@ def list_letters(
     """List the dead letters, oldest first. Changes nothing, and needs no machine."""
     place = place_of(home, server, key_file)
 
-    async def here() -> list[DeadLetter]:
+    async def read() -> list[DeadLetter]:
+        if place.server is not None:
+            async with client_at(place) as client:
+                return await client.dead_letters(kind, limit=limit)
         async with store_at(place.home) as store:
             return [letter_of(each) for each in await store.letters(kind, limit=limit)]
 
-    async def there() -> list[DeadLetter]:
-        async with client_at(place) as client:
-            return await client.dead_letters(kind, limit=limit)
-
-    found = asyncio.run(there() if place.server is not None else here())
-    match output:
-        case Listing.TABLE:
-            rows = [
-                (each.id, each.kind, each.workflow, each.name, each.attempts, moment_text(each.since), each.error)
-                for each in found
-            ]
-            show_table(("id", "kind", "workflow", "name", "attempts", "since", "error"), rows)
-            for each in found if traceback else ():
-                lines = [f"{each.id}:", *(each.traceback or "(no traceback)").split("\n")]
-                show_raw("\n" + "\n".join(escaped(line) for line in lines))
-        case Listing.JSON:
-            show_json(found)
-        case Listing.IDS:
-            show_ids([each.id for each in found])
+    found = asyncio.run(read())
+    show_listing(
+        output,
+        found,
+        ("id", "kind", "workflow", "name", "attempts", "since", "error"),
+        lambda each: (
+            each.id,
+            each.kind,
+            each.workflow,
+            each.name,
+            each.attempts,
+            moment_text(each.since),
+            each.error,
+        ),
+        ids=(each.id for each in found),
+    )
+    for each in found if traceback and output is Listing.TABLE else ():
+        lines = [f"{each.id}:", *(each.traceback or "(no traceback)").split("\n")]
+        show_raw("\n" + "\n".join(escaped(line) for line in lines))
 
 
 @dead_letters.command(epilog="Example: interlock dead-letters retry shop.orders:order 0a1b2c --home lanes:///var/shop")
@@ -189,16 +203,15 @@ def _rule(words: list[str], place: Place, act: Callable[[Engine | Client, str], 
         )
     failures = Failures()
 
-    async def here() -> list[str]:
-        async with engine_at(place.home, several_machines(_needed(target))) as engine:
+    async def rule_all() -> list[str]:
+        opened: AbstractAsyncContextManager[Engine | Client] = (
+            client_at(place) if place.server is not None else engine_at(place.home, load_machines(_needed(target)))
+        )
+        async with opened as engine:
             return await failures.all(letter, partial(act, engine))
 
-    async def there() -> list[str]:
-        async with client_at(place) as client:
-            return await failures.all(letter, partial(act, client))
-
-    for line in asyncio.run(there() if place.server is not None else here()):
-        stdout().print(escaped(line), soft_wrap=True)
+    for line in asyncio.run(rule_all()):
+        say(escaped(line))
     raise typer.Exit(failures.code)
 
 
@@ -229,12 +242,6 @@ async def _owed(store: Store, bound: BoundMachine) -> list[Compensation]:
 # A breaker lives in the memory of a process, so that opening one costs nothing; a store holds only a note of each
 # change, and this command says so. An unreadable note is shown as unknown, so that the other breakers stay visible
 # during an outage.
-
-PREFIX = "breaker:"
-"""The prefix of a breaker's note; the rest is the name of its dependency."""
-
-HELD = "breaker-held:"
-"""The prefix of the note of an operator's hold: "open", "closed" or "auto"."""
 
 _HINT = (
     "This is what engines here last noted of their breakers. A process that runs is asked itself: through its server, "
@@ -290,27 +297,30 @@ def breakers(
     place = place_of(home, server, key_file)
     _refuse_hold(place, dependency, force)
 
-    async def here() -> list[ShownBreaker]:
-        async with store_at(place.home) as store:
-            notes = await store.noted()
-        names = [name.removeprefix(PREFIX) for name in sorted(notes) if name.startswith(PREFIX)]
-        return [_breaker_from_note(name, notes[PREFIX + name], notes.get(HELD + name)) for name in names]
-
-    async def there() -> list[ShownBreaker]:
+    async def read() -> list[ShownBreaker]:
+        if place.server is None:
+            async with store_at(place.home) as store:
+                notes = await store.notes()
+            names = [name.removeprefix(NOTE) for name in sorted(notes) if name.startswith(NOTE)]
+            return [_breaker_from_note(name, notes[NOTE + name], notes.get(HELD + name)) for name in names]
         async with client_at(place) as client:
-            found = [_breaker_from_server(each) for each in await client.breakers()]
             if force is not None and dependency is not None:
-                _select_breaker(found, dependency)
+                _select_breaker([_breaker_from_server(each) for each in await client.breakers()], dependency)
                 await client.force_breaker(dependency, force.value)
-                found = [_breaker_from_server(each) for each in await client.breakers()]
-            return found
+            return [_breaker_from_server(each) for each in await client.breakers()]
 
-    found = asyncio.run(there() if place.server is not None else here())
+    found = asyncio.run(read())
     if dependency is not None:
         found = _select_breaker(found, dependency)
-    _show_breakers(found, output)
+    show_listing(
+        output,
+        found,
+        ("dependency", "state", "forced", "since", "reason"),
+        lambda each: (each.dependency, each.state, each.forced or "", moment_text(each.since), each.reason),
+        ids=(each.dependency for each in found),
+    )
     if output is Listing.TABLE and place.server is None:
-        stderr().print(_HINT, soft_wrap=True)
+        remark(_HINT)
 
 
 def _refuse_hold(place: Place, dependency: str | None, force: Hold | None) -> None:
@@ -342,32 +352,12 @@ def _select_breaker(found: list[ShownBreaker], dependency: str) -> list[ShownBre
     return [each for each in found if each.dependency == dependency]
 
 
-def _show_breakers(found: list[ShownBreaker], output: Listing) -> None:
-    match output:
-        case Listing.TABLE:
-            rows = [
-                (
-                    each.dependency,
-                    each.state,
-                    each.forced or "",
-                    moment_text(each.since) if each.since else "",
-                    each.reason,
-                )
-                for each in found
-            ]
-            show_table(("dependency", "state", "forced", "since", "reason"), rows)
-        case Listing.JSON:
-            show_json(found)
-        case Listing.IDS:
-            show_ids([each.dependency for each in found])
-
-
 def _breaker_from_note(dependency: str, text: str, hold: str | None) -> ShownBreaker:
     try:
         note = msgspec.json.decode(text, type=BreakerNote)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ShownBreaker(dependency=dependency, state="unknown", reason=f"its note cannot be read: {text}")
-    forced = note.forced if hold is None else "open" if hold == "open" else "closed" if hold == "closed" else None
+    forced = note.forced if hold is None else read_held(hold)
     return ShownBreaker(dependency=dependency, state=note.state, forced=forced, since=note.since, reason=note.reason)
 
 
@@ -375,3 +365,128 @@ def _breaker_from_server(view: BreakerView) -> ShownBreaker:
     return ShownBreaker(
         dependency=view.name, state=view.state, forced=view.forced, since=view.since, reason=view.reason
     )
+
+
+# --- `interlock prune` -----------------------------------------------------------------------------------------------
+# It needs no code: the store has the descriptions of its machines, which name the final states. On PostgreSQL it
+# runs beside the service. A lane has one owner, so there the server prunes (`--server`), or the service is stopped.
+
+PROGRESS_BATCHES = 10
+"""The number of batches per line of progress."""
+
+
+def prune(
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than",
+            "--older-than-s",
+            metavar="TIME",
+            help="Those that ended so long ago: seconds, or 90s, 15m, 2h, 30d.",
+        ),
+    ],
+    machine: Annotated[
+        str | None, typer.Option(metavar="MACHINE", help="Only of this machine: its name, or MODULE:ATTR.")
+    ] = None,
+    history_only: Annotated[
+        bool, typer.Option("--history-only", help="Keep the workflows, and remove only their history.")
+    ] = False,
+    with_owed: Annotated[
+        bool, typer.Option("--with-owed", help="Also those that owe an effect or have a dead letter, with these.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go, and remove nothing.")] = False,
+    batch: Annotated[
+        int, typer.Option(metavar="N", min=1, max=BATCH_MAX, help="Workflows in one transaction.")
+    ] = BATCH,
+    pause_ms: Annotated[
+        int, typer.Option(metavar="N", min=0, max=60_000, help="Wait so long between two transactions.")
+    ] = 0,
+    output: OutputOfOne = Report.TABLE,
+) -> None:
+    """Remove workflows that ended some time ago: the workflow, its history, its effects and letters.
+
+    Only final workflows go; resting ones never. May be stopped with Ctrl-C at any time, and run again.
+    Exits with 5 when the service owns the store, and names it. A server prunes all of its machines, bit by bit; its key
+    needs the scope admin.
+    """
+    older_than_s = seconds_of(older_than)
+    place = place_of(home, server, key_file)
+    if place.server is not None and machine is not None:
+        raise BadUsage(
+            "--machine is given together with a server.",
+            why="A server prunes all of the machines that it serves.",
+            fix="Leave --machine out, or prune the store itself with --home.",
+        )
+    removal = _Removal(older_than_s, history_only, with_owed, dry_run, batch, pause_ms / 1_000)
+    try:
+        asyncio.run(removal.run(machine, place.home) if place.server is None else removal.run_on_server(place))
+    except KeyboardInterrupt:
+        if place.server is None:
+            remark(f"{removal.text()} before it was stopped.")
+        raise
+    if output is Report.JSON:
+        show_json({"workflows": removal.workflows, "events": removal.events, "dry_run": dry_run})
+    else:
+        say(f"{removal.text()}.")
+
+
+@dataclass(slots=True)
+class _Removal:
+    """The options of `prune`, and the totals of what was removed so far."""
+
+    older_than_s: float
+    history_only: bool
+    with_owed: bool
+    dry_run: bool
+    batch: int
+    pause_s: float
+    workflows: int = 0
+    events: int = 0
+    batches: int = 0
+
+    async def run(self, machine: str | None, home: str) -> None:
+        described = [] if machine is None or ":" not in machine else [load_machine(machine).describe()]
+        name = described[0].name if described else machine
+        async with store_at(home) as store:
+            if name is not None and not described:
+                await refuse_unknown(store, name)
+            pruner = Pruner(
+                store,
+                older_than_s=self.older_than_s,
+                machines=None if name is None else [name],
+                described=described,
+                history_only=self.history_only,
+                owing=self.with_owed,
+                dry_run=self.dry_run,
+                batch=self.batch,
+                pause_s=self.pause_s,
+            )
+            await pruner.run(self._add)
+
+    async def run_on_server(self, place: Place) -> None:
+        async with client_at(place) as client:
+            done = await client.prune(
+                older_than_s=self.older_than_s,
+                history_only=self.history_only,
+                with_owed=self.with_owed,
+                dry_run=self.dry_run,
+                batch=self.batch,
+                pause_s=self.pause_s,
+            )
+        self.workflows, self.events = done.workflows, done.events
+
+    def _add(self, batch: Batch) -> None:
+        self.workflows += len(batch.workflows)
+        self.events += batch.events
+        self.batches += 1
+        if self.batches % PROGRESS_BATCHES == 0:
+            remark(f"{self.text()} so far")
+
+    def text(self) -> str:
+        rows, workflows = counted(self.events, "row") + " of history", counted(self.workflows, "workflow")
+        what = f"{rows} of {workflows}" if self.history_only else f"{workflows} and {rows}"
+        return f"{what} would be removed" if self.dry_run else f"{what} removed"

@@ -14,11 +14,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
-from typing import Annotated, NamedTuple, Protocol, cast
+from typing import Annotated, Protocol, cast
 
 import typer
 
-from interlock.cli.output import Exit, exit_for, show_error, show_raw, stderr, tolerate_narrow_encodings
+from interlock.cli.console import Exit, exit_for, show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.errors import InterlockError, InternalError
 from interlock.settings import PROGRAM, configured_program
 
@@ -26,254 +26,155 @@ from interlock.settings import PROGRAM, configured_program
 # The help line of a command is the first paragraph of its own help, which a test compares.
 
 
-class Command(NamedTuple):
-    """One command, or one group of them, before it is imported."""
-
-    name: str
-    module: str
-    attribute: str
-    """A function, or a `Typer` with commands of its own."""
-    summary: str
-    example: str = ""
-
-
-COMMANDS = (
-    Command(
-        "demo",
-        "interlock.cli.demo.command",
-        "demo",
+COMMANDS = {
+    "interlock.cli.demo.command:demo": (
         "Walk thousands of orders through a bad day, kill the worker in the middle, and lose nothing.",
         "demo --orders 20000 --seed 7 --output demo.svg",
     ),
-    Command(
-        "new",
-        "interlock.cli.machines",
-        "new",
+    "interlock.cli.new:new": (
         "Make a project: a machine with steps and undos, its tests, an App, and two commands that work.",
         "new my-shop && cd my-shop && make test",
     ),
-    Command(
-        "serve",
-        "interlock.cli.serve",
-        "serve",
+    "interlock.cli.serve:serve": (
         "Serve machines over HTTP, and run their steps, until Ctrl-C.",
         "serve shop.orders:app --home lanes:///var/shop --port 8080",
     ),
-    Command(
-        "worker",
-        "interlock.cli.serve",
-        "worker",
+    "interlock.cli.serve:worker": (
         "Run the steps, timers, undos and effects of machines, without HTTP, until Ctrl-C.",
         "worker shop.orders:app --home postgresql://shop@db.internal/shop",
     ),
-    Command(
-        "check",
-        "interlock.cli.machines",
-        "check",
+    "interlock.cli.machines:check": (
         "Check machines: what keeps them from being used, and what is worth a look.",
         "check shop.orders:order shop.returns --severity warning",
     ),
-    Command(
-        "diagram",
-        "interlock.cli.machines",
-        "diagram",
+    "interlock.cli.machines:diagram": (
         "Draw a machine as Mermaid, Graphviz, SVG or Markdown tables.",
         "diagram shop.orders:order --format svg --output order.svg",
     ),
-    Command(
-        "describe",
-        "interlock.cli.machines",
-        "describe",
+    "interlock.cli.machines:describe": (
         "Print a machine as JSON, to keep beside a release and compare later with `interlock plan`.",
         "describe shop.orders:order --output releases/order-1.json",
     ),
-    Command(
-        "plan",
-        "interlock.cli.machines",
-        "plan",
+    "interlock.cli.machines:plan": (
         "Say what happens to stored workflows when the machine OLD becomes the machine NEW.",
         "plan releases/order-1.json shop.orders:order --rename packed=ready",
     ),
-    Command(
-        "databases",
-        "interlock.cli.databases",
-        "databases",
+    "interlock.cli.databases:databases": (
         "List the databases of a home: where each of them lives, and what is moving. Changes nothing.",
         "databases --home lanes:///var/shop",
     ),
-    Command(
-        "doctor",
-        "interlock.cli.doctor",
-        "doctor",
+    "interlock.cli.databases:doctor": (
         "Look at a lane: is it whole, who owns it, what stands in its way. Changes nothing.",
         "doctor lanes:///var/shop/stock -o json",
     ),
-    Command(
-        "backup",
-        "interlock.cli.databases",
-        "backup",
+    "interlock.cli.databases:backup": (
         "Copy a database into a local file: one instant of it, with everything that was acknowledged before.",
         "backup lanes:///var/shop/stock stock-copy.lane",
     ),
-    Command(
-        "restore",
-        "interlock.cli.databases",
-        "restore",
+    "interlock.cli.databases:restore": (
         "Restore a database in a bucket, as it was at one place of its log, into a local file; or put a copy back.",
         "restore s3://backups/shop/stock --at 4711 stock.lane",
     ),
-    Command(
-        "start",
-        "interlock.cli.send",
-        "start",
+    "interlock.cli.workflows:start": (
         "Start a workflow. The same id with the same context again is the one that exists.",
         "start shop.orders:order o-1 '{\"cents\": 999}' --home lanes:///var/shop",
     ),
-    Command(
-        "send",
-        "interlock.cli.send",
-        "send",
+    "interlock.cli.workflows:send": (
         "Send an event to a workflow; it is durable when the command ends.",
         "send shop.orders:order o-1 CANCEL --key click-7 --home lanes:///var/shop",
     ),
-    Command(
-        "show",
-        "interlock.cli.show",
-        "show",
+    "interlock.cli.workflows:show": (
         "Show a workflow: its state, its context, its version, and what it waits for. Changes nothing.",
         "show shop.orders:order o-1 --home lanes:///var/shop",
     ),
-    Command(
-        "history",
-        "interlock.cli.show",
-        "history",
+    "interlock.cli.workflows:history": (
         "Show everything that happened to a workflow, in the order it happened. Changes nothing.",
         "history o-1 -o json --home lanes:///var/shop",
     ),
-    Command(
-        "find",
-        "interlock.cli.show",
-        "find",
+    "interlock.cli.workflows:find": (
         "List the workflows of a machine, page by page. Changes nothing.",
         "find shop.orders:order --state charging -o ids --home lanes:///var/shop",
     ),
-    Command(
-        "stalled",
-        "interlock.cli.show",
-        "stalled",
+    "interlock.cli.workflows:stalled": (
         "List the workflows that have been in their state for too long, the longest first. Changes nothing.",
         "stalled shop.orders:order --older-than 2h --home lanes:///var/shop",
     ),
-    Command(
-        "allowed",
-        "interlock.cli.show",
-        "allowed",
+    "interlock.cli.workflows:allowed": (
         "List the events that have a transition from where a workflow stands. Changes nothing.",
         "allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop",
     ),
-    Command(
-        "compensations",
-        "interlock.cli.operate",
-        "compensations",
+    "interlock.cli.operate:compensations": (
         "List the undos that are owed: pending, being tried, or given up. Changes nothing.",
         "compensations shop.orders --home lanes:///var/shop",
     ),
-    Command(
-        "dead-letters",
-        "interlock.cli.operate",
-        "dead_letters",
+    "interlock.cli.operate:dead_letters": (
         "What gave up and waits for a person: list it, have it tried again, or say that it is dealt with.",
     ),
-    Command(
-        "breakers",
-        "interlock.cli.operate",
-        "breakers",
+    "interlock.cli.operate:breakers": (
         "List the breakers of dependencies: as engines last noted them, or as a server has them; or hold one.",
         "breakers -o json --home postgresql://shop@db.internal/shop",
     ),
-    Command(
-        "hot",
-        "interlock.cli.databases",
-        "hot",
+    "interlock.cli.databases:hot": (
         "List the rows and workflows that writers wait for each other on, worst first. Changes nothing.",
         "hot lanes:///var/shop --limit 5",
     ),
-    Command(
-        "advise",
-        "interlock.cli.advise",
-        "advise",
+    "interlock.cli.advise:advise": (
         "Say where workloads should live: verdict, evidence, the command to run. Changes nothing without --apply.",
         "advise --evidence windows.json --tool shop.tools:stock",
     ),
-    Command(
-        "route",
-        "interlock.cli.route",
-        "route",
-        "Move a database, or workflows, to another place while they are used: copied, caught up with, compared, "
-        "switched.",
+    "interlock.cli.route:route": (
+        (
+            "Move a database, or workflows, to another place while they are used: copied, caught up with, "
+            "compared, switched."
+        ),
         "route stock --to postgresql://shop@db.internal/shop?schema=stock --home lanes:///var/shop --dry-run",
     ),
-    Command(
-        "prune",
-        "interlock.cli.databases",
-        "prune",
+    "interlock.cli.operate:prune": (
         "Remove workflows that ended some time ago: the workflow, its history, its effects and letters.",
         "prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop",
     ),
-    Command(
-        "migrate",
-        "interlock.cli.databases",
-        "migrate",
+    "interlock.cli.databases:migrate": (
         "Apply the migrations that a store in PostgreSQL has not seen yet, all or none.",
         "migrate postgresql://shop@db.internal/shop --dry-run",
     ),
-    Command(
-        "keys",
-        "interlock.cli.keys",
-        "keys",
+    "interlock.cli.keys:keys": (
         "API keys of a server: make one, list them, revoke one. A running server takes notice within a second.",
     ),
-    Command(
-        "audit",
-        "interlock.cli.keys",
-        "audit",
-        "Show what operators did, the newest first: who, what, when; before and after are in the JSON. "
-        "Changes nothing.",
+    "interlock.cli.keys:audit": (
+        (
+            "Show what operators did, the newest first: who, what, when; before and after are in the JSON. "
+            "Changes nothing."
+        ),
         "audit --limit 20 --home lanes:///var/shop",
     ),
-    Command(
-        "bench",
-        "interlock.cli.bench",
-        "bench",
-        "Run an experiment on this machine and this disk, with a table, JSON and a plot.",
-    ),
-    Command(
-        "chaos",
-        "interlock.cli.chaos",
-        "chaos",
+    "interlock.cli.bench:bench": ("Run an experiment on this machine and this disk, with a table, JSON and a plot.",),
+    "interlock.cli.chaos:chaos": (
         "Break everything around running orders, and check that what was promised is kept.",
         "chaos --only kill-postgres --only freeze-worker --seconds 5",
     ),
-    Command(
-        "simulate",
-        "interlock.cli.chaos",
-        "simulate",
-        "Tell stories in which everything goes wrong, and check each of them.",
-    ),
-)
+    "interlock.cli.simulate:simulate": ("Tell stories in which everything goes wrong, and check each of them.",),
+}
+"""MODULE:FUNCTION with the help line and an example; or MODULE:TYPER, whose commands have examples of their own."""
 
 
-def add_command(program: typer.Typer, command: Command, *, loaded: bool) -> None:
+def command_name(path: str) -> str:
+    """Return the name of a command on the command line."""
+    return path.rpartition(":")[2].replace("_", "-")
+
+
+def add_command(program: typer.Typer, path: str, *, loaded: bool) -> None:
     """Add the command and import its module; or, when another one runs, add only its name and help line."""
-    epilog = f"Example: interlock {command.example}" if command.example else None
+    name, (summary, *examples) = command_name(path), COMMANDS[path]
+    epilog = f"Example: interlock {examples[0]}" if examples else None
     if not loaded:
-        program.command(command.name, help=command.summary, epilog=epilog)(_unloaded_command)
+        program.command(name, help=summary, epilog=epilog)(_unloaded_command)
         return
-    found: object = getattr(importlib.import_module(command.module), command.attribute)
+    module, _, attribute = path.partition(":")
+    found: object = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):
-        program.add_typer(found, name=command.name)
+        program.add_typer(found, name=name)
     else:
-        program.command(command.name, epilog=epilog)(cast("Callable[..., None]", found))
+        program.command(name, epilog=epilog)(cast("Callable[..., None]", found))
 
 
 def _unloaded_command() -> None:
@@ -335,8 +236,8 @@ def program_for(wanted: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback()(_options)
-    for command in COMMANDS:
-        add_command(app, command, loaded=wanted in {None, command.name})
+    for path in COMMANDS:
+        add_command(app, path, loaded=wanted in {None, command_name(path)})
     return app
 
 

@@ -5,20 +5,24 @@ whose workflows live at the home, or else of a database.
 """
 
 import asyncio
-from typing import Annotated, Protocol
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from interlock.catalog.catalog import ALL, workflows_at
-from interlock.catalog.moves import Moved, Plan, Watch
-from interlock.cli.doctor import Diagnosis
-from interlock.cli.output import Exit, counted, stderr, stdout, watching
-from interlock.cli.views import show_json, show_table
+from interlock.catalog.moves import Moved, Plan
+from interlock.cli.arguments import OutputOfOne
+from interlock.cli.console import Exit, Report, counted, remark, say, show_json, show_table, watching
 from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere
 from interlock.relocate.database.mover import is_same, shown_url
 from interlock.relocate.database.route import Route, abandon_route, find_route, move_along, plan_route
-from interlock.urls import is_postgres_url
+from interlock.urls import is_postgres_url, redact_secrets
+
+if TYPE_CHECKING:
+    from interlock.relocate.workflows.move_to_postgres import WorkflowsRoute
 
 KIB = 1_024
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -49,7 +53,7 @@ def route(
         str | None,
         typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="Where the name is written down."),
     ] = None,
-    output: Annotated[Diagnosis, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Diagnosis.TABLE,
+    output: OutputOfOne = Report.TABLE,
 ) -> None:
     """Move a database, or workflows, to another place while they are used: copied, caught up with, compared, switched.
 
@@ -57,53 +61,60 @@ def route(
     goes on with a move that was interrupted, and does nothing when it is over. Exits with 2 when there is something at
     the target already, with 4 when there is no such database, and with 5 when it cannot be done now.
     """
-    moving = asyncio.run(_moving(name, to, home, finish=not dry_run))
+    move = asyncio.run(_find_move(name, to, home, finish=not dry_run))
     if abandon:
-        _say_abandoned(moving.place, begun=asyncio.run(moving.abandon()))
+        result = "The move was ended" if asyncio.run(move.abandon()) else "No move was begun"
+        remark(f"{result}: {move.place}.")
         return
-    plan = _planned(moving)
-    if plan is not None and (dry_run or output is Diagnosis.TABLE):
+    plan = plan_of(move)
+    if plan is not None and (dry_run or output is Report.TABLE):
         _show_plan(plan, output)
     if dry_run:
         if plan is None:
-            stderr().print(f"There is no move to plan: everything lives at {shown_url(moving.target)}.", soft_wrap=True)
+            remark(f"There is no move to plan: everything lives at {shown_url(move.route.target)}.")
         raise typer.Exit(Exit.OK)
-    with watching("watch") as watch:
-        moved = asyncio.run(moving.move(watch))
-    _show_moved(moved, moving.undo, output)
+    _show_moved(run_move(move), move.route.undo, output)
 
 
-class Moving(Protocol):
-    """A database or workflows that can be moved."""
+class Move(NamedTuple):
+    """A move of a database or of workflows, and what can be done with it."""
 
-    target: str
-    undo: str
+    route: "Route | WorkflowsRoute"
     place: str
     """A text that says what it is and where it is."""
-    is_there: bool
-    """Whether an earlier move is complete."""
-
-    async def plan(self) -> Plan:
-        """Return the estimate of the move."""
-        ...
-
-    async def move(self, watch: Watch) -> Moved:
-        """Move it."""
-        ...
-
-    async def abandon(self) -> bool:
-        """Abandon a move that was begun; return whether there was one."""
-        ...
+    estimate: Callable[[], Coroutine[object, object, Plan]]
+    run: Callable[..., Coroutine[object, object, Moved]]
+    abandon: Callable[[], Coroutine[object, object, bool]]
 
 
-async def _moving(name: str, to: str, home: str | None, *, finish: bool) -> Moving:
+def move_database(route: Route) -> Move:
+    """Return the move of a database."""
+    place, clock = f"{route.name} stays at {shown_url(route.source)}", SystemClock()
+    return Move(
+        route,
+        place,
+        partial(plan_route, route, clock=clock),
+        partial(move_along, route, clock=clock),
+        partial(abandon_route, route, clock=clock),
+    )
+
+
+async def _find_move(name: str, to: str, home: str | None, *, finish: bool) -> Move:
+    clock = SystemClock()
     if home is not None and "://" not in name and await _may_be_workflows(name, to, home):
-        from interlock.cli.route_workflows import WorkflowsMoving  # noqa: PLC0415 -- an extra.
+        from interlock.relocate.workflows import move_to_postgres as mover  # noqa: PLC0415 -- needs the driver of PostgreSQL, an extra.
 
-        found = await WorkflowsMoving.found(name, to, home=home)
-        if found is not None:
-            return found
-    return _Database(await find_route(name, to, home=home, clock=SystemClock(), finish=finish))
+        route = await mover.find_workflows(name, to, home=home, clock=clock)
+        if route is not None:
+            place = f"the workflows stay at {redact_secrets(route.source)}"
+            return Move(
+                route,
+                place,
+                partial(mover.plan_for_workflows, route, clock=clock),
+                partial(mover.move_along, route, clock=clock),
+                partial(mover.abandon_route, route, clock=clock),
+            )
+    return move_database(await find_route(name, to, home=home, clock=clock, finish=finish))
 
 
 async def _may_be_workflows(name: str, to: str, home: str) -> bool:
@@ -111,74 +122,50 @@ async def _may_be_workflows(name: str, to: str, home: str) -> bool:
     return name == ALL or is_postgres_url(to) or is_postgres_url(await workflows_at(home, [name]))
 
 
-class _Database:
-    def __init__(self, found: Route) -> None:
-        self._found, self._clock = found, SystemClock()
-        self.target, self.undo, self.is_there = found.target, found.undo, found.is_there
-        self.place = f"{found.name} stays at {shown_url(found.source)}"
-
-    async def plan(self) -> Plan:
-        return await plan_route(self._found, clock=self._clock)
-
-    async def move(self, watch: Watch) -> Moved:
-        return await move_along(self._found, clock=self._clock, watch=watch)
-
-    async def abandon(self) -> bool:
-        return await abandon_route(self._found, clock=self._clock)
-
-
-def routed(found: Route) -> Moved:
-    """Move a database, and show the progress."""
+def run_move(move: Move) -> Moved:
+    """Make the move, and show the progress."""
     with watching("watch") as watch:
-        return asyncio.run(_Database(found).move(watch))
+        return asyncio.run(move.run(watch=watch))
 
 
-def _planned(moving: Moving) -> Plan | None:
+def plan_of(move: Move) -> Plan | None:
     """Return the estimate; None when the source is already sealed or the move is complete."""
-    if moving.is_there:
+    if move.route.is_there:
         return None
     try:
-        return asyncio.run(moving.plan())
+        return asyncio.run(move.estimate())
     except MovedElsewhere as error:
-        if not is_same(error.url, moving.target):
+        if not is_same(error.url, move.route.target):
             raise
         return None
 
 
-def _show_plan(plan: Plan, output: Diagnosis) -> None:
-    if output is Diagnosis.JSON:
+def _show_plan(plan: Plan, output: Report) -> None:
+    if output is Report.JSON:
         show_json(plan)
         return
     show_table(
         ("table", "rows", "size"),
         [(each.table, f"{each.rows:,}", _size(each.bytes)) for each in plan.amounts],
     )
-    console = stdout()
-    console.print(f"From {plan.source}\n  to {plan.target}, as move {plan.epoch}.", soft_wrap=True)
-    console.print(
+    say(f"From {plan.source}\n  to {plan.target}, as move {plan.epoch}.")
+    say(
         f"{counted(plan.rows, 'row')}, {_size(plan.bytes)}: about {_seconds(plan.copy_s)} to copy and compare while it "
-        f"serves, then about {plan.seal_ms:,.0f} ms in which writers wait.",
-        soft_wrap=True,
+        f"serves, then about {plan.seal_ms:,.0f} ms in which writers wait."
     )
     for note in plan.notes:
-        console.print(f"Note: {note}", soft_wrap=True)
+        say(f"Note: {note}")
 
 
-def _show_moved(moved: Moved, undo: str, output: Diagnosis) -> None:
-    if output is Diagnosis.JSON:
+def _show_moved(moved: Moved, undo: str, output: Report) -> None:
+    if output is Report.JSON:
         show_json(moved)
         return
-    console = stdout()
     result = f"{counted(moved.rows, 'row')}, checksum {moved.checksum}" if moved.checksum else "It had arrived already"
     waited = f"; writers waited {moved.seal_ms:,.0f} ms" if moved.seal_ms else ""
-    console.print(f"Moved {moved.name} to {moved.target}: {result}{waited}.", soft_wrap=True)
+    say(f"Moved {moved.name} to {moved.target}: {result}{waited}.")
     if undo:
-        console.print(f"To undo it: {undo}", soft_wrap=True)
-
-
-def _say_abandoned(place: str, *, begun: bool) -> None:
-    result = "The move was ended" if begun else "No move was begun"
-    stderr().print(f"{result}: {place}.", soft_wrap=True)
+        say(f"To undo it: {undo}")
 
 
 def _size(count: float) -> str:

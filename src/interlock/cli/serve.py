@@ -13,25 +13,24 @@ import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
+from interlock.cli.console import remark
 from interlock.cli.homes import StoreHome, refuse_memory
-from interlock.cli.output import stderr
-from interlock.cli.targets import load_machines, load_value
+from interlock.cli.load_machines import load_machines, load_value
 from interlock.engine.alerts.receivers import receivers_in
-from interlock.engine.bound_machine import AnyMachine
 from interlock.engine.engine import Engine
 from interlock.errors import MovedElsewhere
 from interlock.observe.logs import log_as_json, log_as_text
-from interlock.observe.names import installed
+from interlock.observe.metrics import installed
 from interlock.redaction import logger_of
-from interlock.server.app import App
+from interlock.server.app_declaration import App
 from interlock.server.running import HOST, PORT, Listening, admission_from, run_until_stopped
 from interlock.server.running import serve as run
 from interlock.server.service import SIGNALS
-from interlock.server.workers import WORKERS_MAX, check_home, inherited, serve_worker, supervise
+from interlock.server.workers import WORKERS_MAX, check_home, inherited_descriptors, serve_worker, supervise
 from interlock.signals import Observer
 from interlock.urls import REDIS_VARIABLE, parse_redis_url, redact_url
 
@@ -54,7 +53,7 @@ InFlightMax = Annotated[
     typer.Option(metavar="N", envvar="INTERLOCK_IN_FLIGHT_MAX", help="Concurrent calls: 100,000."),
 ]
 
-RedisGiven = Annotated[
+RedisUrl = Annotated[
     str | None,
     typer.Option(
         "--redis",
@@ -72,7 +71,7 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-LogFormatGiven = Annotated[
+LogFormatOption = Annotated[
     LogFormat, typer.Option(envvar="INTERLOCK_LOG", help="Logs for people, or an object of JSON per line.")
 ]
 
@@ -84,7 +83,7 @@ class LogLevel(StrEnum):
     DEBUG = "debug"
 
 
-LogLevelGiven = Annotated[
+LogLevelOption = Annotated[
     LogLevel,
     typer.Option(
         envvar="INTERLOCK_LOG_LEVEL",
@@ -124,10 +123,10 @@ def serve(
     rate_per_s: RatePerS = None,
     burst: Burst = None,
     in_flight_max: InFlightMax = None,
-    redis: RedisGiven = None,
+    redis: RedisUrl = None,
     worker: Annotated[bool, typer.Option(help="Run steps here; without it, events are only taken.")] = True,
-    log_format: LogFormatGiven = LogFormat.TEXT,
-    log_level: LogLevelGiven = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
     workers: Workers = 1,
 ) -> None:
     """Serve machines over HTTP, and run their steps, until Ctrl-C.
@@ -139,7 +138,7 @@ def serve(
     observers = observers_for(log_format, log_level)
     settle_admission(os.environ, rate_per_s=rate_per_s, burst=burst, in_flight_max=in_flight_max)
     settle_redis(os.environ, redis)
-    inherited_socket = inherited()
+    inherited_socket = inherited_descriptors()
     if inherited_socket is not None:
         run_until_stopped(
             serve_worker(app, home, inherited_socket, host=host, leave_s=leave_s, worker=worker, observers=observers)
@@ -188,11 +187,7 @@ def observers_for(log_format: LogFormat, log_level: LogLevel) -> list[Observer |
 
 def printer_for(log_format: LogFormat) -> Callable[[str], None]:
     """Return the function that prints a remark; with JSON logs it is a log line."""
-    return _print_remark if log_format is LogFormat.TEXT else log.info
-
-
-def _print_remark(text: str) -> None:
-    stderr().print(text, highlight=False, markup=False, soft_wrap=True)
+    return remark if log_format is LogFormat.TEXT else log.info
 
 
 def _announce(app: App, home: str, say: Callable[[str], None], where: Listening) -> None:
@@ -228,7 +223,7 @@ def app_of(target: str) -> App:
     value = load_value(target) if ":" in target else None
     if isinstance(value, App):
         return value
-    return App(machines=cast("list[AnyMachine]", load_machines(target)))
+    return App(machines=load_machines(target))
 
 
 # --- `interlock worker` ----------------------------------------------------------------------------------------------
@@ -244,9 +239,9 @@ def worker(
     target: Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="A machine, a list of machines, or an App.")],
     *,
     home: StoreHome,
-    redis: RedisGiven = None,
-    log_format: LogFormatGiven = LogFormat.TEXT,
-    log_level: LogLevelGiven = LogLevel.INFO,
+    redis: RedisUrl = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Run the steps, timers, undos and effects of machines, without HTTP, until Ctrl-C.
 

@@ -14,14 +14,14 @@ from typing import cast
 
 import msgspec
 
-from interlock.client.connection import Attempt, Garbage, Lost, NotSent
-from interlock.client.requests import Remote
-from interlock.client.retries import Call, Failure, StreamRefused, error_of
-from interlock.client.wire import WireEvent, WireMoved, encode, event_of
+from interlock.client.connection import Attempt, ExchangeError, Garbage, Lost
+from interlock.client.retries import Call, Failure, error_of
+from interlock.client.workflows import Remote, event_of
 from interlock.core.events import Event
-from interlock.engine.path.commands import check_id
+from interlock.engine.path.caller_commands import check_id
 from interlock.engine.views import Moved, Refused
 from interlock.errors import InterlockError, OutcomeUnknown
+from interlock.wire import BatchLine, ShownMove, encode
 
 NDJSON = "application/x-ndjson"
 
@@ -50,7 +50,7 @@ class Line:
         self.workflow = workflow
         self.event = event
         self.key = key
-        self.data = encode(WireEvent(name, payload, workflow, key)) + b"\n"
+        self.data = encode(BatchLine(workflow, name, payload, key)) + b"\n"
         self.answer: Result | None = None
         self.doubt = False
         """Whether it was sent and may have been applied."""
@@ -95,7 +95,7 @@ class Batch:
                     line.answer = self._unknown(line, failure.error)
             left = [line for line in waiting if line.answer is None]
             call = _call(left)
-            if left and not await self._transport.paused(call, failure, attempt, deadline_s):
+            if left and not await self._transport.pause(call, failure, attempt, deadline_s):
                 return failure.error
         return None
 
@@ -106,26 +106,19 @@ class Batch:
         attempt_s = max(0.0, min(transport.attempt_s, deadline_s - now_s()))
         transport.spend(retry=any(line.doubt for line in lines))
         attempt = Attempt()
-        sent = True
         try:
-            async with asyncio.timeout(attempt_s), transport.streamed(call, attempt) as incoming:
+            async with asyncio.timeout(attempt_s), transport.open_stream(call, attempt) as incoming:
                 await self._answers(incoming.pieces(), lines)
         except TimeoutError:
-            failure = transport.verdicts.lost(call, f"there was no whole answer within {attempt_s:.3g} s")
-        except NotSent as error:
-            failure = transport.verdicts.not_sent(call, str(error))
-        except Lost as error:
-            failure = transport.verdicts.lost(call, str(error))
-        except (Garbage, msgspec.DecodeError, UnicodeDecodeError) as error:
-            failure = transport.verdicts.garbage(call, str(error))
-        except StreamRefused as refused:
-            sent, failure = refused.failure.doubt, refused.failure
+            failure = transport.verdicts.failure(call, Lost(f"there was no whole answer within {attempt_s:.3g} s"))
+        except ExchangeError as error:
+            failure = transport.verdicts.failure(call, error)
         else:
             if lines[-1].answer is not None:
                 return None
-            failure = transport.verdicts.lost(call, "the answer ended before its last line")
+            failure = transport.verdicts.failure(call, Lost("the answer ended before its last line"))
         for line in lines:
-            line.doubt = line.doubt or (sent and attempt.sent)
+            line.doubt = line.doubt or (failure.doubt and attempt.sent)
         return failure
 
     async def _answers(self, pieces: AsyncIterator[bytes], lines: list[Line]) -> None:
@@ -133,28 +126,31 @@ class Batch:
         rest = b""
         async for piece in pieces:
             *whole, rest = (rest + piece).split(b"\n")
-            for answer in whole:
-                if answer.strip():
-                    line = next(waiting, None)
-                    if line is None:
-                        raise Garbage("it has more lines than were sent")
-                    line.answer = self._answer(line, answer)
+            for data in whole:
+                self._answer(waiting, data)
             if len(rest) > ANSWER_LINE_BYTES_MAX:
                 raise Garbage(f"a line is longer than {ANSWER_LINE_BYTES_MAX:,} bytes")
-        if rest.strip():
-            line = next(waiting, None)
-            if line is None:
-                raise Garbage("it has more lines than were sent")
-            line.answer = self._answer(line, rest)
+        self._answer(waiting, rest)
 
-    def _answer(self, line: Line, data: bytes) -> Result:
-        document: object = msgspec.json.decode(data)
-        if isinstance(document, dict) and "code" in document:
-            problem = cast("dict[str, object]", document)
-            status = problem.get("status")
-            error = error_of(problem, status=status if isinstance(status, int) else 400)
-            return Refused(self._transport.verdicts.clean(error))
-        return self._remote.moved(line.workflow, line.event, msgspec.convert(document, WireMoved))
+    def _answer(self, waiting: Iterator[Line], data: bytes) -> None:
+        """Set the answer of the next line. Raises Garbage."""
+        if not data.strip():
+            return
+        line = next(waiting, None)
+        if line is None:
+            raise Garbage("it has more lines than were sent")
+        try:
+            document: object = msgspec.json.decode(data)
+            if isinstance(document, dict) and "code" in document:
+                problem = cast("dict[str, object]", document)
+                status = problem.get("status")
+                error = error_of(problem, status=status if isinstance(status, int) else 400)
+                line.answer = Refused(self._transport.verdicts.clean(error))
+            else:
+                move = msgspec.convert(document, ShownMove)
+                line.answer = self._remote.moved(line.workflow, line.event, move)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Garbage(str(error)) from error
 
     def _unknown(self, line: Line, error: InterlockError) -> Refused:
         unknown = OutcomeUnknown(

@@ -10,18 +10,17 @@ One event loop in one thread per client; any number of threads may call it, and 
 import ssl
 import threading
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Generic, NoReturn, Self, TypeVar, overload
+from typing import Generic, Self, TypeVar, overload
 
-from interlock.client.client import ATTEMPT_S, CONNECTIONS_MAX, RETRY, TIMEOUT_S, Client, ClientWorkflows
+from interlock.client.client import ATTEMPT_S, CONNECTIONS_MAX, RETRY, TIMEOUT_S, Client
 from interlock.client.streaming import Stream, Streamed
+from interlock.client.workflows import ClientWorkflows
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import ContextT, StateT
 from interlock.engine.blocking import BlockingProxy, Portal, blocking, plain
 from interlock.engine.bound_machine import AnyMachine
-from interlock.engine.leases import LEASE_S, WAIT_S
 from interlock.engine.views import PlainState
 from interlock.errors import BadUsage, UnavailableError
 
@@ -62,11 +61,8 @@ class BlockingStream(BlockingProxy[Stream], Iterator[Streamed]):
         """Return the stream; it connects when the first event is requested."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the stream."""
-        del kind, error, trace
         self.close()
 
 
@@ -128,13 +124,8 @@ class BlockingClient(BlockingProxy[Client]):
     prune = blocking(Client.prune)
     contention = blocking(Client.contention)
 
-    def transaction(self, connection: object) -> NoReturn:
-        """Raise BadUsage, as `Client.transaction`."""
-        self._inside.transaction(connection)
-
-    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> NoReturn:
-        """Raise BadUsage, as `Client.lease`."""
-        self._inside.lease(name, wait_s=wait_s, lease_s=lease_s)
+    transaction = plain(Client.transaction)
+    lease = plain(Client.lease)
 
     @overload
     def of(self, machine: Machine[StateT, ContextT, EventT]) -> BlockingClientWorkflows[StateT, ContextT, EventT]: ...
@@ -174,11 +165,8 @@ class BlockingClient(BlockingProxy[Client]):
         """Return the client; it connects when it is first used. Leaving the block closes it."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the client. In a forked child there is nothing to close."""
-        del kind, error, trace
         if not self._portal.is_forked:
             self.close()
 

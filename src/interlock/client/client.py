@@ -8,24 +8,22 @@ async with Client("http://127.0.0.1:8080", key="ilk_…") as client:
 Calls return and raise what an engine's calls do. Machines passed here or to a call determine the types of answers;
 without its machine a workflow has plain values. A client has one pool of connections, and repeats a call only where
 that is safe (see `retries`). Nothing is read from the environment.
-Sections: `Subscription`, `ClientWorkflows`, `Client`.
 """
 
 import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from types import EllipsisType, TracebackType
-from typing import Generic, Literal, NoReturn, Self, TypeVar, cast, overload
+from types import EllipsisType
+from typing import Literal, NoReturn, Self, TypeVar, overload
 
 import msgspec
 
 from interlock.client.batch import Batch, Item
 from interlock.client.connection import Connect, connect
-from interlock.client.requests import CONTENT, Remote
 from interlock.client.retries import Call, Transport
-from interlock.client.streaming import Stream
-from interlock.client.wire import Listing, Reader, Readers, WireHot, encode, plain_json
+from interlock.client.streaming import Stream, Subscription
+from interlock.client.workflows import CONTENT, ClientWorkflows, Readers, Remote, checked_id
 from interlock.clock import Chance, SystemChance
 from interlock.core.events import Event
 from interlock.core.machine import Machine
@@ -34,15 +32,15 @@ from interlock.core.values import Allowed, ContextT, StateT
 from interlock.engine.bound_machine import AnyMachine
 from interlock.engine.dependencies.breakers import Breakers, BreakerView
 from interlock.engine.leases import LEASE_S, WAIT_S
-from interlock.engine.path.commands import check_kind
+from interlock.engine.path.caller_commands import check_kind
 from interlock.engine.pruning import BATCH, Pruned
 from interlock.engine.settings import Admission
 from interlock.engine.views import Compensation, Counts, DeadLetter, HistoryRow, Moved, Page, PlainState, Refused, View
-from interlock.errors import BadUsage, DefinitionError, InterlockError, TargetNotFound, UnavailableError
+from interlock.errors import BadUsage, DefinitionError, TargetNotFound, UnavailableError
 from interlock.lanes.contention import HotRow
-from interlock.redaction import logger_of
-from interlock.signals import Observer, Subscribers
+from interlock.signals import Observer
 from interlock.urls import escaped, parse_server_url, query_of
+from interlock.wire import Listing, ShownPruned, WireHot, encode
 
 ItemT = TypeVar("ItemT")
 EventT = TypeVar("EventT", bound=Event)
@@ -54,190 +52,6 @@ RETRY = Retry(attempts=30, first_s=0.1, max_s=2.0)
 """More attempts than fit into `timeout_s`, which bounds a call while a server restarts."""
 
 LETTERS_MAX = 10_000
-
-log = logger_of("interlock.client")
-
-
-class WirePruned(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of workflows and events that one request removed."""
-
-    workflows: int
-    events: int
-    more: bool = False
-
-
-class Subscription:
-    """The observers of one client, and the stream that they share while there are any.
-
-    The stream has all kinds of signals of the answering process that the key may see. A broken stream resumes after
-    the last signal. If the server no longer has the signals in between, that is only logged, because an observer
-    cannot receive it. Use `client.stream` to notice it in code.
-    """
-
-    def __init__(self, transport: Transport, target: str) -> None:
-        self._transport = transport
-        self._target = target
-        self._subscribers = Subscribers()
-        self._task: asyncio.Task[None] | None = None
-        self._begun: asyncio.Future[None] | None = None
-
-    async def subscribe(self, observer: Observer) -> None:
-        """Call the observer with every signal from now on. Raises the error that prevents the stream."""
-        self._subscribers.subscribe(observer)
-        if self._task is None or self._task.done():
-            loop = asyncio.get_running_loop()
-            self._begun = loop.create_future()
-            self._task = loop.create_task(self._follow(self._begun))
-        assert self._begun is not None
-        try:
-            await asyncio.shield(self._begun)
-        except BaseException:
-            self.unsubscribe(observer)
-            raise
-
-    def unsubscribe(self, observer: Observer) -> None:
-        """Stop calling the observer; the stream ends with the last one."""
-        self._subscribers.unsubscribe(observer)
-        if not self._subscribers:
-            self._cancel()
-
-    async def close(self) -> None:
-        """End the stream."""
-        task = self._task
-        self._cancel()
-        if task is not None and task is not asyncio.current_task() and task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({task})
-
-    def _cancel(self) -> None:
-        if self._task is not None and not self._task.get_loop().is_closed():
-            self._task.cancel()
-        self._task = None
-
-    async def _follow(self, begun: "asyncio.Future[None]") -> None:
-        last: str | None = None
-
-        def opened() -> None:
-            if not begun.done():
-                begun.set_result(None)
-
-        try:
-            while True:
-                stream = Stream(self._transport, self._target, last, opened)
-                try:
-                    await self._emit_all(stream)
-                except UnavailableError as error:
-                    if not begun.done() or self._transport.verdicts.closed:
-                        raise
-                    log.warning("the stream of %s reconnects: %s", self._transport.address, error.what)
-                last = stream.last_event_id
-                await asyncio.sleep(self._transport.retry.max_s)
-        except InterlockError as error:
-            if begun.done():
-                log.error("the stream of %s has ended: %s", self._transport.address, error.what)  # noqa: TRY400 -- a known error.
-            else:
-                begun.set_exception(error)
-        finally:
-            begun.cancel()  # Does nothing when it is done.
-
-    async def _emit_all(self, stream: Stream) -> None:
-        async with stream:
-            async for event in stream:
-                if event.signal is None:
-                    log.warning("signals of %s were missed: the server no longer has them.", self._transport.address)
-                else:
-                    self._subscribers.emit(event.signal)
-
-
-class ClientWorkflows(Generic[StateT, ContextT, EventT]):
-    """The workflows of one machine at a server: the calls of a client, typed by it. Made by `client.of(machine)`.
-
-    The machine is checked: a workflow of another machine is not found. The client requests a workflow's machine at
-    most once.
-    """
-
-    def __init__(self, remote: Remote, machine: Machine[StateT, ContextT, EventT] | str, reader: Reader) -> None:
-        self._remote = remote
-        self._machine = machine
-        self._name = machine if isinstance(machine, str) else machine.name
-        self._reader = reader
-
-    async def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
-        """Start a workflow. Repeated with the same id and input, returns the existing one (B4)."""
-        machine = self._machine
-        data = plain_json(context, machine) if isinstance(machine, str) else machine.codec.checked_context(context)
-        return self._view(await self._remote.start(self._reader, self._name, workflow, data))
-
-    async def send(
-        self,
-        workflow: str,
-        event: EventT | str,
-        *,
-        data: Mapping[str, object] | None = None,
-        key: str | None = None,
-        if_allowed: bool = False,
-        expect_version: int | None = None,
-    ) -> Moved[StateT]:
-        """Send an event of this machine, or its wire name with `data`. See `Client.send`."""
-        await self._remote.check_machine(workflow, self._name)
-        moved = await self._remote.send(
-            self._reader,
-            workflow,
-            event,
-            data=data,
-            key=key,
-            if_allowed=if_allowed,
-            expect_version=expect_version,
-        )
-        return cast("Moved[StateT]", moved)
-
-    async def get(self, workflow: str) -> View[StateT, ContextT]:
-        """Return the workflow's durable state."""
-        return self._view(await self._remote.get(self._reader, workflow, machine=self._name))
-
-    async def wait(
-        self, workflow: str, *states: StateT | str, timeout_s: float | None = None
-    ) -> View[StateT, ContextT]:
-        """Wait until the workflow is in one of the states; without states, until it is final or resting."""
-        found = await self._remote.wait(self._reader, workflow, states, timeout_s=timeout_s, machine=self._name)
-        return self._view(found)
-
-    async def history(
-        self, workflow: str, *, after: int = 0, limit: int | None = None
-    ) -> list[HistoryRow[StateT, ContextT]]:
-        """Return the history after a version, in the order of versions; all of it unless limited."""
-        await self._remote.check_machine(workflow, self._name)
-        rows = await self._remote.history(self._reader, workflow, after=after, limit=limit)
-        return cast("list[HistoryRow[StateT, ContextT]]", rows)
-
-    async def find(
-        self, *, state: StateT | str | None = None, limit: int = 100, cursor: str | None = None
-    ) -> Page[StateT, ContextT]:
-        """Return one page of workflows; pass the `cursor` of the previous page, None after the last."""
-        page = await self._remote.find(self._reader, self._name, state=state, limit=limit, cursor=cursor)
-        return cast("Page[StateT, ContextT]", page)
-
-    async def stalled(
-        self, *, older_than_s: float | None = None, states: Iterable[StateT | str] | None = None, limit: int = 1_000
-    ) -> list[View[StateT, ContextT]]:
-        """Return active workflows that have been in their state for too long; without a time, longer than declared."""
-        wanted: list[Enum | str] | None = None if states is None else [*states]
-        found = await self._remote.stalled(
-            self._reader, self._name, older_than_s=older_than_s, states=wanted, limit=limit
-        )
-        return cast("list[View[StateT, ContextT]]", found)
-
-    async def allowed(
-        self, workflow: str, event: EventT | str | None = None, *, data: Mapping[str, object] | None = None
-    ) -> list[Allowed[StateT]]:
-        """Return the events that have a transition from the current state; with an event, also its guard's verdict.
-
-        The event is one of this machine, or its wire name with `data`.
-        """
-        await self._remote.check_machine(workflow, self._name)
-        return cast("list[Allowed[StateT]]", await self._remote.allowed(self._reader, workflow, event, data))
-
-    def _view(self, view: View[Enum, object]) -> View[StateT, ContextT]:
-        return cast("View[StateT, ContextT]", view)
 
 
 class Client:
@@ -278,6 +92,7 @@ class Client:
             connect=self._connect(),
         )
         self._remote = Remote(transport, Readers(machines))
+        self._all = ClientWorkflows[Enum, object, Event](self._remote)
         self._subscription = Subscription(transport, "/v1/stream")
 
     def __repr__(self) -> str:
@@ -306,14 +121,8 @@ class Client:
         With a `key` it applies once, however often the connection breaks; `duplicate` is then also true when the client
         itself had to send it twice. Without a key it is sent once, and a lost answer raises OutcomeUnknown.
         """
-        return await self._remote.send(
-            None,
-            workflow,
-            event,
-            data=data,
-            key=key,
-            if_allowed=if_allowed,
-            expect_version=expect_version,
+        return await self._all.send(
+            workflow, event, data=data, key=key, if_allowed=if_allowed, expect_version=expect_version
         )
 
     async def send_many(self, items: Iterable[Item]) -> list[Moved[Enum] | Refused]:
@@ -327,7 +136,7 @@ class Client:
 
     async def get(self, workflow: str) -> View[Enum, object]:
         """Return the workflow's durable state; with plain values when the client does not know its machine."""
-        return await self._remote.get(None, workflow)
+        return await self._all.get(workflow)
 
     @overload
     def of(self, machine: Machine[StateT, ContextT, EventT]) -> ClientWorkflows[StateT, ContextT, EventT]: ...
@@ -337,9 +146,7 @@ class Client:
         self, machine: Machine[StateT, ContextT, EventT] | str
     ) -> ClientWorkflows[StateT, ContextT, EventT] | ClientWorkflows[PlainState, object, Event]:
         """Return the same calls, typed by the machine; for a machine's name, with plain values."""
-        if isinstance(machine, str):
-            return ClientWorkflows[PlainState, object, Event](self._remote, machine, self._remote.readers.plain)
-        return ClientWorkflows(self._remote, machine, self._remote.readers.of(machine))
+        return ClientWorkflows(self._remote, machine)
 
     async def wait(self, workflow: str, *states: Enum | str, timeout_s: float | None = None) -> View[Enum, object]:
         """Wait until the workflow is in one of the states; without states, until it is final or resting.
@@ -347,13 +154,13 @@ class Client:
         The server answers when it is. Raises WaitFailed when the workflow ends in another final state, and WaitTimeout
         when the time is over.
         """
-        return await self._remote.wait(None, workflow, states, timeout_s=timeout_s)
+        return await self._all.wait(workflow, *states, timeout_s=timeout_s)
 
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[Enum, object]]:
         """Return the history after a version, in the order of versions (B3, B8); all of it unless limited."""
-        return await self._remote.history(None, workflow, after=after, limit=limit)
+        return await self._all.history(workflow, after=after, limit=limit)
 
     async def find(
         self,
@@ -381,11 +188,13 @@ class Client:
         self, workflow: str, event: Event | str | None = None, *, data: Mapping[str, object] | None = None
     ) -> list[Allowed[Enum]]:
         """Return the events that have a transition from the current state (A6); with one, also its guard's verdict."""
-        return await self._remote.allowed(None, workflow, event, data)
+        return await self._all.allowed(workflow, event, data=data)
 
     async def stats(self, workflow: str) -> Counts:
         """Return the outcomes of the events sent to it (B5)."""
-        return await self._remote.stats(workflow)
+        return await self._remote.transport.fetch(
+            Call("GET", f"/v1/workflows/{escaped(checked_id(workflow))}/stats"), Counts
+        )
 
     async def subscribe(self, observer: Observer) -> None:
         """Call `observer` with every signal of the server's stream from now on.
@@ -515,7 +324,7 @@ class Client:
         done = Pruned()
         while True:
             call = Call("POST", "/v1/prune", encode(body), (CONTENT,), repeatable=False, moves=not dry_run)
-            pruned = self._remote.read(call, await self._remote.transport.ask(call), WirePruned)
+            pruned = await self._remote.transport.fetch(call, ShownPruned)
             done = Pruned(workflows=done.workflows + pruned.workflows, events=done.events + pruned.events)
             if not pruned.more:
                 return done
@@ -565,16 +374,12 @@ class Client:
         """Return the client; it connects when it is first used."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the client."""
-        del kind, error, trace
         await self.close()
 
     async def _list(self, target: str, kind: type[Listing[ItemT]]) -> list[ItemT]:
-        call = Call("GET", target)
-        return [*self._remote.read(call, await self._remote.transport.ask(call), kind).items]
+        return [*(await self._remote.transport.fetch(Call("GET", target), kind)).items]
 
     async def _put(self, target: str, body: dict[str, object]) -> None:
         await self._remote.transport.ask(Call("PUT", target, encode(body), (CONTENT,), moves=True))

@@ -27,36 +27,20 @@ _LENGTH = re.compile(rb"\d{1,15}")
 NO_CONTENT = frozenset({204, 304})
 
 
-class NotSent(Exception):
+class ExchangeError(Exception):
+    """A request without a usable answer; the text is the reason."""
+
+
+class NotSent(ExchangeError):
     """The server was not reached: nothing was sent."""
 
 
-class Lost(Exception):
+class Lost(ExchangeError):
     """The connection ended after part of the request may have been sent, and before the whole answer arrived."""
 
 
-class Garbage(Exception):
+class Garbage(ExchangeError):
     """The answer is not one that this client understands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request, without the headers that all requests of a client share."""
-
-    method: str
-    target: str
-    """Path and query, below the address."""
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = None
-
-    def written(self, root: str, shared: bytes) -> bytes:
-        """Return the request as bytes. `shared` are the headers that every request of this client has."""
-        lines = [f"{self.method} {root}{self.target} HTTP/1.1\r\n".encode("ascii"), shared]
-        lines += [f"{name}: {value}\r\n".encode() for name, value in self.headers]
-        if self.body is not None:
-            lines.append(b"Content-Length: %d\r\n" % len(self.body))
-        lines += [b"\r\n", self.body or b""]
-        return b"".join(lines)
 
 
 @dataclass(slots=True)
@@ -319,17 +303,13 @@ class Pool:
         self._address = address
         self._tls = tls
         self._connect = connect
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        """The event loop to which all connections belong."""
         self._connections_max = connections_max
         self._places = asyncio.Semaphore(connections_max)
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self.closed = False
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop to which all connections belong."""
-        return self._loop
 
     @property
     def open_count(self) -> int:
@@ -390,7 +370,7 @@ class Pool:
         return connection
 
     def _take_idle(self, idle_s_max: float) -> Connection | None:
-        now_s = self._loop.time()
+        now_s = self.loop.time()
         while self._idle:
             connection = self._idle[-1]
             if not connection.dead and now_s - connection.idle_since_s > idle_s_max:
@@ -409,7 +389,7 @@ class Pool:
         if self.closed or connection.dead:
             self._drop(connection)
             return
-        connection.idle_since_s = self._loop.time()
+        connection.idle_since_s = self.loop.time()
         self._idle.append(connection)
 
     def _drop(self, connection: Connection) -> None:

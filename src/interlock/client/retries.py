@@ -13,49 +13,25 @@ import ssl
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 
-from interlock.client.connection import Attempt, Connect, Garbage, Head, Incoming, Lost, NotSent, Pool, Request
+import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
+from interlock.client.connection import Attempt, Connect, ExchangeError, Garbage, Head, Incoming, Lost, NotSent, Pool
 from interlock.clock import Chance
 from interlock.core.policies import Budget, Retry
 from interlock.engine.dependencies.dependency import RetryBudget
-from interlock.errors import (
-    BadUsage,
-    DefinitionError,
-    GuardRejected,
-    InterlockError,
-    InternalError,
-    LeaseHeld,
-    MissingExtra,
-    MovedElsewhere,
-    NotAuthenticated,
-    NotPermitted,
-    OutcomeUnknown,
-    Overloaded,
-    PayloadTooLarge,
-    Refusal,
-    RequestError,
-    RetryAfter,
-    TargetNotFound,
-    UnavailableError,
-    UserCodeError,
-    VersionConflict,
-)
 from interlock.urls import ServerAddress
+from interlock.wire import members_of
 
 # --- Problem documents (RFC 9457) as errors --------------------------------------------------------------------------
-# A problem's `code` is that of the error, its `what` says what happened, its `detail` adds why, and its `fix` is the
-# remedy. An older server has no `what`: its `title` says what happened, and its `detail` only why. Further facts of
-# an error (the state, the allowed events, a time to wait) are members with the names of its attributes. An error
-# that crosses the wire has the same class and text on the other side.
+# An older server has no `what`: its `title` says what happened, and its `detail` only why.
 
 KIND = "application/problem+json"
 
 
-def _tree(cls: type[InterlockError]) -> Iterator[type[InterlockError]]:
+def _tree(cls: type[errors.InterlockError]) -> Iterator[type[errors.InterlockError]]:
     """Yield the class and all its subclasses that Interlock declares; programs have subclasses of their own."""
     yield cls
     for below in cls.__subclasses__():
@@ -63,94 +39,62 @@ def _tree(cls: type[InterlockError]) -> Iterator[type[InterlockError]]:
             yield from _tree(below)
 
 
-_DECLARED = {InterlockError.__module__, NotPermitted.__module__}
+_DECLARED = {errors.InterlockError.__module__, errors.NotPermitted.__module__}
 
-CLASSES: dict[str, type[InterlockError]] = {cls.code: cls for cls in _tree(InterlockError)}
+CLASSES: dict[str, type[errors.InterlockError]] = {cls.code: cls for cls in _tree(errors.InterlockError)}
 """Every error by its code, derived from the class tree, so that it is complete."""
 
-FORMER_CLASSES: dict[str, type[InterlockError]] = {"user-code": UserCodeError}
+FORMER_CLASSES: dict[str, type[errors.InterlockError]] = {"user-code": errors.UserCodeError}
 """Errors by a former code, which an older server sends."""
 
-MEMBERS: dict[type[InterlockError], dict[str, tuple[object, object]]] = {
-    DefinitionError: {"rule": (str, ""), "location": (str, "")},
-    MissingExtra: {"extra": (str, "")},
-    Refusal: {"machine": (str, ""), "state": (str, ""), "event": (str, ""), "allowed": (tuple[str, ...], ())},
-    GuardRejected: {"guard": (str, ""), "guards": (tuple[str, ...], ()), "reasons": (tuple[str, ...], ())},
-    NotAuthenticated: {"presented": (bool, False)},
-    UserCodeError: {"machine": (str, ""), "event": (str, ""), "correlation_id": (str, "")},
-    PayloadTooLarge: {"size_bytes": (int, 0), "limit_bytes": (int, 0)},
-    RetryAfter: {"seconds": (float, 1.0)},
-    Overloaded: {"retry_after_s": (float, 1.0)},
-    MovedElsewhere: {"url": (str, ""), "epoch": (int, 0)},
-    LeaseHeld: {"lease": (str, ""), "owner": (str, ""), "since": (datetime | None, None)},
-}
-"""Further attributes of errors: the type of each, and its value when a document lacks it."""
-
-_BY_STATUS: dict[int, type[InterlockError]] = {
-    401: NotAuthenticated,
-    403: NotPermitted,
-    404: TargetNotFound,
-    412: VersionConflict,
-    413: PayloadTooLarge,
-    429: Overloaded,
-    502: UnavailableError,
-    503: UnavailableError,
-    504: UnavailableError,
+_BY_STATUS: dict[int, type[errors.InterlockError]] = {
+    401: errors.NotAuthenticated,
+    403: errors.NotPermitted,
+    404: errors.TargetNotFound,
+    412: errors.VersionConflict,
+    413: errors.PayloadTooLarge,
+    429: errors.Overloaded,
+    502: errors.UnavailableError,
+    503: errors.UnavailableError,
+    504: errors.UnavailableError,
 }
 
 SERVER_ERROR = 500
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """The members of a document that are read."""
-
-    code: str = ""
-    title: str = ""
-    what: str = ""
-    detail: str = ""
-    fix: str = ""
-    retry: str = ""
-    """The server's opinion; empty for the class's own."""
-
-
-def error_of(document: Mapping[str, object], *, status: int, retry_after_s: float | None = None) -> InterlockError:
+def error_of(
+    document: Mapping[str, object], *, status: int, retry_after_s: float | None = None
+) -> errors.InterlockError:
     """Build the error of a document. An unknown `code` is kept, on the class for the status."""
-    problem = Problem(**{name: _text(document.get(name)) for name in Problem.__struct_fields__})
-    known = CLASSES.get(problem.code) or FORMER_CLASSES.get(problem.code)
+    code, what, detail, fix, retry = (_text(document.get(name)) for name in ("code", "what", "detail", "fix", "retry"))
+    known = CLASSES.get(code) or FORMER_CLASSES.get(code)
     cls = known or class_for(status)
-    what = problem.what or problem.title or f"the server answered with status {status}."
-    why = problem.detail.removeprefix(problem.what).strip()
+    why = detail.removeprefix(what).strip()
+    what = what or _text(document.get("title")) or f"the server answered with status {status}."
     # As for an unpickled error: its constructor takes other arguments than its text.
     error = cls.__new__(cls)
     error.args = (what,)
-    facts: dict[str, object] = {"what": what, "why": why or cls.default_why, "fix": problem.fix or cls.default_fix}
-    for name, (kind, default) in _members(cls).items():
+    facts: dict[str, object] = {"what": what, "why": why or cls.default_why, "fix": fix or cls.default_fix}
+    for name, (kind, default) in members_of(cls).items():
         facts[name] = _convert(document.get(name), kind, default)
-    if issubclass(cls, Overloaded) and "retry_after_s" not in document and retry_after_s is not None:
+    if issubclass(cls, errors.Overloaded) and "retry_after_s" not in document and retry_after_s is not None:
         facts["retry_after_s"] = retry_after_s
-    if issubclass(cls, GuardRejected) and not facts["guards"] and facts["guard"]:
+    if issubclass(cls, errors.GuardRejected) and not facts["guards"] and facts["guard"]:
         facts["guards"] = (facts["guard"],)
-    if problem.code and known is None:
-        facts["code"] = problem.code
-    if problem.retry in {"never", "now", "later"}:
-        facts["retry"] = problem.retry
+    if code and known is None:
+        facts["code"] = code
+    if retry in {"never", "now", "later"}:
+        facts["retry"] = retry  # The server's opinion, instead of the class's own.
     error.__dict__.update(facts)
     return error
 
 
-def class_for(status: int) -> type[InterlockError]:
+def class_for(status: int) -> type[errors.InterlockError]:
     """Return the class for a status that comes without a known code."""
     found = _BY_STATUS.get(status)
     if found is not None:
         return found
-    return InternalError if status >= SERVER_ERROR else RequestError
-
-
-def _members(cls: type[InterlockError]) -> dict[str, tuple[object, object]]:
-    found: dict[str, tuple[object, object]] = {}
-    for each in reversed(cls.__mro__):
-        found |= MEMBERS.get(cast("type[InterlockError]", each), {})
-    return found
+    return errors.InternalError if status >= SERVER_ERROR else errors.RequestError
 
 
 def _text(value: object) -> str:
@@ -199,18 +143,10 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A successful answer."""
-
-    head: Head
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
     """An attempt without a successful answer."""
 
-    error: InterlockError
+    error: errors.InterlockError
     again: bool
     """Whether a retry may help."""
     doubt: bool
@@ -218,6 +154,34 @@ class Failure:
     settled: bool = False
     """Whether the server guarantees that neither this attempt nor an earlier one was applied."""
     after_s: float = 0.0
+
+
+class StreamRefused(ExchangeError):
+    """The failure of a stream that was not started."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure.error))
+        self.failure = failure
+
+
+_TEXTS: dict[type[ExchangeError], tuple[str, str, str]] = {
+    NotSent: (
+        "the server at {address} was not reached for {call}: {reason}.",
+        "There was no connection, so nothing was sent.",
+        "Check that the server runs and that the address is right; then try again.",
+    ),
+    Lost: (
+        "{call} at {address} was not answered: {reason}.",
+        "The connection, the server or the time failed before the answer arrived.",
+        "Try again; check the server if it happens again.",
+    ),
+    Garbage: (
+        "the answer of {address} to {call} cannot be used: {reason}.",
+        "An Interlock server does not answer like this.",
+        "Check the address, the proxies on the way, and the versions of both sides.",
+    ),
+}
+"""What happened, why, and the remedy, for each kind of exchange without a usable answer."""
 
 
 class Verdicts:
@@ -229,13 +193,13 @@ class Verdicts:
         """Whether the client was closed: nothing is retried."""
         self._secret = secret
 
-    def final(self, call: Call, failure: Failure, *, doubt: bool, attempts: int) -> InterlockError:
+    def final(self, call: Call, failure: Failure, *, doubt: bool, attempts: int) -> errors.InterlockError:
         """Return the error that the caller gets in the end."""
         error = failure.error
-        if not (doubt and call.moves) or isinstance(error, OutcomeUnknown):
+        if not (doubt and call.moves) or isinstance(error, errors.OutcomeUnknown):
             return error
         tried = "" if attempts == 1 else f" in {attempts} attempts"
-        unknown = OutcomeUnknown(
+        unknown = errors.OutcomeUnknown(
             f"{call.name} at {self.address} has no known outcome{tried}: {error.what}",
             why="The request may have been applied before the connection, the server or the time failed.",
             fix="Send it again with the same key: it is applied at most once."
@@ -249,7 +213,7 @@ class Verdicts:
         """Return the failure for a redirect."""
         # The target's query may hold a secret, and following it would send the client's key to an unknown address.
         place = head.headers.get("location", "").partition("?")[0].partition("#")[0]
-        error = BadUsage(
+        error = errors.BadUsage(
             f"{self.address} answered {call.name} with a redirect to {_clean(place)!r}.",
             why="A client sends its key only to the address it was created with.",
             fix="Pass the address of the server itself, with its scheme and its path.",
@@ -263,7 +227,16 @@ class Verdicts:
         if document is None:
             return self._foreign_answer(call, head, retry_after_s)
         error = error_of(document, status=head.status, retry_after_s=retry_after_s)
-        return failure_of(self.clean(error), head.status, retry_after_s)
+        unavailable = isinstance(error, errors.UnavailableError)
+        unknown = isinstance(error, errors.OutcomeUnknown) or (head.status >= SERVER_ERROR and not unavailable)
+        return Failure(
+            self.clean(error),
+            again=unavailable and error.retry != "never",
+            doubt=unknown,
+            # A server checks permissions before it looks up the idempotency key, so 401 and 403 settle nothing.
+            settled=not unavailable and head.status not in {401, 403} and head.status < SERVER_ERROR,
+            after_s=_bounded(error.retry_after_s if isinstance(error, errors.Overloaded) else retry_after_s),
+        )
 
     def _foreign_answer(self, call: Call, head: Head, retry_after_s: float | None) -> Failure:
         """Return the failure for an answer of a proxy, a load balancer or another program."""
@@ -271,45 +244,31 @@ class Verdicts:
         what = f"{self.address} answered {call.name} with status {head.status}, and without a problem document."
         why = "A proxy between here and the server answered, or the address is not that of an Interlock server."
         fix = "Check the address, and the proxies on the way."
-        if cls is Overloaded:
-            error: InterlockError = Overloaded(retry_after_s or 1.0, what)
+        if cls is errors.Overloaded:
+            error: errors.InterlockError = errors.Overloaded(retry_after_s or 1.0, what)
             error.why, error.fix = why, fix
-        elif issubclass(cls, UnavailableError) or head.status >= SERVER_ERROR:
-            error = UnavailableError(what, why=why, fix=fix)
+        elif issubclass(cls, errors.UnavailableError) or head.status >= SERVER_ERROR:
+            error = errors.UnavailableError(what, why=why, fix=fix)
         else:
-            error = BadUsage(what, why=why, fix=fix)
-        unavailable = isinstance(error, UnavailableError)
+            error = errors.BadUsage(what, why=why, fix=fix)
+        unavailable = isinstance(error, errors.UnavailableError)
         again = unavailable and head.status != SERVER_ERROR  # A bug of the other program: a retry would not help.
-        return Failure(error, again=again, doubt=unavailable and cls is not Overloaded, after_s=_bounded(retry_after_s))
-
-    def not_sent(self, call: Call, why: str) -> Failure:
-        """Return the failure for a request of which nothing was sent."""
-        error = UnavailableError(
-            f"the server at {self.address} was not reached for {call.name}: {self.without_secret(why)}.",
-            why="There was no connection, so nothing was sent.",
-            fix="Check that the server runs and that the address is right; then try again.",
+        return Failure(
+            error, again=again, doubt=unavailable and cls is not errors.Overloaded, after_s=_bounded(retry_after_s)
         )
-        return Failure(error, again=not self.closed, doubt=False)
 
-    def lost(self, call: Call, why: str) -> Failure:
-        """Return the failure for a request that may have been sent and was not answered."""
-        error = UnavailableError(
-            f"{call.name} at {self.address} was not answered: {self.without_secret(why)}.",
-            why="The connection, the server or the time failed before the answer arrived.",
-            fix="Try again; check the server if it happens again.",
+    def failure(self, call: Call, error: ExchangeError) -> Failure:
+        """Return the failure for a request that was not answered, or not with a usable answer."""
+        if isinstance(error, StreamRefused):
+            return error.failure
+        what, why, fix = _TEXTS[type(error)]
+        text = what.format(address=self.address, call=call.name, reason=self.without_secret(str(error)))
+        again = not isinstance(error, Garbage) and not self.closed
+        return Failure(
+            errors.UnavailableError(text, why=why, fix=fix), again=again, doubt=not isinstance(error, NotSent)
         )
-        return Failure(error, again=not self.closed, doubt=True)
 
-    def garbage(self, call: Call, why: str) -> Failure:
-        """Return the failure for an answer that cannot be used."""
-        error = UnavailableError(
-            f"the answer of {self.address} to {call.name} cannot be used: {self.without_secret(why)}.",
-            why="An Interlock server does not answer like this.",
-            fix="Check the address, the proxies on the way, and the versions of both sides.",
-        )
-        return Failure(error, again=False, doubt=True)
-
-    def clean(self, error: InterlockError) -> InterlockError:
+    def clean(self, error: errors.InterlockError) -> errors.InterlockError:
         """Remove the client's key from the text of a server's error."""
         error.what, error.why, error.fix = map(self.without_secret, (error.what, error.why, error.fix))
         error.args = (error.what,)
@@ -318,20 +277,6 @@ class Verdicts:
     def without_secret(self, text: str) -> str:
         """Replace the client's key in a text."""
         return text.replace(self._secret, "[key]") if self._secret else text
-
-
-def failure_of(error: InterlockError, status: int, retry_after_s: float | None = None) -> Failure:
-    """Return the failure for an error of the server."""
-    unavailable = isinstance(error, UnavailableError)
-    unknown = isinstance(error, OutcomeUnknown) or (status >= SERVER_ERROR and not unavailable)
-    return Failure(
-        error,
-        again=unavailable and error.retry != "never",
-        doubt=unknown,
-        # A server checks permissions before it looks up the idempotency key, so 401 and 403 settle nothing.
-        settled=not unavailable and status not in {401, 403} and status < SERVER_ERROR,
-        after_s=_bounded(error.retry_after_s if isinstance(error, Overloaded) else retry_after_s),
-    )
 
 
 def _document(head: Head, body: bytes) -> dict[str, object] | None:
@@ -372,6 +317,8 @@ RETRIES_FREE = 100
 
 OK, REDIRECT, FAILED = 200, 300, 400
 
+ValueT = TypeVar("ValueT")
+
 
 class Transport:
     """The calls of one client, through one pool of connections."""
@@ -402,8 +349,8 @@ class Transport:
         self._pool: Pool | None = None
         self._shared = _shared_headers(address, secret)
 
-    async def ask(self, call: Call, *, timeout_s: float | None = None) -> Answer:
-        """Make the call. Raises the server's error, UnavailableError, or OutcomeUnknown."""
+    async def ask(self, call: Call, *, timeout_s: float | None = None) -> bytes:
+        """Make the call; returns its answer. Raises the server's error, UnavailableError, or OutcomeUnknown."""
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + (self.timeout_s if timeout_s is None else timeout_s)
         doubt = False
@@ -412,13 +359,22 @@ class Transport:
             attempt += 1
             self.spend(retry=attempt > 1)
             outcome = await self._attempt(call, max(0.0, min(self.attempt_s, deadline_s - now_s())))
-            if isinstance(outcome, Answer):
+            if isinstance(outcome, bytes):
                 return outcome
             doubt = (doubt or outcome.doubt) and not outcome.settled
-            if not await self.paused(call, outcome, attempt, deadline_s):
+            if not await self.pause(call, outcome, attempt, deadline_s):
                 raise self.verdicts.final(call, outcome, doubt=doubt, attempts=attempt)
 
-    async def paused(self, call: Call, failure: Failure, attempt: int, deadline_s: float) -> bool:
+    async def fetch(self, call: Call, kind: type[ValueT], *, timeout_s: float | None = None) -> ValueT:
+        """Make the call, and decode its answer. Raises as `ask`, also for an answer that cannot be decoded."""
+        body = await self.ask(call, timeout_s=timeout_s)
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            failure = self.verdicts.failure(call, Garbage(f"{error}"))
+            raise self.verdicts.final(call, failure, doubt=True, attempts=1) from error
+
+    async def pause(self, call: Call, failure: Failure, attempt: int, deadline_s: float) -> bool:
         """Wait for the next attempt. Returns False immediately when there is no attempt or no time left."""
         if not (call.repeatable and failure.again) or self.retry.exhausted(attempt):
             return False
@@ -433,7 +389,7 @@ class Transport:
             wait_s = self._spending.left_s(now_s())
         return False
 
-    async def _attempt(self, call: Call, attempt_s: float) -> Answer | Failure:
+    async def _attempt(self, call: Call, attempt_s: float) -> bytes | Failure:
         attempt = Attempt()
         try:
             async with (
@@ -443,18 +399,14 @@ class Transport:
                 return await self._read_answer(call, incoming)
         except TimeoutError:
             if attempt.sent:
-                return self.verdicts.lost(call, f"there was no whole answer within {attempt_s:.3g} s")
-            return self.verdicts.not_sent(call, f"no connection was available within {attempt_s:.3g} s")
-        except NotSent as error:
-            return self.verdicts.not_sent(call, str(error))
-        except Lost as error:
-            return self.verdicts.lost(call, str(error))
-        except Garbage as error:
-            return self.verdicts.garbage(call, str(error))
+                return self.verdicts.failure(call, Lost(f"there was no whole answer within {attempt_s:.3g} s"))
+            return self.verdicts.failure(call, NotSent(f"no connection was available within {attempt_s:.3g} s"))
+        except ExchangeError as error:
+            return self.verdicts.failure(call, error)
 
     @asynccontextmanager
-    async def streamed(self, call: Call, attempt: Attempt, *, apart: bool = False) -> AsyncGenerator[Incoming, None]:
-        """Make one attempt whose answer is read in pieces. Raises NotSent, Lost, Garbage or StreamRefused."""
+    async def open_stream(self, call: Call, attempt: Attempt, *, apart: bool = False) -> AsyncGenerator[Incoming, None]:
+        """Make one attempt whose answer is read in pieces. Raises ExchangeError."""
         request = self._encode(call)
         opened = (
             self.pool().apart(request, attempt)
@@ -464,18 +416,18 @@ class Transport:
         async with opened as incoming:
             if incoming.head.status != OK or incoming.head.kind != call.kind:
                 failure = await self._read_answer(call, incoming)
-                if isinstance(failure, Answer):
-                    failure = self.verdicts.garbage(call, "it is not a stream")
+                if isinstance(failure, bytes):
+                    failure = self.verdicts.failure(call, Garbage("it is not a stream"))
                 raise StreamRefused(failure)
             yield incoming
 
-    async def _read_answer(self, call: Call, incoming: Incoming) -> Answer | Failure:
+    async def _read_answer(self, call: Call, incoming: Incoming) -> bytes | Failure:
         head = incoming.head
         if head.status < REDIRECT or head.status == NOT_MODIFIED:
             body = await incoming.read(ANSWER_BYTES_MAX)
-            if head.status != NOT_MODIFIED and body and head.kind != call.kind:
-                return self.verdicts.garbage(call, f"it is of type {head.kind[:100] or 'nothing'!r}, not {call.kind!r}")
-            return Answer(head, body)
+            if body and head.kind != call.kind:
+                raise Garbage(f"it is of type {head.kind[:100] or 'nothing'!r}, not {call.kind!r}")
+            return body
         if head.status < FAILED:
             return self.verdicts.redirected(call, head)
         return self.verdicts.problem(call, head, await incoming.read(PROBLEM_BYTES_MAX))
@@ -487,14 +439,14 @@ class Transport:
     def pool(self) -> Pool:
         """Return the connections of the running event loop."""
         if self.verdicts.closed:
-            raise UnavailableError(
+            raise errors.UnavailableError(
                 "the client is closed.", why="It was closed before the call.", fix="Use it inside `async with`."
             )
         loop = asyncio.get_running_loop()
         pool = self._pool
         if pool is not None and pool.loop is not loop:
             if not pool.loop.is_closed():
-                raise BadUsage(
+                raise errors.BadUsage(
                     "a client was used by two event loops.",
                     why="Its connections belong to the event loop that opened them.",
                     fix="Create a client in each, or a BlockingClient, which any thread may call.",
@@ -514,16 +466,12 @@ class Transport:
             await self._pool.close()
 
     def _encode(self, call: Call) -> bytes:
+        lines = [f"{call.method} {self.address.root}{call.target} HTTP/1.1\r\n".encode("ascii"), self._shared]
         headers = (("Accept", f"{call.kind}, {KIND}"), *call.headers)
-        return Request(call.method, call.target, headers, call.body).written(self.address.root, self._shared)
-
-
-class StreamRefused(Exception):
-    """The failure of a stream that was not started."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(str(failure.error))
-        self.failure = failure
+        lines += [f"{name}: {value}\r\n".encode() for name, value in headers]
+        if call.body is not None:
+            lines.append(b"Content-Length: %d\r\n" % len(call.body))
+        return b"".join([*lines, b"\r\n", call.body or b""])
 
 
 def _shared_headers(address: ServerAddress, secret: str | None) -> bytes:

@@ -8,24 +8,16 @@ of events are skipped.
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from interlock.client.connection import Attempt, Garbage, Lost, NotSent
-from interlock.client.retries import Call, Failure, StreamRefused, Transport
-from interlock.signals import (
-    AlertRaised,
-    BreakerChanged,
-    LoopBlocked,
-    RedisChanged,
-    ResultLate,
-    Signal,
-    StepAttempted,
-    TransitionApplied,
-    TransitionRejected,
-)
+from interlock.client.connection import Attempt, ExchangeError, Garbage, Lost
+from interlock.client.retries import Call, Transport
+from interlock.errors import InterlockError, UnavailableError
+from interlock.redaction import logger_of
+from interlock.signals import Observer, Signal, Subscribers
+from interlock.wire import KINDS
 
 SSE = "text/event-stream"
 
@@ -37,24 +29,7 @@ SILENCE_S = 60.0
 
 RESET = "reset"
 
-_SIGNALS: tuple[type[Signal], ...] = (
-    TransitionApplied,
-    TransitionRejected,
-    StepAttempted,
-    ResultLate,
-    BreakerChanged,
-    RedisChanged,
-    AlertRaised,
-    LoopBlocked,
-)
-
-
-def kind_of(cls: type[Signal]) -> str:
-    """Return the name of a signal in the stream: transition_applied for TransitionApplied."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-
-
-KINDS: dict[str, type[Signal]] = {kind_of(cls): cls for cls in _SIGNALS}
+log = logger_of("interlock.client")
 
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 
@@ -97,11 +72,8 @@ class Stream(AsyncIterator[Streamed]):
         """Return the stream; it connects when the first event is requested."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the stream."""
-        del kind, error, trace
         await self.aclose()
 
     async def _all(self, transport: Transport, target: str) -> AsyncGenerator[Streamed, None]:
@@ -116,7 +88,7 @@ class Stream(AsyncIterator[Streamed]):
             try:
                 async with (
                     asyncio.timeout(transport.attempt_s) as silence,
-                    transport.streamed(call, reached, apart=True) as sse,
+                    transport.open_stream(call, reached, apart=True) as sse,
                 ):
                     if self._opened is not None:
                         self._opened()
@@ -133,24 +105,96 @@ class Stream(AsyncIterator[Streamed]):
                         if parser.blocks > 1:
                             attempt = 0  # It was open, but quiet: a mounted server ends each stream after a while.
                         self.last_event_id = parser.last or self.last_event_id
-                failure = transport.verdicts.lost(call, "the stream has ended")
+                failure = transport.verdicts.failure(call, Lost("the stream has ended"))
             except TimeoutError:
-                failure = transport.verdicts.lost(call, "it was silent for too long")
-            except NotSent as error:
-                failure = transport.verdicts.not_sent(call, str(error))
-            except Lost as error:
-                failure = transport.verdicts.lost(call, str(error))
-            except Garbage as error:
-                failure = transport.verdicts.garbage(call, str(error))
-            except StreamRefused as refused:
-                failure = refused.failure
-            await _pause_or_raise(transport, call, failure, max(attempt, 1))
+                failure = transport.verdicts.failure(call, Lost("it was silent for too long"))
+            except ExchangeError as error:
+                failure = transport.verdicts.failure(call, error)
+            deadline_s = asyncio.get_running_loop().time() + transport.timeout_s
+            if not await transport.pause(call, failure, max(attempt, 1), deadline_s):
+                raise failure.error
 
 
-async def _pause_or_raise(transport: Transport, call: Call, failure: Failure, attempt: int) -> None:
-    deadline_s = asyncio.get_running_loop().time() + transport.timeout_s
-    if not await transport.paused(call, failure, attempt, deadline_s):
-        raise failure.error
+class Subscription:
+    """The observers of one client, and the stream that they share while there are any.
+
+    The stream has all kinds of signals of the answering process that the key may see. A broken stream resumes after
+    the last signal. If the server no longer has the signals in between, that is only logged, because an observer
+    cannot receive it. Use `client.stream` to notice it in code.
+    """
+
+    def __init__(self, transport: Transport, target: str) -> None:
+        self._transport = transport
+        self._target = target
+        self._subscribers = Subscribers()
+        self._task: asyncio.Task[None] | None = None
+        self._begun: asyncio.Future[None] | None = None
+
+    async def subscribe(self, observer: Observer) -> None:
+        """Call the observer with every signal from now on. Raises the error that prevents the stream."""
+        self._subscribers.subscribe(observer)
+        if self._task is None or self._task.done():
+            loop = asyncio.get_running_loop()
+            self._begun = loop.create_future()
+            self._task = loop.create_task(self._follow(self._begun))
+        assert self._begun is not None
+        try:
+            await asyncio.shield(self._begun)
+        except BaseException:
+            self.unsubscribe(observer)
+            raise
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """Stop calling the observer; the stream ends with the last one."""
+        self._subscribers.unsubscribe(observer)
+        if not self._subscribers:
+            self._cancel()
+
+    async def close(self) -> None:
+        """End the stream."""
+        task = self._task
+        self._cancel()
+        if task is not None and task is not asyncio.current_task() and task.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({task})
+
+    def _cancel(self) -> None:
+        if self._task is not None and not self._task.get_loop().is_closed():
+            self._task.cancel()
+        self._task = None
+
+    async def _follow(self, begun: "asyncio.Future[None]") -> None:
+        last: str | None = None
+
+        def opened() -> None:
+            if not begun.done():
+                begun.set_result(None)
+
+        try:
+            while True:
+                stream = Stream(self._transport, self._target, last, opened)
+                try:
+                    await self._emit_all(stream)
+                except UnavailableError as error:
+                    if not begun.done() or self._transport.verdicts.closed:
+                        raise
+                    log.warning("the stream of %s reconnects: %s", self._transport.address, error.what)
+                last = stream.last_event_id
+                await asyncio.sleep(self._transport.retry.max_s)
+        except InterlockError as error:
+            if begun.done():
+                log.error("the stream of %s has ended: %s", self._transport.address, error.what)  # noqa: TRY400 -- a known error.
+            else:
+                begun.set_exception(error)
+        finally:
+            begun.cancel()  # Does nothing when it is done.
+
+    async def _emit_all(self, stream: Stream) -> None:
+        async with stream:
+            async for event in stream:
+                if event.signal is None:
+                    log.warning("signals of %s were missed: the server no longer has them.", self._transport.address)
+                else:
+                    self._subscribers.emit(event.signal)
 
 
 class Parser:

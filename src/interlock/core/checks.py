@@ -10,12 +10,11 @@ Sections: advice, compensation, soundness, all checks together.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import msgspec
-
 from interlock.core.codec import Codec, changeable_parts
-from interlock.core.events import STEP_FAILED, UNWOUND, Event, events_below, mistake_in, wire_name
+from interlock.core.declarations import StepDeclaration
+from interlock.core.events import STEP_FAILED, UNWOUND, WHY_EVENT, Event, events_below, mistake_in, wire_name
 from interlock.core.table import Node, Table, Transition, is_unwinding, may_owe, name_of, reached_from
-from interlock.core.values import Finding
+from interlock.core.values import Finding, finding
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
 __all__ = ["demand_sound", "findings"]
@@ -40,162 +39,112 @@ def advice(table: Table) -> list[Finding]:
     ]
 
 
-def _unused_events(table: Table) -> list[Finding]:
+def _unused_events(table: Table) -> Iterator[Finding]:
     used = {event for node in table.nodes.values() for event in node.moves}
-    return [
-        Finding(
-            code="unused-event",
-            severity="warning",
-            what=f"event {name} has no transition in any state.",
-            why="The machine refuses it in every state.",
-            fix="Declare a transition for it, or remove the class.",
-            location=table.declared.location,
-        )
-        for name, event in table.events.items()
-        if event not in used
-    ]
+    for name, event in table.events.items():
+        if event not in used:
+            what, why = f"event {name} has no transition in any state.", "The machine refuses it in every state."
+            fix = "Declare a transition for it, or remove the class."
+            yield finding("unused-event", "warning", table.declared.location, what, why, fix)
 
 
-def _refused_timers(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="timer-event-refused",
-            severity="warning",
-            what=f"the timer of state {node.name!r} sends {wire_name(type(timer.send))}, which that state refuses.",
-            why="The timer would fire, be refused and change nothing.",
-            fix=f"Declare {wire_name(type(timer.send))} from {node.name!r}, or let the timer send another event.",
-            location=timer.location,
-        )
-        for node in table.nodes.values()
-        for timer in node.timers
-        if type(timer.send) not in node.moves
-    ]
+def _refused_timers(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        for timer in node.timers:
+            if type(timer.send) not in node.moves:
+                name = wire_name(type(timer.send))
+                what = f"the timer of state {node.name!r} sends {name}, which that state refuses."
+                why = "The timer would fire, be refused and change nothing."
+                fix = f"Declare {name} from {node.name!r}, or let the timer send another event."
+                yield finding("timer-event-refused", "warning", timer.location, what, why, fix)
 
 
-def _refused_results(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="step-event-refused",
-            severity="warning",
-            what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} refuses.",
-            why="A refused result counts as a failure that is not retried and had no effect: nothing is undone.",
-            fix=f"Declare {wire_name(event)} from {node.name!r}, or take it out of the step's return annotation.",
-            location=node.step.location,
-        )
-        for node in table.nodes.values()
-        if node.step is not None
-        for event in node.step.returns
-        if event not in node.moves
-    ]
+def _results(table: Table) -> Iterator[tuple[Node, StepDeclaration, str, tuple[Transition, ...]]]:
+    """Yield each declared outcome of each step: its node, its step, the event's name and the event's transitions."""
+    for node in table.nodes.values():
+        for event in node.step.returns if node.step else ():
+            assert node.step is not None
+            yield node, node.step, wire_name(event), node.moves.get(event, ())
 
 
-def _guarded_results(table: Table) -> list[Finding]:
-    """Return a finding for each outcome that all guards may refuse: the step's effect would count as not done."""
-    return [
-        Finding(
-            code="step-event-guarded",
-            severity="warning",
-            what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} takes only if "
-            f"{' or '.join(move.guard_name or '' for move in moves)} agrees.",
-            why="A refused result counts as a failure that is not retried and had no effect: nothing is undone.",
-            fix=f"Declare a transition without a guard for {wire_name(event)} after them.",
-            location=node.step.location,
-        )
-        for node in table.nodes.values()
-        if node.step is not None and not node.step.read_only and not node.step.irreversible
-        for event in node.step.returns
-        if (moves := node.moves.get(event, ())) and moves == tuple(_guarded(moves))
-    ]
+_WHY_REFUSED = "A refused result counts as a failure that is not retried and had no effect: nothing is undone."
 
 
-def _internal_results(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="step-result-stays",
-            severity="warning",
-            what=f"step {node.step.name!r} may return {wire_name(event)}, which is internal in state {node.name!r}.",
-            why="The step has run and the state is not entered again, so nothing runs there any more.",
-            fix=f"Give the transition a target; to={_member(node)} enters the state again and runs the step again.",
-            location=node.step.location,
-        )
-        for node in table.nodes.values()
-        if node.step is not None
-        for event in node.step.returns
-        if any(move.target is None for move in node.moves.get(event, ()))
-    ]
+def _refused_results(table: Table) -> Iterator[Finding]:
+    for node, step, name, moves in _results(table):
+        if not moves:
+            what = f"step {step.name!r} may return {name}, which state {node.name!r} refuses."
+            fix = f"Declare {name} from {node.name!r}, or take it out of the step's return annotation."
+            yield finding("step-event-refused", "warning", step.location, what, _WHY_REFUSED, fix)
 
 
-def _catch_alls(table: Table) -> list[Finding]:
-    """Return a finding for each event with own transitions in some states and the catch-all in the others."""
-    found: list[Finding] = []
+def _guarded_results(table: Table) -> Iterator[Finding]:
+    """Yield a finding for each outcome that all guards may refuse: the step's effect would count as not done."""
+    for node, step, name, moves in _results(table):
+        if moves and moves == tuple(_guarded(moves)) and not step.read_only and not step.irreversible:
+            guards = " or ".join(move.guard_name or "" for move in moves)
+            what = f"step {step.name!r} may return {name}, which state {node.name!r} takes only if {guards} agrees."
+            fix = f"Declare a transition without a guard for {name} after them."
+            yield finding("step-event-guarded", "warning", step.location, what, _WHY_REFUSED, fix)
+
+
+def _internal_results(table: Table) -> Iterator[Finding]:
+    for node, step, name, moves in _results(table):
+        if any(move.target is None for move in moves):
+            what = f"step {step.name!r} may return {name}, which is internal in state {node.name!r}."
+            why = "The step has run and the state is not entered again, so nothing runs there any more."
+            fix = f"Give the transition a target; to={_member(node)} enters the state again and runs the step again."
+            yield finding("step-result-stays", "warning", step.location, what, why, fix)
+
+
+def _catch_alls(table: Table) -> Iterator[Finding]:
+    """Yield a finding for each event with own transitions in some states and the catch-all in the others."""
     for declared in table.declared.transitions:
         taking = [node for node in table.nodes.values() if declared.event in node.moves]
         caught = [node for node in taking if node.moves[declared.event][0].declared.catch_all]
         if declared.catch_all and caught and len(caught) < len(taking):
             own = ", ".join(node.name for node in taking if node not in caught)
-            found.append(
-                Finding(
-                    code="catch-all-hides",
-                    severity="info",
-                    what=f"{wire_name(declared.event)} has its own transition from {own}, "
-                    f"and only the catch-all from {', '.join(node.name for node in caught)}.",
-                    why="A catch-all also takes the states where a transition was forgotten.",
-                    fix="Look through the list; declare a transition of its own where the catch-all is not meant.",
-                    location=declared.location,
-                )
+            others = ", ".join(node.name for node in caught)
+            what = (
+                f"{wire_name(declared.event)} has its own transition from {own}, and only the catch-all from {others}."
             )
-    return found
+            why = "A catch-all also takes the states where a transition was forgotten."
+            fix = "Look through the list; declare a transition of its own where the catch-all is not meant."
+            yield finding("catch-all-hides", "info", declared.location, what, why, fix)
 
 
-def _overlapping_guards(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="guards-overlap",
-            severity="info",
-            what=f"{moves[0].event} in state {node.name!r} has several guards "
-            f"({', '.join(move.guard_name or '' for move in guarded)}) that could both say yes.",
-            why="The declared order decides: the first that says yes wins.",
-            fix="Make them exclude each other, or make sure that the order is meant.",
-            location=guarded[-1].declared.location,
-        )
-        for node in table.nodes.values()
-        for moves in node.moves.values()
-        if len(guarded := _guarded(moves)) > 1
-    ]
+def _overlapping_guards(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        for moves in node.moves.values():
+            guarded = _guarded(moves)
+            if len(guarded) > 1:
+                guards = ", ".join(move.guard_name or "" for move in guarded)
+                what = f"{moves[0].event} in state {node.name!r} has several guards ({guards}) that could both say yes."
+                why = "The declared order decides: the first that says yes wins."
+                fix = "Make them exclude each other, or make sure that the order is meant."
+                yield finding("guards-overlap", "info", guarded[-1].declared.location, what, why, fix)
 
 
 def _guarded(moves: tuple[Transition, ...]) -> list[Transition]:
     return [move for move in moves if move.guard is not None]
 
 
-def _silent_steps(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="step-outcomes-unknown",
-            severity="info",
-            what=f"step {node.step.name!r} does not say which events it returns.",
-            why="Its outcomes cannot be checked or drawn, nor what happens to them when the workflow fails.",
-            fix="Annotate it: `-> Charged | Declined`.",
-            location=node.step.location,
-        )
-        for node in table.nodes.values()
-        if node.step is not None and not node.step.returns
-    ]
+def _silent_steps(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        if node.step is not None and not node.step.returns:
+            what = f"step {node.step.name!r} does not say which events it returns."
+            why = "Its outcomes cannot be checked or drawn, nor what happens to them when the workflow fails."
+            fix = "Annotate it: `-> Charged | Declined`."
+            yield finding("step-outcomes-unknown", "info", node.step.location, what, why, fix)
 
 
-def _no_dwell(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="no-dwell-limit",
-            severity="info",
-            what=f"state {node.name!r} has no dwell limit.",
-            why="A workflow that stays there too long is found only by a query with an explicit age.",
-            fix=f"Declare dwell({_member(node)}, max_s=...), or mark it resting.",
-            location=table.declared.location,
-        )
-        for node in table.nodes.values()
-        if node.active and node.dwell_max_s is None
-    ]
+def _no_dwell(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        if node.active and node.dwell_max_s is None:
+            what = f"state {node.name!r} has no dwell limit."
+            why = "A workflow that stays there too long is found only by a query with an explicit age."
+            fix = f"Declare dwell({_member(node)}, max_s=...), or mark it resting."
+            yield finding("no-dwell-limit", "info", table.declared.location, what, why, fix)
 
 
 def _member(node: Node) -> str:
@@ -246,18 +195,23 @@ Saved = Callable[[Move], bool]
 def compensation(table: Table) -> list[Finding]:
     """Return a finding for each path on which an effect outside may stay although the workflow failed."""
     failures = failure_ends(table)
-    found: list[Finding] = []
+    without_undo: list[Finding] = []
     skipped: dict[int, Finding] = {}
     for node in table.nodes.values():
-        if node.step is None or node.step.read_only:
+        step = node.step
+        if step is None or step.read_only:
             continue
-        lost = list(lost_at(node, failures))
+        lost = list(lost_at(node, step, failures))
         if node.undoable:
             # One finding per declared transition, also when several steps before it would be left.
-            skipped |= {id(move.transition): _skipped(node, move) for move in reversed(lost) if move.transition}
+            skipped |= {
+                id(move.transition): _skipped(node, step, move, move.transition.declared.location)
+                for move in reversed(lost)
+                if move.transition
+            }
         elif lost:
-            found.append(_irreversible(node, lost[0]) if node.step.irreversible else _without_undo(node, lost[0]))
-    return [*found, *skipped.values(), *_unsettled_rounds(table), *_dead_undos(table)]
+            without_undo.append(_without_undo(node, step, lost[0]))
+    return [*without_undo, *skipped.values(), *_unsettled_rounds(table), *_dead_undos(table)]
 
 
 def failure_ends(table: Table) -> set[Node]:
@@ -270,10 +224,16 @@ def failure_ends(table: Table) -> set[Node]:
     return ends if others else set()
 
 
-def lost_at(node: Node, failures: set[Node]) -> Iterator[Move]:
+def lost_at(node: Node, step: StepDeclaration, failures: set[Node]) -> Iterator[Move]:
     """Yield the breaks at which a run of the node's step holds and after which an end is reached before its undo."""
-    saved, saves = _saving(node)
-    first = [move for move in moves_of(node) if _leaves_something(move) and not _is_final(move)]
+    saved, saves = _saving(step)
+    undone = {undo.event for undo in step.undos}
+    first = [
+        move
+        for move in moves_of(node)
+        # A known outcome without an undo, of a step that has undos for others, leaves nothing to undo.
+        if not (undone and move.by_step and move.event not in undone) and not _settles_itself(move)
+    ]
     walked = _walk([move.target for move in first], saved)
     later = [move for each in walked for move in moves_of(each)]
     for move in dict.fromkeys([*first, *later]):
@@ -306,10 +266,8 @@ def moves_of(node: Node) -> list[Move]:
     return found
 
 
-def _saving(node: Node) -> tuple[Saved, Callable[[Node], bool]]:
-    """Return predicates for the moves that undo a run of the node's step, and for the nodes they leave."""
-    step = node.step
-    assert step is not None
+def _saving(step: StepDeclaration) -> tuple[Saved, Callable[[Node], bool]]:
+    """Return predicates for the moves that undo a run of the step, and for the nodes they leave."""
     if step.undos:
         return (lambda move: is_unwinding(move.source) or move.settles), (
             lambda other: is_unwinding(other) or _may_settle(other)
@@ -325,16 +283,9 @@ def _may_settle(node: Node) -> bool:
     return any(move.settles for moves in node.moves.values() for move in moves)
 
 
-def _is_final(move: Move) -> bool:
+def _settles_itself(move: Move) -> bool:
     """Return whether an outcome of the source's step settles its own run. A run that is cut off is not settled."""
     return move.transition is not None and move.transition.settles and move.transition.outcome
-
-
-def _leaves_something(move: Move) -> bool:
-    """Return False for a known outcome without an undo, of a step that has undos for others: nothing is to undo."""
-    step = move.source.step
-    assert step is not None
-    return not (step.undos and move.by_step and all(move.event is not undo.event for undo in step.undos))
 
 
 def _walk(begin: Iterable[Node], saved: Saved) -> dict[Node, None]:
@@ -355,73 +306,52 @@ def _reaches_an_end(node: Node, saved: Saved, saves: Callable[[Node], bool]) -> 
     )
 
 
-def _without_undo(node: Node, move: Move) -> Finding:
-    assert node.step is not None
-    name = node.step.name
-    return Finding(
-        code="step-without-undo",
-        severity="warning",
-        what=f"step {name!r} has no undo, and the workflow may fail after it: {_move_text(move)}.",
-        why="Whatever it did outside stays done when the workflow fails.",
-        fix=f"Declare @{name}.undo(...) and an unwinding state, or say undone_in={{...}} if other steps take it back, "
+def _without_undo(node: Node, step: StepDeclaration, move: Move) -> Finding:
+    path = f"{move.name} leads from {move.source.name!r} to {move.target.name!r}"
+    if step.irreversible:
+        what = f"step {step.name!r} cannot be undone, and the workflow may fail after it: {path}."
+        why = "It is declared irreversible: what it did outside stays done when the workflow fails."
+        fix = "Nothing, if that is meant; the later in a workflow such a step comes, the better."
+        return finding("step-irreversible", "info", step.location, what, why, fix)
+    what = f"step {step.name!r} has no undo, and the workflow may fail after it: {path}."
+    why = "Whatever it did outside stays done when the workflow fails."
+    fix = (
+        f"Declare @{step.name}.undo(...) and an unwinding state, or say undone_in={{...}} if other steps take it back, "
         "read_only=True if it changes nothing outside, irreversible=True if nothing can be done about it."
-        + settle_first([node]),
-        location=node.step.location,
     )
+    return finding("step-without-undo", "warning", step.location, what, why, fix + settle_first([node]))
 
 
-def _irreversible(node: Node, move: Move) -> Finding:
-    assert node.step is not None
-    return Finding(
-        code="step-irreversible",
-        severity="info",
-        what=f"step {node.step.name!r} cannot be undone, and the workflow may fail after it: {_move_text(move)}.",
-        why="It is declared irreversible: what it did outside stays done when the workflow fails.",
-        fix="Nothing, if that is meant; the later in a workflow such a step comes, the better.",
-        location=node.step.location,
-    )
-
-
-def _skipped(node: Node, move: Move) -> Finding:
-    assert node.step is not None
-    assert move.transition is not None
+def _skipped(node: Node, step: StepDeclaration, move: Move, location: str) -> Finding:
     if move.source is node:
-        what = f"leaves state {node.name!r}, whose step {node.step.name!r} has an undo,"
+        what = f"leaves state {node.name!r}, whose step {step.name!r} has an undo,"
     else:
-        what = f"leaves state {move.source.name!r}, before which step {node.step.name!r} with its undo may have run,"
-    return Finding(
-        code="undo-may-be-skipped",
-        severity="warning",
-        what=f"{move.name} {what} for {move.target.name!r}, which is not unwinding.",
-        why="When it comes from outside while the step runs, what the step did or may have done stays done."
-        if move.cuts_off
-        else "The workflow ends as failures do, and what the step did stays done.",
-        fix=(
-            "Let it lead to an unwinding state, or annotate the step with it if only the step sends it."
-            if move.cuts_off
-            else "Let it lead to an unwinding state."
-        )
-        + settle_first([node]),
-        location=move.transition.declared.location,
-    )
+        what = f"leaves state {move.source.name!r}, before which step {step.name!r} with its undo may have run,"
+    what = f"{move.name} {what} for {move.target.name!r}, which is not unwinding."
+    if move.cuts_off:
+        why = "When it comes from outside while the step runs, what the step did or may have done stays done."
+        fix = "Let it lead to an unwinding state, or annotate the step with it if only the step sends it."
+    else:
+        why = "The workflow ends as failures do, and what the step did stays done."
+        fix = "Let it lead to an unwinding state."
+    return finding("undo-may-be-skipped", "warning", location, what, why, fix + settle_first([node]))
 
 
-def _unsettled_rounds(table: Table) -> list[Finding]:
-    """Return a finding for each cycle through an undoable step that keeps earlier rounds in the undo log."""
+def _unsettled_rounds(table: Table) -> Iterator[Finding]:
+    """Yield a finding for each cycle through an undoable step that keeps earlier rounds in the undo log."""
     undone = [node for node in table.nodes.values() if node.undoable and any(map(is_unwinding, reached_from([node])))]
-    return [
-        Finding(
-            code="rounds-not-settled",
-            severity="warning",
-            what=f"step {step!r} may run in a cycle, and what it did in finished rounds is still undone.",
-            why="A round that fails and unwinds undoes all earlier rounds too: one failed renewal would refund every "
-            "month that was paid.",
-            fix=f"Say settle=True on the transition on {end.name} from {end.source.name!r} to {end.target.name!r}, if "
-            "a round that got there is final; settle=False, if a failure is meant to undo all rounds together.",
-            location=end.transition.declared.location if end.transition else table.declared.location,
+    for step, end in _round_ends(undone).items():
+        what = f"step {step!r} may run in a cycle, and what it did in finished rounds is still undone."
+        why = (
+            "A round that fails and unwinds undoes all earlier rounds too: one failed renewal would refund every "
+            "month that was paid."
         )
-        for step, end in _round_ends(undone).items()
-    ]
+        fix = (
+            f"Say settle=True on the transition on {end.name} from {end.source.name!r} to {end.target.name!r}, if "
+            "a round that got there is final; settle=False, if a failure is meant to undo all rounds together."
+        )
+        location = end.transition.declared.location if end.transition else table.declared.location
+        yield finding("rounds-not-settled", "warning", location, what, why, fix)
 
 
 def settle_first(nodes: Iterable[Node]) -> str:
@@ -472,23 +402,13 @@ def _goes_on(move: Move) -> bool:
     return not is_unwinding(move.source) and (move.transition is None or move.transition.declared.settle is None)
 
 
-def _dead_undos(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="undo-never-runs",
-            severity="warning",
-            what=f"step {node.step.name!r} has an undo, but no unwinding state can be reached from {node.name!r}.",
-            why="An undo runs when the workflow enters an unwinding state.",
-            fix="Declare one, unwind={State.UNDOING: State.FAILED}, and lead failures and cancellations to it.",
-            location=node.step.location,
-        )
-        for node in table.nodes.values()
-        if node.step is not None and node.undoable and not any(map(is_unwinding, reached_from([node])))
-    ]
-
-
-def _move_text(move: Move) -> str:
-    return f"{move.name} leads from {move.source.name!r} to {move.target.name!r}"
+def _dead_undos(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        if node.step is not None and node.undoable and not any(map(is_unwinding, reached_from([node]))):
+            what = f"step {node.step.name!r} has an undo, but no unwinding state can be reached from {node.name!r}."
+            why = "An undo runs when the workflow enters an unwinding state."
+            fix = "Declare one, unwind={State.UNDOING: State.FAILED}, and lead failures and cancellations to it."
+            yield finding("undo-never-runs", "warning", node.step.location, what, why, fix)
 
 
 # --- Soundness -------------------------------------------------------------------------------------------------------
@@ -498,7 +418,9 @@ def _move_text(move: Move) -> str:
 def soundness(table: Table) -> list[Finding]:
     """Return all errors of the graph. Without an initial state only that error is returned."""
     if table.initial is None:
-        return [_no_initial(table)]
+        what, why = "there is no initial state.", "A new workflow has to be in exactly one state."
+        fix = f"Pass initial={table.declared.states.__name__}.… to Machine."
+        return [finding("no-initial-state", "error", table.declared.location, what, why, fix)]
     return [
         *_bad_events(table),
         *_ambiguous_names(table),
@@ -510,147 +432,94 @@ def soundness(table: Table) -> list[Finding]:
     ]
 
 
-def _no_initial(table: Table) -> Finding:
-    return Finding(
-        code="no-initial-state",
-        severity="error",
-        what="there is no initial state.",
-        why="A new workflow has to be in exactly one state.",
-        fix=f"Pass initial={table.declared.states.__name__}.… to Machine.",
-        location=table.declared.location,
-    )
-
-
-def _ambiguous_names(table: Table) -> list[Finding]:
+def _ambiguous_names(table: Table) -> Iterator[Finding]:
     used = dict.fromkeys(declared.event for declared in table.declared.transitions)
-    everything = dict.fromkeys([*used, *events_below(table.declared.alphabet)])
-    return [
-        Finding(
-            code="duplicate-event-name",
-            severity="error",
-            what=f"two event classes have the wire name {wire_name(event)}.",
-            why="History and HTTP know an event by its wire name alone.",
-            fix="Rename one of the classes, or set its wire_name.",
-            location=table.declared.location,
-        )
-        for event in everything
-        if (winner := table.events[wire_name(event)]) is not event
+    for event in dict.fromkeys([*used, *events_below(table.declared.alphabet)]):
+        winner = table.events[wire_name(event)]
         # A class with the same module and name is an earlier load of the same module.
-        and (event in used or (event.__module__, event.__qualname__) != (winner.__module__, winner.__qualname__))
-    ]
+        other = (event.__module__, event.__qualname__) != (winner.__module__, winner.__qualname__)
+        if winner is not event and (event in used or other):
+            what = f"two event classes have the wire name {wire_name(event)}."
+            why = "History and HTTP know an event by its wire name alone."
+            fix = "Rename one of the classes, or set its wire_name."
+            yield finding("duplicate-event-name", "error", table.declared.location, what, why, fix)
 
 
-def _bad_events(table: Table) -> list[Finding]:
-    """Return the mistakes in event classes that no transition names and that could still be sent."""
-    return [
-        Finding(
-            code=mistake[0],
-            severity="error",
-            what=f"{mistake[1]}.",
-            why="An event is written to history and sent again after a crash: a value with a fixed shape and name.",
-            fix=mistake[2],
-            location=table.declared.location,
-        )
-        for event in table.events.values()
-        if (mistake := mistake_in(event)) is not None
-    ]
+def _bad_events(table: Table) -> Iterator[Finding]:
+    """Yield the mistakes in event classes that no transition names and that could still be sent."""
+    for event in table.events.values():
+        mistake = mistake_in(event)
+        if mistake is not None:
+            rule, what, fix = mistake
+            yield finding(rule, "error", table.declared.location, f"{what}.", WHY_EVENT, fix)
 
 
-def _hidden_transitions(table: Table) -> list[Finding]:
-    """Return the transitions that can never be taken, because an unguarded one of the same event precedes them."""
-    found: list[Finding] = []
+def _hidden_transitions(table: Table) -> Iterator[Finding]:
+    """Yield the transitions that can never be taken, because an unguarded one of the same event precedes them."""
     for node in table.nodes.values():
         for moves in node.moves.values():
             first = next((index for index, move in enumerate(moves) if move.guard is None), len(moves))
-            found += [
-                _hidden(node, move, earlier)
-                for index, move in enumerate(moves[: first + 1])
-                for earlier in moves[:index]
-                if move.guard is not None and move.declared.guard is earlier.declared.guard
-            ]
-            found += [_hidden(node, hidden, moves[first]) for hidden in moves[first + 1 :]]
-    return found
+            for index, move in enumerate(moves[: first + 1]):
+                for earlier in moves[:index]:
+                    if move.guard is not None and move.declared.guard is earlier.declared.guard:
+                        yield _hidden(node, move, earlier)
+            for move in moves[first + 1 :]:
+                yield _hidden(node, move, moves[first])
 
 
 def _hidden(node: Node, hidden: Transition, winner: Transition) -> Finding:
     kind = "a second unguarded transition" if hidden.guard is None else f"guard {hidden.guard_name}"
     reason = "has no guard" if winner.guard is None else "has the same guard"
-    return Finding(
-        code="duplicate-transition",
-        severity="error",
-        what=f"{kind} for {hidden.event} in state {node.name!r} can never be taken.",
-        why=f"The transition at {winner.declared.location} {reason} and is declared before it, so it always wins.",
-        fix="Give the earlier one a guard, declare the guarded ones first, or drop one.",
-        location=hidden.declared.location,
-    )
+    what = f"{kind} for {hidden.event} in state {node.name!r} can never be taken."
+    why = f"The transition at {winner.declared.location} {reason} and is declared before it, so it always wins."
+    fix = "Give the earlier one a guard, declare the guarded ones first, or drop one."
+    return finding("duplicate-transition", "error", hidden.declared.location, what, why, fix)
 
 
-def _unreachable(table: Table, initial: Node) -> list[Finding]:
+def _unreachable(table: Table, initial: Node) -> Iterator[Finding]:
     reached = reached_from([initial])
-    return [
-        Finding(
-            code="unreachable-state",
-            severity="error",
-            what=f"state {node.name!r} cannot be reached from {initial.name!r}.",
-            why="No workflow can ever be in it: a transition is missing, or the state is left over.",
-            fix=f"Declare a transition to {node.name!r}, or remove it from {table.declared.states.__name__}.",
-            location=table.declared.location,
-        )
-        for node in table.nodes.values()
-        if node not in reached
-    ]
+    for node in table.nodes.values():
+        if node not in reached:
+            what = f"state {node.name!r} cannot be reached from {initial.name!r}."
+            why = "No workflow can ever be in it: a transition is missing, or the state is left over."
+            fix = f"Declare a transition to {node.name!r}, or remove it from {table.declared.states.__name__}."
+            yield finding("unreachable-state", "error", table.declared.location, what, why, fix)
 
 
-def _dead_ends(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="dead-end",
-            severity="error",
-            what=f"nothing leaves state {node.name!r}, and it is neither final nor resting.",
-            why="A workflow that enters it stays for ever and is never done.",
-            fix="Put it into final= or resting=, or declare a transition out of it.",
-            location=table.declared.location,
-        )
-        for node in table.nodes.values()
-        if node.active and not _exits(node)
-    ]
+def _dead_ends(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        if node.active and not _exits(node):
+            what = f"nothing leaves state {node.name!r}, and it is neither final nor resting."
+            why = "A workflow that enters it stays for ever and is never done."
+            fix = "Put it into final= or resting=, or declare a transition out of it."
+            yield finding("dead-end", "error", table.declared.location, what, why, fix)
 
 
-def _traps(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="no-way-out",
-            severity="error",
-            what=f"from state {node.name!r} no final or resting state can be reached.",
-            why="A workflow that gets there goes round for ever and is never done.",
-            fix="Declare a transition towards a final or resting state, or mark one as such.",
-            location=table.declared.location,
-        )
-        for node in table.nodes.values()
-        if node.active and _exits(node) and all(other.active for other in reached_from([node]))
-    ]
+def _traps(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        if node.active and _exits(node) and all(other.active for other in reached_from([node])):
+            what = f"from state {node.name!r} no final or resting state can be reached."
+            why = "A workflow that gets there goes round for ever and is never done."
+            fix = "Declare a transition towards a final or resting state, or mark one as such."
+            yield finding("no-way-out", "error", table.declared.location, what, why, fix)
 
 
 def _exits(node: Node) -> list[Node]:
     return [other for other in node.next_nodes() if other is not node]
 
 
-def _lost_undos(table: Table) -> list[Finding]:
+def _lost_undos(table: Table) -> Iterator[Finding]:
     owing = may_owe(table)
-    return [
-        Finding(
-            code="failed-without-unwinding",
-            severity="error",
-            what=f"step {node.step.name!r} fails into {node.failed.name!r}, which is not unwinding, "
-            "although a step with an undo may have run before.",
-            why="What that step did outside would be left without its undo (G5).",
-            fix="Let it fail into an unwinding state: unwind={State.UNDOING: State.FAILED}, failed=State.UNDOING."
-            + settle_first(other for other in table.nodes.values() if other.undoable),
-            location=node.step.location,
-        )
-        for node in table.nodes.values()
-        if node in owing and node.step and node.failed and node.failed.unwinds_to is None
-    ]
+    for node in table.nodes.values():
+        if node in owing and node.step and node.failed and node.failed.unwinds_to is None:
+            what = (
+                f"step {node.step.name!r} fails into {node.failed.name!r}, which is not unwinding, "
+                "although a step with an undo may have run before."
+            )
+            why = "What that step did outside would be left without its undo (G5)."
+            fix = "Let it fail into an unwinding state: unwind={State.UNDOING: State.FAILED}, failed=State.UNDOING."
+            fix += settle_first(other for other in table.nodes.values() if other.undoable)
+            yield finding("failed-without-unwinding", "error", node.step.location, what, why, fix)
 
 
 # --- All checks together ---------------------------------------------------------------------------------------------
@@ -680,15 +549,9 @@ def _unwritable(table: Table, codec: Callable[[], Codec[Any, Any]]) -> list[Find
             location = timer.location
             encode(timer.send)
     except (DefinitionError, InvalidPayload, PayloadTooLarge) as error:
-        found = Finding(
-            code="timer-event-unstorable",
-            severity="error",
-            what=error.what,
-            why=error.why,
-            fix=error.fix,
-            location=location,
-        )
-        return [msgspec.structs.replace(found, code=error.rule) if isinstance(error, DefinitionError) else found]
+        if isinstance(error, DefinitionError):
+            return [finding(error.rule, "error", location, error.what, error.why, error.fix)]
+        return [finding("timer-event-unstorable", "error", location, error.what, error.why, error.fix)]
     return []
 
 
@@ -702,18 +565,13 @@ def _mutable_context(table: Table) -> list[Finding]:
     if not parts:
         return []
     places = "; ".join(part.what for part in parts)
-    return [
-        Finding(
-            code="mutable-context",
-            severity="error",
-            what=f"the context {name_of(table.declared.context)} can be changed in place: {places}.",
-            why="Guards, actions and steps receive a copy of it with every call, and a change that is not returned "
-            "is lost.",
-            fix="Use a frozen class, with tuple instead of list, frozenset instead of set, Mapping instead of dict and "
-            "bytes instead of bytearray. Return a changed copy: dataclasses.replace(context, ...).",
-            location=table.declared.location,
-        )
-    ]
+    what = f"the context {name_of(table.declared.context)} can be changed in place: {places}."
+    why = "Guards, actions and steps receive a copy of it with every call, and a change that is not returned is lost."
+    fix = (
+        "Use a frozen class, with tuple instead of list, frozenset instead of set, Mapping instead of dict and "
+        "bytes instead of bytearray. Return a changed copy: dataclasses.replace(context, ...)."
+    )
+    return [finding("mutable-context", "error", table.declared.location, what, why, fix)]
 
 
 def demand_sound(table: Table) -> None:

@@ -6,7 +6,7 @@ pydantic. NaN and NUL are refused on every store: JSON has no NaN (encoders writ
 The odd choice: the encoded bytes are searched for `null` and the escaped NUL first, because a substring search costs a
 hundredth of walking the value. The value is walked only after a match.
 
-Sections: defaults, storable types, codec, copies.
+Sections: defaults, storable types, JSON schemas, codec, copies.
 """
 
 import collections.abc
@@ -16,17 +16,16 @@ import decimal
 import math
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union, cast
 
 import msgspec
-import msgspec.inspect
+from msgspec import inspect
 
 from interlock.core.decide import bounded_repr, suggestion
 from interlock.core.events import Event, wire_name
-from interlock.core.schemas import schema_of
-from interlock.core.table import Table, Transition, class_of, is_exact, name_of
+from interlock.core.table import Table, class_of, is_exact, name_of
 from interlock.core.values import ContextT, StoredJson
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
@@ -102,10 +101,9 @@ def not_storable(context: object) -> str:
     """Return why the type cannot be stored, or an empty text. Annotations that cannot be resolved yet are skipped."""
     try:
         if _crashes(context, set()):
-            return (
-                "a union of a fixed-length tuple and a constrained type cannot be decoded; wrap one of them in a class"
-            )
-        information = msgspec.inspect.type_info(context)
+            problem = "a union of a fixed-length tuple and a constrained type cannot be decoded"
+            return f"{problem}; wrap one of them in a class"
+        information = inspect.type_info(context)
     except (NameError, TypeError) as error:
         return str(error) if isinstance(error, TypeError) else ""
     return _problem_in(information, set())
@@ -115,7 +113,7 @@ def _problem_in(information: object, visited: set[int]) -> str:
     if id(information) in visited:
         return ""
     visited.add(id(information))
-    if isinstance(information, msgspec.inspect.CustomType):
+    if isinstance(information, inspect.CustomType):
         cls = information.cls
         return "" if hasattr(cls, "model_validate") else f"{name_of(cls)} is not a type that JSON can carry"
     children: list[object] = []
@@ -131,10 +129,9 @@ def _crashes(kind: object, visited: set[int]) -> bool:
         return False
     visited.add(id(kind))
     members = typing.get_args(kind)
-    if typing.get_origin(kind) in (Union, types.UnionType):
-        fixed = any(_is_fixed_tuple(member) for member in members)
-        if fixed and any(_is_constrained(member) for member in members):
-            return True
+    is_union = typing.get_origin(kind) in (Union, types.UnionType)
+    if is_union and any(map(_is_fixed_tuple, members)) and any(map(_is_constrained, members)):
+        return True
     if isinstance(kind, type) and not members:
         members = tuple(typing.get_type_hints(kind, include_extras=True).values())
     return any(_crashes(member, visited) for member in members)
@@ -147,10 +144,132 @@ def _is_fixed_tuple(kind: object) -> bool:
 
 def _is_constrained(kind: object) -> bool:
     notes = typing.get_args(kind)[1:] if typing.get_origin(kind) is Annotated else ()
-    return any(
-        isinstance(note, msgspec.Meta) and any(getattr(note, name) is not None for name in _CONSTRAINTS)
-        for note in notes
-    )
+    metas = [note for note in notes if isinstance(note, msgspec.Meta)]
+    return any(getattr(meta, name) is not None for meta in metas for name in _CONSTRAINTS)
+
+
+# --- JSON schemas ----------------------------------------------------------------------------------------------------
+# With annotations for `plan` that `msgspec.json.schema` leaves out. In a plain schema a `datetime` or `time` without a
+# declared timezone looks like any text, mapping keys look like text, and a struct that omits defaults looks like one
+# that writes them. Each has a keyword of its own here. A schema of an earlier release lacks the keyword `ANNOTATED` at
+# the root; then the absence of the others means nothing.
+#
+# The schema and the type are walked side by side. In a union msgspec allows one type for each kind of JSON value,
+# except for structs, which have a tag each; so every type has exactly one place in the schema.
+
+ANNOTATED = "x-interlock"
+"""At the root: the schema has the keywords below."""
+
+TEXT = "x-interlock-text"
+"""Of a string: which of `DATETIME` … it contains."""
+
+KEYS = "x-interlock-keys"
+"""Of a mapping: the type of its keys, unless they are text."""
+
+OMITS = "x-interlock-omits"
+"""Of an object: fields that equal their default are not written."""
+
+DATETIME, NAIVE_DATETIME, TIME = "any datetime", "naive datetime", "any time"
+
+KEYWORDS = frozenset({ANNOTATED, TEXT, KEYS, OMITS})
+
+Json = dict[str, object]
+_WithFields = inspect.StructType | inspect.DataclassType | inspect.TypedDictType | inspect.NamedTupleType
+
+
+def schema_of(cls: type[object]) -> Json:
+    """Return the annotated JSON schema of a context or a payload."""
+    # Defaults are Python values (a tuple, a set). A round trip through JSON makes new and saved schemas comparable.
+    made = msgspec.json.schema(cls, schema_hook=_model_schema)
+    schema = cast("Json", msgspec.json.decode(msgspec.json.encode(made)))
+    _Annotation(schema).annotate(inspect.type_info(cls), schema)
+    schema[ANNOTATED] = 1
+    return schema
+
+
+def without_annotations(schema: Mapping[str, object]) -> Json:
+    """Return the schema as `msgspec.json.schema` writes it."""
+
+    def strip(node: object) -> object:
+        if isinstance(node, dict):
+            return {key: strip(value) for key, value in cast("Json", node).items() if key not in KEYWORDS}
+        return [strip(each) for each in cast("list[object]", node)] if isinstance(node, list) else node
+
+    return cast("Json", strip(schema))
+
+
+class _Annotation:
+    """One walk over a type and its schema."""
+
+    def __init__(self, root: Json) -> None:
+        self._definitions = cast("dict[str, Json]", root.get("$defs", {}))
+        self._annotated: set[tuple[object, int]] = set()
+
+    def annotate(self, kind: inspect.Type, schema: object) -> None:
+        for place in self._places(schema):
+            for each in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
+                self._annotate(each, place)
+
+    def _places(self, schema: object) -> list[Json]:
+        """Return the members of a union, with references followed."""
+        if not isinstance(schema, dict):
+            return []
+        found = cast("Json", schema)
+        if "$ref" in found:
+            return self._places(self._definitions.get(str(found["$ref"]).removeprefix("#/$defs/")))
+        if "anyOf" in found:
+            return [place for each in cast("list[object]", found["anyOf"]) for place in self._places(each)]
+        return [found]
+
+    def _annotate(self, kind: inspect.Type, place: Json) -> None:
+        if isinstance(kind, inspect.DateTimeType | inspect.TimeType):
+            # With a declared timezone it has a format; an enum or another format belongs to another member of a union.
+            if place.get("type") == "string" and kind.tz is not True and place.keys() <= {"type", "default", "title"}:
+                datetimes = DATETIME if kind.tz is None else NAIVE_DATETIME
+                # A time without a timezone has a format of its own.
+                place[TEXT] = datetimes if isinstance(kind, inspect.DateTimeType) else TIME
+        elif isinstance(kind, inspect.DictType) and "additionalProperties" in place and "properties" not in place:
+            keys = _key_name(kind.key_type)
+            if keys:
+                place[KEYS] = keys
+            self.annotate(kind.value_type, place["additionalProperties"])
+        elif isinstance(kind, inspect.ListType | inspect.VarTupleType | inspect.SetType | inspect.FrozenSetType):
+            self.annotate(kind.item_type, place.get("items"))
+        elif isinstance(kind, inspect.TupleType) and place.get("items") is False:
+            self._annotate_each(kind.item_types, cast("list[object]", place.get("prefixItems", [])))
+        elif isinstance(kind, _WithFields):
+            self._annotate_object(kind, place)
+
+    def _annotate_object(self, kind: _WithFields, place: Json) -> None:
+        if place.get("title") != kind.cls.__name__ or (kind.cls, id(place)) in self._annotated:
+            return
+        self._annotated.add((kind.cls, id(place)))
+        fields = {field.encode_name: field.type for field in kind.fields}
+        if "properties" in place:
+            if isinstance(kind, inspect.StructType) and kind.cls.__struct_config__.omit_defaults:
+                place[OMITS] = True
+            properties = cast("Json", place["properties"])
+            for name in fields.keys() & properties.keys():
+                self.annotate(fields[name], properties[name])
+        else:
+            positions = cast("list[object]", place.get("prefixItems", []))
+            self._annotate_each(tuple(fields.values()), positions[max(0, len(positions) - len(fields)) :])
+
+    def _annotate_each(self, kinds: Sequence[inspect.Type], places: Sequence[object]) -> None:
+        for kind, place in zip(kinds, places, strict=False):
+            self.annotate(kind, place)
+
+
+def _key_name(kind: inspect.Type) -> str:
+    """Return the name of the key type; empty for text. The values of an enumeration are in `propertyNames`."""
+    if isinstance(kind, inspect.StrType | inspect.AnyType):
+        return ""
+    name = type(kind).__name__.removesuffix("Type").lower()
+    return name if name not in {"datetime", "time"} else f"{name} {getattr(kind, 'tz', None)}"
+
+
+def _model_schema(cls: type[object]) -> Json:
+    return cast("Json", getattr(cls, "model_json_schema")())  # noqa: B009 -- only pydantic comes here.
 
 
 # --- Codec -----------------------------------------------------------------------------------------------------------
@@ -285,21 +404,19 @@ class Codec(Generic[ContextT, EventT]):
 
     def read_context(self, data: bytes) -> ContextT | StoredJson:
         """Return a context that an earlier version may have written, or its JSON where the class cannot hold it."""
-        try:
-            value = self.decode_context(data)
-        except (InvalidPayload, PayloadTooLarge) as error:
-            return StoredJson(data.decode(), error.what)
-        return self._faithful(value, data, f"{self.machine}: the context")
+        return self._read(lambda: self.decode_context(data), data, f"{self.machine}: the context")
 
     def read_event(self, name: str, data: bytes) -> EventT | StoredJson:
         """Return an event that an earlier version may have written, or its JSON where the class cannot hold it."""
+        return self._read(
+            lambda: self.decode_event(name, data, strict=False), data, f"{self.machine}: the payload of {name}"
+        )
+
+    def _read(self, decode: Callable[[], ValueT], data: bytes, what: str) -> ValueT | StoredJson:
         try:
-            value = self.decode_event(name, data, strict=False)
+            value = decode()
         except (InvalidPayload, PayloadTooLarge) as error:
             return StoredJson(data.decode(), error.what)
-        return self._faithful(value, data, self._payloads[type(value)])
-
-    def _faithful(self, value: ValueT, data: bytes, what: str) -> ValueT | StoredJson:
         again = self._encoder.encode(value)
         if again == data:
             return value
@@ -358,10 +475,17 @@ class Codec(Generic[ContextT, EventT]):
         flat = data.count(b"{") + data.count(b"[") == 1
         cls = cast("type[object]", type(value))
         names = _ENCODED_NAMES.get(cls) if flat else None
-        if names is not None and _has_exactly(raw, names):
+        members: object = raw
+        if names is not None and isinstance(members, dict) and cast("dict[str, object]", members).keys() == names:
             return value  # All of its fields and nothing else, so no default has to be filled in.
-        if not flat or not _all_known(raw, cls):
-            _refuse_surplus(raw, value, what)
+        surplus = "" if flat and _all_known(raw, cls) else _surplus(raw, value, "", 0, what)
+        if surplus:
+            known = ", ".join(_members(value) or ()) or "none"
+            raise InvalidPayload(
+                f"{what} has the unknown field {surplus!r}; its fields are {known}.",
+                why="A field that the type does not have is a spelling mistake, or comes from an old client.",
+                fix="Remove or correct the field.",
+            )
         return fill_defaults(value, flat=flat)
 
 
@@ -399,17 +523,6 @@ def _refuse_unstorable(unchecked: object, what: str) -> None:
             waiting += value
 
 
-def _refuse_surplus(raw: object, value: object, what: str) -> None:
-    surplus = _surplus(raw, value, "", 0, what)
-    if surplus:
-        known = ", ".join(_members(value) or ()) or "none"
-        raise InvalidPayload(
-            f"{what} has the unknown field {surplus!r}; its fields are {known}.",
-            why="A field that the type does not have is a spelling mistake, or comes from an old client.",
-            fix="Remove or correct the field.",
-        )
-
-
 def _surplus(raw: object, value: object, path: str, depth: int, what: str) -> str:
     """Return the path of the first field of the raw JSON that the typed value lacks, or an empty text."""
     if depth > DEPTH_MAX:
@@ -444,10 +557,6 @@ def _altered(raw: object, again: object, path: str) -> str:
     if isinstance(raw, int | float) and isinstance(again, str):
         return "" if again == str(raw) else path or "."  # A decimal.
     return "" if raw == again and isinstance(raw, bool) == isinstance(again, bool) else path or "."
-
-
-def _has_exactly(raw: object, names: frozenset[str]) -> bool:
-    return isinstance(raw, dict) and cast("dict[str, object]", raw).keys() == names
 
 
 def _all_known(raw: object, cls: type[object]) -> bool:
@@ -558,39 +667,29 @@ def lend_copies(table: Table, codec: Callable[[], Codec[Any, Any]]) -> None:
     if not context and not events:
         return
     copies = codec()
-    table.copy_context = copies.copy_context if context else None
+    copy_context = copies.copy_context if context else None
+    table.copy_context = copy_context
     for node in table.nodes.values():
         for event, moves in node.moves.items():
-            if context or event in events:
-                for move in moves:
-                    _lend(
-                        move,
-                        copies.copy_context if context else _uncopied,
-                        copies.copy_event if event in events else _uncopied,
-                    )
-
-
-def _lend(move: Transition, context: Callable[[Any], Any], event: Callable[[Any], Any]) -> None:
-    move.guard = _with_copies(move.guard, context, event)
-    move.action = _with_copies(move.action, context, event)
+            copy_event = copies.copy_event if event in events else None
+            for move in moves if copy_context or copy_event else ():
+                move.guard = _with_copies(move.guard, copy_context, copy_event)
+                move.action = _with_copies(move.action, copy_context, copy_event)
 
 
 def _with_copies(
     function: Callable[[object, Event], Any] | None,
-    copy_context: Callable[[object], object],
-    copy_event: Callable[[Event], Event],
+    copy_context: Callable[[Any], object] | None,
+    copy_event: Callable[[Any], Event] | None,
 ) -> Callable[[object, Event], Any] | None:
     if function is None:
         return None
 
     def call(context: object, event: Event) -> object:
-        return function(copy_context(context), copy_event(event))
+        own_context = copy_context(context) if copy_context else context
+        return function(own_context, copy_event(event) if copy_event else event)
 
     return call
-
-
-def _uncopied(value: Any) -> Any:  # noqa: ANN401 -- whatever it is.
-    return value
 
 
 def _parts(kind: object, path: str, visited: set[object]) -> Iterator[Part]:

@@ -92,65 +92,33 @@ def undos_of(table: Table, log: tuple[Run, ...]) -> tuple[Undo, ...]:
 SHOWN_VALUE_CHARACTERS_MAX = 80
 
 
-def invalid_transition(table: Table, node: Node, event: Event) -> InvalidTransition:
-    """Return the error for an event without a transition from the node."""
-    return InvalidTransition(
-        machine=table.name, state=node.name, event=wire_name(type(event)), allowed=allowed_events(node)
-    )
-
-
-def guard_rejected(table: Table, node: Node, moves: Iterable[Transition]) -> GuardRejected:
-    """Return the error for an event whose guards all returned False."""
-    moves = tuple(moves)
-    return GuardRejected(
-        machine=table.name,
-        state=node.name,
-        event=moves[0].event,
-        guards=[(move.guard_name or "", move.guard_reason) for move in moves],
-        allowed=allowed_events(node),
-    )
-
-
-def guard_raised(table: Table, node: Node, transition: Transition, error: Exception) -> UserCodeError:
-    """Return the error for a guard that raised."""
-    return UserCodeError(
-        f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} raised "
-        f"{type(error).__name__}: {_error_text(error)}",
-        machine=table.name,
-        event=transition.event,
-    )
+def user_code_error(
+    table: Table, node: Node, event: str, function: str, problem: object, fix: str = ""
+) -> UserCodeError:
+    """Return the error for a guard or action that raised `problem`, or returned something else than it must."""
+    if isinstance(problem, Exception):
+        try:
+            text = str(problem)
+        except Exception:  # noqa: BLE001 -- user code; the message must still be made.
+            text = "(its text cannot be read)"
+        problem = f"raised {type(problem).__name__}: {text}"
+    what = f"{table.name}: {function} for {event} in state {node.name!r} {problem}"
+    return UserCodeError(what, fix=fix, machine=table.name, event=event)
 
 
 def guard_returned(table: Table, node: Node, transition: Transition, verdict: object) -> UserCodeError:
     """Return the error for a guard that returned something other than a bool."""
-    return UserCodeError(
-        f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} returned "
-        f"{bounded_repr(verdict)} ({type(verdict).__name__}), not True or False.",
-        fix="Return a bool; wrap the expression in bool(...) if it is only truthy.",
-        machine=table.name,
-        event=transition.event,
-    )
-
-
-def action_raised(table: Table, node: Node, event: str, action: object, error: Exception) -> UserCodeError:
-    """Return the error for an action that raised."""
-    return UserCodeError(
-        f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} raised "
-        f"{type(error).__name__}: {_error_text(error)}",
-        machine=table.name,
-        event=event,
-    )
+    problem = f"returned {bounded_repr(verdict)} ({type(verdict).__name__}), not True or False."
+    fix = "Return a bool; wrap the expression in bool(...) if it is only truthy."
+    return user_code_error(table, node, transition.event, f"guard {transition.guard_name}", problem, fix)
 
 
 def action_returned(table: Table, node: Node, event: str, action: object, value: object) -> UserCodeError:
     """Return the error for an action that returned something other than the machine's context."""
-    return UserCodeError(
-        f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} returned "
-        f"{bounded_repr(value)} ({type(value).__name__}), not a {name_of(table.declared.context)}.",
-        fix="Return the new context, for example with dataclasses.replace(context, ...).",
-        machine=table.name,
-        event=event,
-    )
+    expected = name_of(table.declared.context)
+    problem = f"returned {bounded_repr(value)} ({type(value).__name__}), not a {expected}."
+    fix = "Return the new context, for example with dataclasses.replace(context, ...)."
+    return user_code_error(table, node, event, f"action {name_of(action)}", problem, fix)
 
 
 def context_not_storable(table: Table, event: str, error: InvalidPayload) -> UserCodeError:
@@ -161,13 +129,6 @@ def context_not_storable(table: Table, event: str, error: InvalidPayload) -> Use
         machine=table.name,
         event=event,
     )
-
-
-def _error_text(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 -- user code; the message must still be made.
-        return "(its text cannot be read)"
 
 
 def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
@@ -186,13 +147,9 @@ def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
             why="Another class has the same wire name: another machine's, or the same module loaded twice.",
             fix="Import the class from the module that the machine was built in.",
         )
-    return unknown_event(table, f"{name} ({cls.__module__}.{cls.__qualname__})", name)
-
-
-def unknown_event(table: Table, label: str, name: str) -> InvalidPayload:
-    """Return the error for an event name that this machine does not have. `label` is the name as the error shows it."""
     return InvalidPayload(
-        f"{table.name} has no event {label}; its events are {', '.join(table.events)}.{suggestion(name, table.events)}",
+        f"{table.name} has no event {name} ({cls.__module__}.{cls.__qualname__}); its events are "
+        f"{', '.join(table.events)}.{suggestion(name, table.events)}",
         why="A machine takes only the events of its own alphabet.",
         fix=f"Send one of its events, or make the class a frozen dataclass below {table.declared.alphabet.__name__}.",
     )
@@ -251,7 +208,8 @@ def decide(
     if moves is None:
         if type(event) not in table.events.values():
             raise foreign_event(table, event)
-        raise invalid_transition(table, node, event)
+        name = wire_name(type(event))
+        raise InvalidTransition(machine=table.name, state=node.name, event=name, allowed=allowed_events(node))
     context = snapshot.context
     for transition in moves:
         guard = transition.guard
@@ -260,19 +218,27 @@ def decide(
         try:
             verdict = guard(context, event)
         except Exception as error:
-            raise guard_raised(table, node, transition, error) from error
+            guard_name = f"guard {transition.guard_name}"
+            raise user_code_error(table, node, transition.event, guard_name, error) from error
         if verdict is True:
             break
         if verdict is not False:
             raise guard_returned(table, node, transition, verdict)
     else:
-        raise guard_rejected(table, node, moves)
+        raise GuardRejected(
+            machine=table.name,
+            state=node.name,
+            event=moves[0].event,
+            guards=[(move.guard_name or "", move.guard_reason) for move in moves],
+            allowed=allowed_events(node),
+        )
     action = transition.action
     if action is not None:
         try:
             changed = action(context, event)
         except Exception as error:
-            raise action_raised(table, node, transition.event, transition.declared.action, error) from error
+            action_name = f"action {name_of(transition.declared.action)}"
+            raise user_code_error(table, node, transition.event, action_name, error) from error
         expected = table.context_class
         if type(changed) is not expected and (table.context_exact or not isinstance(changed, expected)):
             raise action_returned(table, node, transition.event, transition.declared.action, changed)
@@ -396,7 +362,8 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
             lent = context if table.copy_context is None else table.copy_context(context)
             changed = step.failed_action(lent, failure)
         except Exception as error:
-            raise action_raised(table, node, STEP_FAILED, step.failed_action, error) from error
+            action_name = f"action {name_of(step.failed_action)}"
+            raise user_code_error(table, node, STEP_FAILED, action_name, error) from error
         expected = table.context_class
         if type(changed) is not expected and (table.context_exact or not isinstance(changed, expected)):
             raise action_returned(table, node, STEP_FAILED, step.failed_action, changed)
@@ -470,7 +437,7 @@ def _evaluated_entry(table: Table, node: Node, move: Transition, context: object
     try:
         verdict = move.guard(context, event)
     except Exception as error:
-        raise guard_raised(table, node, move, error) from error
+        raise user_code_error(table, node, move.event, f"guard {move.guard_name}", error) from error
     if verdict is True:
         return entry
     if verdict is not False:

@@ -22,6 +22,9 @@ TIMER = "TIMER"
 UNWOUND = "UNWOUND"
 RESERVED_NAMES = frozenset({STARTED, STEP_FAILED, TIMER, UNWOUND})
 
+WHY_EVENT = "An event is written to history and sent again after a crash: a value with a fixed shape and name."
+"""Why a class with a mistake cannot be an event."""
+
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 

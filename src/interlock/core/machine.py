@@ -5,14 +5,14 @@ from then on it is frozen. Deciding, checking, drawing and encoding are other mo
 gives them their exact types. `Step` is the handle of one declared step.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Generic, Literal, TypeVar, cast, overload
 
 from interlock.core import checks, decide, definition_errors, diagrams
 from interlock.core.codec import Codec, lend_copies
-from interlock.core.decide import allowed, bounded_repr, foreign_state
+from interlock.core.decide import allowed, foreign_state
 from interlock.core.declarations import (
     Action,
     AnyState,
@@ -33,10 +33,10 @@ from interlock.core.declarations import (
     declaring_frame,
     line_of,
 )
+from interlock.core.definition_errors import check_async, check_pure, returned_events
 from interlock.core.describe import MachineDescription, describe
 from interlock.core.events import Event, EventOf
 from interlock.core.policies import Retry
-from interlock.core.signatures import Names, check_async, check_pure, check_undo, returned_events
 from interlock.core.table import Table, compile_table, name_of
 from interlock.core.values import (
     Allowed,
@@ -113,20 +113,9 @@ class Step(Generic[ContextT, ResultT]):
 
         def add_undo(function: FunctionT) -> FunctionT:
             definition_errors.after_first_use(self._machine, location)
-            definition_errors.in_undo(self._machine, self._declared, cls, location)
-            definition_errors.in_undo_retry(retry, location)
-            check_undo(cls, step=self.name, returns=self._declared.returns, location=location)
+            definition_errors.in_undo(self._machine, self._declared, cls, retry, location)
             arguments = (self._machine.context, cls, StepContext)
-            shape, local = "(context, done, ctx)", frame.f_locals
-            check_async(
-                function,
-                kind="undo",
-                arguments=arguments,
-                shape=shape,
-                local=local,
-                location=location,
-                blocking=blocking,
-            )
+            check_async(function, "undo", arguments, frame.f_locals, location, blocking=blocking)
             declaration = UndoDeclaration(cls, cast("UndoFunction", function), location, retry, blocking)
             self._declared.undos.append(declaration)
             return function
@@ -142,44 +131,9 @@ class Step(Generic[ContextT, ResultT]):
         definition_errors.after_first_use(self._machine, location)
         definition_errors.in_failed_action(self._declared, location)
         context = self._machine.context
-        arguments = (context, StepFailure)
-        check_pure(action, kind="action", arguments=arguments, returns=context, local=frame.f_locals, location=location)
+        check_pure(action, "action", (context, StepFailure), context, frame.f_locals, location)
         self._declared.failed_action = cast("FailedAction", action)
         return action
-
-
-# --- Arguments of Machine --------------------------------------------------------------------------------------------
-
-KeyT = TypeVar("KeyT")
-
-
-def as_states(name: str, argument: object) -> frozenset[Enum]:
-    """Return the argument as a set of states. Raises DefinitionError for a single state or anything else."""
-    text = bounded_repr(argument)
-    several = isinstance(argument, AbstractSet | list | tuple)
-    members = tuple(cast("Iterable[object]", argument)) if several else ()
-    if not several or not all(isinstance(member, Enum) for member in members):
-        raise DefinitionError(
-            f"{name}={text} is not a set of states.",
-            why="A machine may have several such states.",
-            fix=f"Write braces around it: {name}={{State.X}}.",
-            rule="bad-states",
-            location=declared_at(),
-        )
-    return frozenset(cast("Iterable[Enum]", members))
-
-
-def as_mapping(name: str, argument: object) -> dict[KeyT, Enum]:
-    """Return the argument as a dict, empty for None. Raises DefinitionError for anything else."""
-    if argument is None or isinstance(argument, Mapping):
-        return dict(cast("Mapping[KeyT, Enum]", argument or {}))
-    raise DefinitionError(
-        f"{name}={bounded_repr(argument)} is not a mapping.",
-        why="It says for each state where it leads.",
-        fix=f"Write {name}={{from: to}}.",
-        rule="bad-states",
-        location=declared_at(),
-    )
 
 
 # --- Machine ---------------------------------------------------------------------------------------------------------
@@ -217,10 +171,10 @@ class Machine(Generic[StateT, ContextT, EventT]):
             context=context,
             alphabet=events,
             initial=initial,
-            final=as_states("final", final),
-            resting=as_states("resting", resting),
-            unwind=as_mapping("unwind", unwind),
-            renamed=as_mapping("renamed", renamed),
+            final=definition_errors.as_states("final", final),
+            resting=definition_errors.as_states("resting", resting),
+            unwind=definition_errors.as_mapping("unwind", unwind),
+            renamed=definition_errors.as_mapping("renamed", renamed),
             location=declared_at(),
         )
         self._table: Table | None = None
@@ -260,11 +214,11 @@ class Machine(Generic[StateT, ContextT, EventT]):
         frame = declaring_frame()
         location = line_of(frame)
         definition_errors.after_first_use(self._declared, location)
-        cls = cast("type[Event]", event)
+        cls, context = cast("type[Event]", event), self._declared.context
         definition_errors.in_transition(self._declared, cls, sources, to, location)
         definition_errors.in_settle(self._declared, settle, sources, to, location)
         if when is not None:
-            self._check_pure(when, "guard", cls, bool, frame.f_locals, location)
+            check_pure(when, "guard", (context, cls), bool, frame.f_locals, location)
         declaration = TransitionDeclaration(
             event=cls,
             sources=tuple(source for source in sources if isinstance(source, Enum)),
@@ -279,7 +233,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
             definition_errors.after_first_use(self._declared, location)
             definition_errors.second_action(declaration)
             try:
-                self._check_pure(action, "action", cls, self._declared.context, frame.f_locals, location)
+                check_pure(action, "action", (context, cls), context, frame.f_locals, location)
             except DefinitionError:
                 # Without its action the transition would differ from what was declared.
                 self._declared.transitions = [each for each in self._declared.transitions if each is not declaration]
@@ -354,7 +308,8 @@ class Machine(Generic[StateT, ContextT, EventT]):
 
         def add_step(function: Callable[[ContextT, StepContext], object]) -> Step[ContextT, object]:
             definition_errors.after_first_use(self._declared, location)
-            self._check(function, "step", frame.f_locals, location, blocking=blocking)
+            arguments = (self._declared.context, StepContext)
+            check_async(function, "step", arguments, frame.f_locals, location, blocking=blocking)
             declaration = StepDeclaration(
                 name=name or name_of(function),
                 state=state,
@@ -367,11 +322,9 @@ class Machine(Generic[StateT, ContextT, EventT]):
                 classify=classify,
                 read_only=read_only,
                 irreversible=irreversible,
-                undone_in=as_states("undone_in", undone_in),
+                undone_in=definition_errors.as_states("undone_in", undone_in),
                 blocking=blocking,
-                returns=returned_events(
-                    function, alphabet=self._declared.alphabet, local=frame.f_locals, location=location
-                ),
+                returns=returned_events(function, self._declared.alphabet, frame.f_locals, location),
                 location=location,
             )
             definition_errors.in_step(self._declared, declaration)
@@ -420,7 +373,8 @@ class Machine(Generic[StateT, ContextT, EventT]):
 
         def add_effect(function: FunctionT) -> FunctionT:
             definition_errors.after_first_use(self._declared, location)
-            self._check(function, "effect", frame.f_locals, location, blocking=blocking)
+            arguments = (self._declared.context, StepContext)
+            check_async(function, "effect", arguments, frame.f_locals, location, blocking=blocking)
             declaration = EffectDeclaration(
                 name=name or name_of(function),
                 states=states,
@@ -436,12 +390,6 @@ class Machine(Generic[StateT, ContextT, EventT]):
             return function
 
         return add_effect
-
-    def _check(self, function: object, kind: str, local: Names, location: str, *, blocking: bool) -> None:
-        arguments, shape = (self._declared.context, StepContext), "(context, ctx)"
-        check_async(
-            function, kind=kind, arguments=arguments, shape=shape, local=local, location=location, blocking=blocking
-        )
 
     def after(self, state: StateT, *, after_s: float, send: EventT, policy: TimerPolicy = "deadline") -> None:
         """Declare a durable timer: after `after_s` seconds in the state, `send` is sent (B9)."""
@@ -570,9 +518,3 @@ class Machine(Generic[StateT, ContextT, EventT]):
             if state.value == name:
                 return cast("StateT", state)
         raise foreign_state(self.compiled, name)
-
-    def _check_pure(
-        self, function: object, kind: str, event: type[Event], returns: type[object], local: Names, location: str
-    ) -> None:
-        arguments = (self._declared.context, event)
-        check_pure(function, kind=kind, arguments=arguments, returns=returns, local=local, location=location)

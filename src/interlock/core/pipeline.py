@@ -11,7 +11,6 @@ The odd choice: classes for states and events are made at run time, one set per 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
 from enum import Enum, EnumMeta
-from types import FrameType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, overload
 
 from interlock.core import definition_errors
@@ -28,10 +27,10 @@ from interlock.core.declarations import (
     declaring_frame,
     line_of,
 )
+from interlock.core.definition_errors import Names, check_async, check_pure, is_async
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
-from interlock.core.signatures import Names, check_async, check_pure, is_async
 from interlock.core.table import name_of
 from interlock.core.values import StepContext, StepFailure
 from interlock.errors import DefinitionError
@@ -162,30 +161,22 @@ class PipelineStep(Generic[ContextT]):
         `@charge.undo`, or `@charge.undo(retry=Retry(attempts=8))` to override the retry of the undo.
         """
         frame = declaring_frame()
-        definition_errors.in_undo_retry(retry, line_of(frame))
+        location = line_of(frame)
+        definition_errors.in_undo_retry(retry, location)
 
         def add_undo(function: FunctionT) -> FunctionT:
-            self._add_undo(cast("UndoOf[ContextT]", function), frame, retry)
+            self._not_in_use("undo", location)
+            blocking = self.blocking and not is_async(function)
+            check_async(function, "undo", (None, StepContext), frame.f_locals, location, blocking=blocking)
+            flags = ["read_only"] * self.read_only + ["irreversible"] * self.irreversible
+            if flags:
+                raise self._conflict(f"is declared {flags[0]}, and this is an undo", location)
+            if self.undo_function is not None:
+                raise self._conflict("already has an undo", location)
+            self.undo_function, self.undo_retry = cast("UndoOf[ContextT]", function), retry
             return function
 
-        return add_undo if function is None else add_undo(function)
-
-    def _add_undo(self, function: UndoOf[ContextT], frame: FrameType, retry: Retry | None) -> None:
-        location = line_of(frame)
-        self._not_in_use("undo", location)
-        arguments = (None, StepContext)
-        shape, local, blocking = "(context, ctx)", frame.f_locals, self.blocking and not is_async(function)
-        check_async(
-            function, kind="undo", arguments=arguments, shape=shape, local=local, location=location, blocking=blocking
-        )
-        flags = ["read_only"] * self.read_only + ["irreversible"] * self.irreversible
-        if self.undo_function is not None or flags:
-            reason = f"is declared {flags[0]}, and this is an undo" if flags else "already has an undo"
-            raise DefinitionError(
-                f"step {self.name!r} {reason}.", fix="Keep one of the two.", rule="contradiction", location=location
-            )
-        self.undo_function = function
-        self.undo_retry = retry
+        return add_undo if function is None else add_undo(cast("Callable[..., object]", function))
 
     def failed(
         self, action: Callable[[ContextT, StepFailure], ContextT]
@@ -194,15 +185,9 @@ class PipelineStep(Generic[ContextT]):
         frame = declaring_frame()
         location = line_of(frame)
         self._not_in_use("failed action", location)
-        arguments = (object, StepFailure)
-        check_pure(action, kind="action", arguments=arguments, returns=object, local=frame.f_locals, location=location)
+        check_pure(action, "action", (object, StepFailure), object, frame.f_locals, location)
         if self.failed_action is not None:
-            raise DefinitionError(
-                f"step {self.name!r} already has a failed action.",
-                fix="Keep one of the two.",
-                rule="contradiction",
-                location=location,
-            )
+            raise self._conflict("already has a failed action", location)
         self.failed_action = action
         return action
 
@@ -215,6 +200,10 @@ class PipelineStep(Generic[ContextT]):
                 rule="declared-after-first-use",
                 location=location,
             )
+
+    def _conflict(self, what: str, location: str) -> DefinitionError:
+        fix = "Keep one of the two."
+        return DefinitionError(f"step {self.name!r} {what}.", fix=fix, rule="contradiction", location=location)
 
     @property
     def dwell_max_s(self) -> float:
@@ -278,11 +267,7 @@ def step(
     location = line_of(frame)
 
     def declare(function: Callable[[ContextT, StepContext], object]) -> PipelineStep[ContextT]:
-        arguments = (None, StepContext)
-        shape, local = "(context, ctx)", frame.f_locals
-        check_async(
-            function, kind="step", arguments=arguments, shape=shape, local=local, location=location, blocking=blocking
-        )
+        check_async(function, "step", (None, StepContext), frame.f_locals, location, blocking=blocking)
         own_name = name or name_of(function)
         definition_errors.in_step_settings(
             own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify
@@ -348,12 +333,12 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
         self._chain(steps, alphabet)
 
     def _chain(self, steps: Sequence[PipelineStep[ContextT]], alphabet: type[PipelineEvent]) -> None:
-        states = self.State
+        states, context = self.State, self._declared.context
         stops = [states[each.state] for each in steps]
         self.on(self.Begin, states.PENDING, to=stops[0])
         for each, here, there in zip(steps, stops, [*stops[1:], states.COMPLETED], strict=True):
             title = "".join(word.capitalize() for word in each.name.split("_"))
-            done = make_dataclass(f"{title}Done", [("context", self._declared.context)], bases=(alphabet,), frozen=True)
+            done = make_dataclass(f"{title}Done", [("context", context)], bases=(alphabet,), frozen=True)
             self._declared.transitions.append(
                 TransitionDeclaration(
                     event=done,
@@ -364,7 +349,11 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
                     action=_context_action(each.name),
                 )
             )
-            _check_annotations(each, self._declared.context)
+            # Only now is the context known that the annotations of a free-standing step must match.
+            arguments = (context, StepContext)
+            check_async(
+                each.function, "step", arguments, each.local, each.location, returns=context, blocking=each.blocking
+            )
             each.frozen = True
             declaration = _declaration(each, here, states.UNDOING, done)
             definition_errors.in_step(self._declared, declaration)
@@ -415,8 +404,14 @@ def _declaration(
     each: PipelineStep[ContextT], here: PipelineState, failed: PipelineState, done: type[Event]
 ) -> StepDeclaration:
     undos: list[UndoDeclaration] = []
-    if each.undo_function is not None:
-        undos.append(_without_outcome(each.undo_function, done, each.location, each.undo_retry))
+    function = each.undo_function
+    if function is not None:
+        # The outcome of a pipeline's step is its context, which the undo receives anyway.
+        def undo(context: object, _done: Event | None, ctx: StepContext) -> object:
+            return function(cast("ContextT", context), ctx)
+
+        blocking = not is_async(function)
+        undos.append(UndoDeclaration(done, cast("UndoFunction", undo), each.location, each.undo_retry, blocking))
     return StepDeclaration(
         name=each.name,
         state=here,
@@ -436,21 +431,6 @@ def _declaration(
         failed_action=cast("FailedAction | None", each.failed_action),
         undos=undos,
     )
-
-
-def _without_outcome(
-    function: UndoOf[ContextT], done: type[Event], location: str, retry: Retry | None
-) -> UndoDeclaration:
-    # The outcome of a pipeline's step is its context, which the undo receives anyway.
-    async def undo(context: object, done: Event | None, ctx: StepContext) -> None:  # noqa: ARG001 -- see above.
-        await cast("Awaitable[None]", function(cast("ContextT", context), ctx))
-
-    def blocking_undo(context: object, done: Event | None, ctx: StepContext) -> None:  # noqa: ARG001 -- see above.
-        function(cast("ContextT", context), ctx)
-
-    blocking = not is_async(function)
-    run = cast("UndoFunction", blocking_undo) if blocking else undo
-    return UndoDeclaration(done, run, location, retry, blocking)
 
 
 def _check_steps(name: str, argument: object, location: str) -> tuple[PipelineStep[ContextT], ...]:
@@ -475,17 +455,3 @@ def _check_steps(name: str, argument: object, location: str) -> tuple[PipelineSt
             location=location,
         )
     return cast("tuple[PipelineStep[ContextT], ...]", steps)
-
-
-def _check_annotations(each: PipelineStep[ContextT], context: type[object]) -> None:
-    """Check the annotations of a free-standing step, now that the pipeline's context is known."""
-    check_async(
-        each.function,
-        kind="step",
-        arguments=(context, StepContext),
-        returns=context,
-        shape="(context, ctx)",
-        local=each.local,
-        location=each.location,
-        blocking=each.blocking,
-    )

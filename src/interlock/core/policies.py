@@ -7,7 +7,7 @@ a simulation and production.
 
 import math
 from enum import Enum
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import msgspec
 from msgspec.structs import replace
@@ -28,9 +28,14 @@ def demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa
         )
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether the value is an int or a float; a bool is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_positive(value: object) -> bool:
+    """Return whether the value is a number above 0, and finite."""
+    return is_number(value) and 0 < value < math.inf
 
 
 def is_positive_int(value: object) -> bool:
@@ -124,24 +129,20 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     """Business errors in a row that open it; None: they never do."""
 
     def __post_init__(self) -> None:
-        demand(is_positive_int(self.failures), "Breaker.failures", self.failures, "a whole number from 1 up")
-        demand(
-            is_number(self.reset_s) and 0 < self.reset_s < math.inf,
-            "Breaker.reset_s",
-            self.reset_s,
-            "more than 0 and finite",
-        )
-        demand(is_positive_int(self.probes), "Breaker.probes", self.probes, "a whole number from 1 up")
+        count, seconds = "a whole number from 1 up", "more than 0 and finite"
+        demand(is_positive_int(self.failures), "Breaker.failures", self.failures, count)
+        demand(is_positive(self.reset_s), "Breaker.reset_s", self.reset_s, seconds)
+        demand(is_positive_int(self.probes), "Breaker.probes", self.probes, count)
         rate, slow_s, business = self.failure_rate, self.slow_s, self.business_failures
-        share = rate is None or (is_number(rate) and 0 < rate <= 1)
+        share = rate is None or (is_positive(rate) and rate <= 1)
         demand(share, "Breaker.failure_rate", rate, "more than 0 and at most 1, or None")
-        demand(is_positive_int(self.calls_min), "Breaker.calls_min", self.calls_min, "a whole number from 1 up")
+        demand(is_positive_int(self.calls_min), "Breaker.calls_min", self.calls_min, count)
         holds = is_positive_int(self.window_calls) and self.window_calls >= self.calls_min
         demand(holds, "Breaker.window_calls", self.window_calls, "a whole number, and at least calls_min")
-        slow = slow_s is None or (is_number(slow_s) and 0 < slow_s < math.inf)
-        demand(slow, "Breaker.slow_s", slow_s, "more than 0 and finite, or None")
-        allowed = "a whole number from 1 up, or None"
-        demand(business is None or is_positive_int(business), "Breaker.business_failures", business, allowed)
+        demand(slow_s is None or is_positive(slow_s), "Breaker.slow_s", slow_s, f"{seconds}, or None")
+        demand(
+            business is None or is_positive_int(business), "Breaker.business_failures", business, f"{count}, or None"
+        )
 
     def admit(
         self, circuit: Circuit, now_s: float, *, under_way: int = 0, undo: bool = False
@@ -268,9 +269,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     max_s: float = 30.0
 
     def __post_init__(self) -> None:
-        demand(
-            is_positive_int(self.attempts), "Retry.attempts", self.attempts, "a whole number from 1 up (1 = no retry)"
-        )
+        count = "a whole number from 1 up (1 = no retry)"
+        demand(is_positive_int(self.attempts), "Retry.attempts", self.attempts, count)
         demand(0 < self.first_s <= self.max_s, "Retry.first_s", self.first_s, "more than 0 and at most max_s")
         demand(1 <= self.factor < math.inf, "Retry.factor", self.factor, "at least 1")
         demand(self.max_s < math.inf, "Retry.max_s", self.max_s, "finite")
@@ -370,10 +370,5 @@ class Dependency(msgspec.Struct, frozen=True):
         demand(is_positive_int(self.concurrency_max), "Dependency.concurrency_max", self.concurrency_max, "from 1 up")
         demand(isinstance(self.breaker, Breaker), "Dependency.breaker", self.breaker, "a Breaker")
         rate = self.rate_per_s
-        demand(
-            rate is None or (is_number(rate) and 0 < rate < math.inf),
-            "Dependency.rate_per_s",
-            rate,
-            "more than 0, or None",
-        )
+        demand(rate is None or is_positive(rate), "Dependency.rate_per_s", rate, "more than 0, or None")
         demand(is_number(self.budget) and 0 <= self.budget <= 1, "Dependency.budget", self.budget, "between 0 and 1")

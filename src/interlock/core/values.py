@@ -197,3 +197,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
         return f"{where}{self.severity} [{self.code}] {self.what}\n  why: {self.why}\n  fix: {self.fix}"
+
+
+def finding(
+    code: str, severity: Literal["error", "warning", "info"], location: str, what: str, why: str, fix: str = "nothing"
+) -> Finding:
+    """Return a finding; `location` is a line of code, a state, an event or a path, or empty."""
+    return Finding(code=code, severity=severity, what=what, why=why, fix=fix, location=location)

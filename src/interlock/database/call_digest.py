@@ -20,11 +20,11 @@ import json
 import types
 from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
-from typing import cast
+from typing import Final, cast
 
 from interlock.errors import InvalidPayload
-from interlock.lanes.keys import KEPT_TYPES, KEY_CHARACTERS_MAX, NotPlain, plain
-from interlock.moved_paths import first_name
+from interlock.import_aliases import first_name
+from interlock.lanes.idempotency_keys import KEPT_TYPES, NotPlain, plain
 
 DIGEST_BYTES = 16
 NESTED_MAX = 50
@@ -32,23 +32,6 @@ NESTED_MAX = 50
 
 CODES_MAX = 512
 """Size of the cache of `mentioned`, which takes some tens of microseconds per code."""
-
-
-def check_key(key: object) -> None:
-    """Raise InvalidPayload unless this is a valid idempotency key."""
-    if not isinstance(key, str):
-        wrong = f"the idempotency key is {type(key).__name__}"
-    elif not 0 < len(key) <= KEY_CHARACTERS_MAX:
-        wrong = f"the idempotency key has {len(key):,} characters"
-    elif "\x00" in key or any("\ud800" <= character <= "\udfff" for character in key):
-        wrong = f"the idempotency key {key!a} holds NUL or half of a surrogate pair"
-    else:
-        return
-    raise InvalidPayload(
-        f"{wrong}; it must be a text of 1 to {KEY_CHARACTERS_MAX} characters that UTF-8 can write.",
-        why="The key is stored with the transaction and found again by its text.",
-        fix='Pass a text that names the call, the same at every attempt: key=f"order-{order_id}".',
-    )
 
 
 def digest_of(how: str, what: str | Callable[..., object], args: tuple[object, ...]) -> bytes:
@@ -213,3 +196,17 @@ def _flat(constant: object) -> Iterator[object]:
             yield from _flat(inner)
     elif constant is not None:
         yield constant
+
+
+# --- The table of keys on PostgreSQL ---------------------------------------------------------------------------------
+# Movers create it, too, so it is defined where no driver is needed.
+
+KEYS_TABLE: Final = "interlock_keys"
+KEYS_SCHEMA: Final = f"""
+CREATE TABLE IF NOT EXISTS {KEYS_TABLE} (
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    key text COLLATE "C" PRIMARY KEY,
+    digest bytea NOT NULL,
+    result bytea,
+    at timestamptz NOT NULL DEFAULT now()
+)"""

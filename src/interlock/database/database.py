@@ -8,29 +8,36 @@ lane's single writer or by PostgreSQL, so no configuration lets two of them miss
 databases (D17). The odd choice: an open database follows a move by itself, so a call may run at another engine than
 the one that it began at.
 
-Sections: following a move, the database, its opening.
+Sections: engines, following a move, the database, its opening.
 """
 
 import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote
 from weakref import WeakSet
 
 import msgspec
 
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.open_lane import Place, closing_thread, is_free_again, opened_lane, place_of
+from interlock.catalog.open_lane import Place, closing_thread, is_free_again, open_in_thread, place_of
 from interlock.clock import Clock, SystemClock
 from interlock.database.lane_engine import OnLane, opened_here
-from interlock.database.protocol import DatabaseEngine, Follow, FollowedEngine
-from interlock.database.streams import SHARD, STREAM, LaneStreams, NestedStreams, PostgresStreams, Streams, url_below
 from interlock.database.transactions import refuse_inside
+from interlock.database.write_streams import (
+    SHARD,
+    STREAM,
+    LaneStreams,
+    NestedStreams,
+    PostgresStreams,
+    Streams,
+    url_below,
+)
 from interlock.errors import (
     BadUsage,
     CorruptionError,
@@ -43,19 +50,16 @@ from interlock.errors import (
     UnavailableError,
 )
 from interlock.hotrow.balances import Balance
-from interlock.hotrow.counters.choice import Groups, Kind
-from interlock.hotrow.counters.counter import Counter, Counters
+from interlock.hotrow.counters import Counter, Counters, Groups, Kind
 from interlock.hotrow.parents import Parent
-from interlock.hotrow.quotas import Quota
 from interlock.hotrow.stock import Stock
 from interlock.hotrow.tools import Tool, tool_settings
-from interlock.lanes.connection import again, opening
+from interlock.hotrow.window_quotas import Quota
+from interlock.lanes.connection import copy_error, opening
 from interlock.lanes.contention import HotRow
-from interlock.lanes.durable_log import HandOff
 from interlock.lanes.handover import Arrived
-from interlock.lanes.lane import Lane
+from interlock.lanes.lane import HandOff, Lane, LaneStats
 from interlock.lanes.settings import KINDS, LaneSettings
-from interlock.lanes.transaction import LaneStats
 from interlock.settings import configured, lane_settings
 from interlock.sql.values import EngineName, Row
 from interlock.urls import check_address, is_postgres_url, redact_secrets, redact_url, stream_name, with_secrets
@@ -64,6 +68,55 @@ if TYPE_CHECKING:
     from interlock.database.postgres_engine import OnPostgres
 
 log = logging.getLogger("interlock.operators")
+
+# --- Engines ---------------------------------------------------------------------------------------------------------
+# A lane or PostgreSQL, each with its own serialization of writes. The façade follows moves; each method of an engine is
+# one call at one place. Neither knows helpers or settings of the other.
+
+
+class DatabaseEngine(Protocol):
+    """An engine with one open database."""
+
+    @property
+    def name(self) -> EngineName:
+        """Kind of the engine."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """The address, without its secrets."""
+        ...
+
+    @property
+    def settings(self) -> LaneSettings:
+        """The settings that it was opened with."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the database."""
+        ...
+
+    def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Awaitable[int]:
+        """Run one statement as one durable transaction."""
+        ...
+
+    def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Awaitable[list[Row]]:
+        """Run one statement; return its rows."""
+        ...
+
+    def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> Awaitable[object]:
+        """Run a function as one serialized durable transaction."""
+        ...
+
+    async def contention(self) -> list[HotRow]:
+        """Return the rows with the most contention between writers, worst first."""
+        ...
+
+    def stats(self) -> LaneStats:
+        """Return the statistics since it was opened."""
+        ...
+
 
 # --- Following a move ------------------------------------------------------------------------------------------------
 # The chain of tombstones decides: each place that was left names the next one, with the epoch of the move. Each hop
@@ -79,7 +132,7 @@ LOOK_S: Final = 0.02
 """Interval of the check whether a mover has released the new place."""
 
 _MOVE_PROBES: dict[EngineName, str] = {"lane": "SELECT 1", "postgres": "SELECT 1 FROM interlock_gate LIMIT 1"}
-"""A statement per engine that detects a move. A move takes the gate away; a lane checks its tombstone at every read."""
+"""The smallest call that detects a move. A move takes the gate away; a lane checks its tombstone at every read."""
 
 ResultT = TypeVar("ResultT")
 _Flight = Future[Exception | None]
@@ -141,13 +194,6 @@ def _next_hop(chain: list[Hop], moved: MovedElsewhere) -> Hop:
     return hop
 
 
-async def _probe_move(engine: DatabaseEngine) -> None:
-    """Make the smallest call that detects a move; the engine then follows the database."""
-    # A user without the right to make tables has no gate, and a lane at the new place has no such table.
-    with contextlib.suppress(TransactionError, DialectError):
-        _ = await engine.query(_MOVE_PROBES[engine.name], (), None)
-
-
 class Reopening:
     """One reopening at a time, shared by all waiting calls of any event loop."""
 
@@ -169,7 +215,7 @@ class Reopening:
             task.add_done_callback(self._tasks.discard)
         failed = await asyncio.shield(asyncio.wrap_future(flight))
         if failed is not None:
-            raise again(failed) if isinstance(failed, InterlockError) else failed
+            raise copy_error(failed) if isinstance(failed, InterlockError) else failed
 
     async def over(self) -> None:
         """Wait until no reopening is running."""
@@ -194,72 +240,6 @@ class Reopening:
             flight.set_result(failed)
 
 
-class FollowedPostgres:
-    """An engine on PostgreSQL that repeats calls at the current place of its database.
-
-    A round trip costs a thousand times more than this wrapper. `OnLane` repeats calls by itself.
-    """
-
-    def __init__(self, engine: DatabaseEngine) -> None:
-        self.follow: Follow | None = None
-        self.inside: object = engine
-        self._inner = engine
-
-    @property
-    def name(self) -> EngineName:
-        """Kind of the engine."""
-        return self._inner.name
-
-    @property
-    def url(self) -> str:
-        """The address, without its secrets."""
-        return self._inner.url
-
-    @property
-    def settings(self) -> LaneSettings:
-        """The settings that it was opened with."""
-        return self._inner.settings
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the database."""
-        return self._inner.clock
-
-    async def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
-        """Run one statement as one durable transaction."""
-        try:
-            return await self._inner.execute(sql, args, key)
-        except UnavailableError as error:
-            return await (await self._after(error)).execute(sql, args, key)
-
-    async def query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
-        """Run one statement; return its rows."""
-        try:
-            return await self._inner.query(sql, args, key)
-        except UnavailableError as error:
-            return await (await self._after(error)).query(sql, args, key)
-
-    async def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
-        """Run a function as one serialized durable transaction."""
-        try:
-            return await self._inner.transact(function, args, key)
-        except UnavailableError as error:
-            return await (await self._after(error)).transact(function, args, key)
-
-    async def contention(self) -> list[HotRow]:
-        """Return the rows with the most contention between writers, worst first."""
-        return await self._inner.contention()
-
-    def stats(self) -> LaneStats:
-        """Return the statistics since it was opened."""
-        return self._inner.stats()
-
-    async def _after(self, error: UnavailableError) -> DatabaseEngine:
-        if self.follow is None:
-            raise error
-        return await self.follow(self, error)
-
-
 # --- The database ----------------------------------------------------------------------------------------------------
 
 _LEFT = (MovedElsewhere, Fenced)
@@ -270,7 +250,7 @@ class Database:
     """An open database. Make one with `Database.open`."""
 
     def __init__(self, found: "FoundDatabase") -> None:
-        self._engine: FollowedEngine
+        self._engine: DatabaseEngine
         self._found: FoundDatabase
         self._adopt(found)
         self._reopening = Reopening()
@@ -325,27 +305,42 @@ class Database:
         """The engine of the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
         return self._engine.name
 
-    def execute(self, sql: str, /, *args: object, key: str | None = None) -> Coroutine[object, object, int]:
+    async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
         """Run one statement as one durable transaction; return the number of changed rows."""
-        return self._engine.execute(sql, args, key)
+        engine = self._engine
+        try:
+            return await engine.execute(sql, args, key)
+        except UnavailableError as error:
+            await self._follow(engine, error)
+        return await self.execute(sql, *args, key=key)
 
-    def query(self, sql: str, /, *args: object, key: str | None = None) -> Coroutine[object, object, list[Row]]:
+    async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
-        return self._engine.query(sql, args, key)
+        engine = self._engine
+        try:
+            return await engine.query(sql, args, key)
+        except UnavailableError as error:
+            await self._follow(engine, error)
+        return await self.query(sql, *args, key=key)
 
-    def transact(
+    async def transact(
         self,
         function: Callable[..., Awaitable[ResultT]],
         /,
         *args: object,
         key: str | None = None,
-    ) -> Coroutine[object, object, ResultT]:
+    ) -> ResultT:
         """Run `async def function(tx, *args)` as one serialized durable transaction; return its result.
 
         It may run more than once, awaits only `tx`, and rolls back on any exception. With a key it happens once; the
         same key for another function or other arguments is KeyReused (`interlock.database.call_digest` has the rule).
         """
-        return cast("Coroutine[object, object, ResultT]", self._engine.transact(function, args, key))
+        engine = self._engine
+        try:
+            return cast("ResultT", await engine.transact(function, args, key))
+        except UnavailableError as error:
+            await self._follow(engine, error)
+        return await self.transact(function, *args, key=key)
 
     async def stream(self, key: str) -> "Database":
         """Return the database of one independent write stream (D4).
@@ -409,7 +404,7 @@ class Database:
 
     async def close(self) -> None:
         """Finish pending calls, and close the database and its streams. It is closed even if this is cancelled."""
-        refuse_inside(self.url, self._engine.inside)
+        refuse_inside(self.url, self._engine)
         try:
             await self._end_counters()
         finally:
@@ -430,14 +425,16 @@ class Database:
             found = await below.get(key)
             if found._found_below:  # noqa: SLF001 -- of the same class.
                 return found
-            # It exists now, so that a later mover of the parent finds it and refuses to move.
-            await _probe_move(self._engine)
+            # It exists now, so that a later mover of the parent finds it and refuses to move. A user without the right
+            # to make tables has no gate, and a lane at the new place has no such table.
+            with contextlib.suppress(TransactionError, DialectError):
+                await self.query(_MOVE_PROBES[self.engine])
             if below is self._found.below:
                 found._found_below = True  # noqa: SLF001 -- as above.
                 return found
 
-    async def _follow(self, engine: DatabaseEngine, error: UnavailableError) -> DatabaseEngine:
-        """Return the engine for a call that this engine refused. Nothing of the call has happened."""
+    async def _follow(self, engine: DatabaseEngine, error: UnavailableError) -> None:
+        """Return when a call that this engine refused can be repeated; nothing of it has happened. Else raise it."""
         if engine is not self._engine:
             # A late call gets one of these errors: the engine was left and closed meanwhile.
             if not isinstance(error, _LEFT) and type(error) is not UnavailableError:
@@ -446,7 +443,6 @@ class Database:
             raise error
         else:
             await self._reopening.once(lambda: self._reopen(engine, error))
-        return self._engine
 
     async def _reopen(self, engine: DatabaseEngine, error: UnavailableError) -> None:
         left = self._found
@@ -458,7 +454,6 @@ class Database:
                 await left.below.close()
 
     def _adopt(self, found: "FoundDatabase") -> None:
-        found.engine.follow = self._follow
         self._engine, self._found = found.engine, found
 
     def _new_counters(self) -> Counters:
@@ -485,7 +480,7 @@ class Database:
 class FoundDatabase(NamedTuple):
     """An open database with the place where it was found."""
 
-    engine: FollowedEngine
+    engine: DatabaseEngine
     below: Streams[Database]
     hop: Hop = Hop("")
     places: "Opening | None" = None
@@ -535,7 +530,7 @@ class Opening:
         refuse_inside(redact_secrets(self.url))
         start = Hop(self.url)
         if self._catalog is not None:
-            entry = await self._catalog.noted(self._name)
+            entry = await self._catalog.ensure_entry(self._name)
             start = Hop(self._catalog.address(self._name, entry), entry.epoch)
         return Database(await self._open_at(start))
 
@@ -569,7 +564,7 @@ class Opening:
     async def _open(self, hop: Hop) -> FoundDatabase:
         if is_postgres_url(hop.url):
             remote = await self._on_postgres(hop)()
-            return FoundDatabase(FollowedPostgres(remote), PostgresStreams(remote, _postgres_stream), hop, self)
+            return FoundDatabase(remote, PostgresStreams(remote, _postgres_stream), hop, self)
         place = self._place_of(hop.url)
         made: list[OnLane] = []
 
@@ -578,7 +573,7 @@ class Opening:
             made.append(self._lane(place, hop.url, Arrived(hop.epoch) if hop.sent else None))
             return made[-1].lane
 
-        _ = await opened_lane(make)
+        _ = await open_in_thread(make)
         below: LaneStreams[Database] = LaneStreams(made[-1], lambda path: self._opened_below(hop.url, path, below))
         return FoundDatabase(made[-1], below, hop, self)
 
@@ -606,7 +601,7 @@ class Opening:
 
 
 def _postgres_stream(engine: "OnPostgres", below: Streams[Database]) -> Database:
-    return Database(FoundDatabase(FollowedPostgres(engine), below))
+    return Database(FoundDatabase(engine, below))
 
 
 def _check_tool(tool: object) -> None:

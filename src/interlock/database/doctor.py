@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 import apsw
 import msgspec
 
-from interlock.catalog.backends import FILE
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.catalog import FILE, Catalog
 from interlock.catalog.entries import Entry
 from interlock.catalog.open_lane import opening_thread
 from interlock.clock import RandomIds, SystemChance, SystemClock
 from interlock.core.values import Finding
 from interlock.database.inventory import Resident, residents_of
-from interlock.database.translation import register
+from interlock.database.lane_engine import register
 from interlock.errors import BadUsage, CorruptionError
 from interlock.lanes.doctor import LaneReport, examine
-from interlock.lanes.objectlog.bucket import answering
+from interlock.lanes.objectlog.bucket_protocol import answering
 from interlock.lanes.objectlog.report import BucketReport
 from interlock.urls import is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, redact_secrets
 
@@ -57,14 +56,14 @@ def examine_in_bucket(
     address = parse_bucket_url(url)
     # An extra, which may not be installed.
     from interlock.lanes.objectlog import doctor  # noqa: PLC0415
-    from interlock.lanes.objectlog import open as objectlog_open  # noqa: PLC0415
+    from interlock.lanes.objectlog import log as objectlog_log  # noqa: PLC0415
 
     return doctor.examine(
-        objectlog_open.bucket_of(address),
+        objectlog_log.bucket_of(address),
         name=str(address),
         clock=SystemClock(),
         prepare=_prepare,
-        folder=objectlog_open.folder_of(address) if probe else None,
+        folder=objectlog_log.folder_of(address) if probe else None,
         watch=watch,
     )
 
@@ -100,13 +99,13 @@ async def is_home(url: str) -> bool:
     if is_bucket_url(url):
         # A database at this address is examined itself; a home has databases below it.
         # The packages for buckets are an extra, which may not be installed.
+        from interlock.lanes.objectlog import log as objectlog_log  # noqa: PLC0415
         from interlock.lanes.objectlog import manifest  # noqa: PLC0415
-        from interlock.lanes.objectlog import open as objectlog_open  # noqa: PLC0415
 
         def has_manifest() -> bool:
             with answering("look for a database"):
                 try:
-                    return manifest.read_manifest(objectlog_open.bucket_of(parse_bucket_url(url))) is not None
+                    return manifest.read_manifest(objectlog_log.bucket_of(parse_bucket_url(url))) is not None
                 except CorruptionError:
                     return True  # A damaged one, which the doctor of databases reports.
 

@@ -21,8 +21,16 @@ from interlock.catalog.entries import Entry, Kind, check_name
 from interlock.catalog.open_lane import opening_thread
 from interlock.errors import BadUsage, InterlockError
 from interlock.lanes.doctor import opened_to_look
-from interlock.lanes.handover import draft_of, tombstone_of, watched
-from interlock.urls import LANE_SUFFIX, is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, redact_secrets
+from interlock.lanes.handover import draft_of, is_watched, tombstone_of
+from interlock.urls import (
+    LANE_SUFFIX,
+    is_bucket_url,
+    is_postgres_url,
+    lane_path,
+    parse_bucket_url,
+    parse_postgres_url,
+    redact_secrets,
+)
 
 State = Literal["lives", "moving", "arriving", "left", "absent", "unseen"]
 """`moving`: a move records the writes there, running or interrupted. `arriving`: a draft of a move.
@@ -127,9 +135,9 @@ async def is_absent(url: str) -> bool:
 
 
 def _has_no_manifest(url: str) -> bool:
-    from interlock.lanes.objectlog.bucket import answering  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objectlog.bucket_protocol import answering  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objectlog.log import bucket_of  # noqa: PLC0415 -- as above.
     from interlock.lanes.objectlog.manifest import KEY  # noqa: PLC0415 -- as above.
-    from interlock.lanes.objectlog.open import bucket_of  # noqa: PLC0415 -- as above.
 
     with answering("look for the database"):
         return bucket_of(parse_bucket_url(url)).get(KEY) is None
@@ -141,7 +149,7 @@ def _marks_in_file(path: Path) -> Marks:
     with opened_to_look(path) as (connection, _):
         connection.execute("BEGIN")
         stone, draft = tombstone_of(connection), draft_of(connection)
-        noting = watched(connection)
+        noting = is_watched(connection)
     if stone is not None:
         return Marks("left", stone.url, stone.epoch)
     if draft is not None:
@@ -150,10 +158,8 @@ def _marks_in_file(path: Path) -> Marks:
 
 
 async def _marks_in_postgres(url: str) -> Marks:
-    from interlock.postgres.connection import Record  # noqa: PLC0415 -- an extra.
     from interlock.postgres.handover import TOUCHED, handover_marks  # noqa: PLC0415 -- an extra.
-    from interlock.postgres.pool import Pool  # noqa: PLC0415 -- an extra, which may not be installed.
-    from interlock.urls import parse_postgres_url  # noqa: PLC0415 -- beside the extra.
+    from interlock.postgres.pool import Pool, Record  # noqa: PLC0415 -- an extra, which may not be installed.
 
     address = parse_postgres_url(url)
     schema = address.schema if "schema=" in url.partition("?")[2] else "public"

@@ -1,7 +1,10 @@
 """Database engine on a lane: one writer executes one transaction after the other.
 
 Calls wait for the lane only. A statement is translated on the connection that runs it, because only that connection
-knows the schema as its transaction has changed it.
+knows the schema as its transaction has changed it. A statement that changes the schema is stored as it was written, in
+the same transaction.
+
+Sections: translation, stored schema statements, statements in a session, engine.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -9,27 +12,270 @@ knows the schema as its transaction has changed it.
 
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import cast
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import apsw
 import msgspec
 
 from interlock.catalog.open_lane import Place
-from interlock.clock import Clock, RandomIds, SystemChance
-from interlock.database.call_digest import check_key, digest_of
-from interlock.database.protocol import DatabaseEngine, Follow
-from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
-from interlock.database.translation import Translator, register
-from interlock.errors import UnavailableError
+from interlock.clock import Chance, Clock, Ids, RandomIds, SystemChance
+from interlock.database.call_digest import digest_of
+from interlock.database.transactions import Transaction, inside_of, not_a_text, refuse_inside, refuse_no_function
+from interlock.errors import ConstraintViolation, TransactionError
 from interlock.hotrow.hot_rows import as_written
-from interlock.lanes.connection import overdue_read
+from interlock.hotrow.tables import check_key
+from interlock.lanes.connection import overdue_read, translate_error
 from interlock.lanes.contention import HotRow
 from interlock.lanes.handover import Permission
-from interlock.lanes.lane import Lane
+from interlock.lanes.lane import Lane, LaneStats
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import LaneStats, Session, Work
-from interlock.sql.values import EngineName, Row, row_class
+from interlock.lanes.transact import Requests, drive
+from interlock.lanes.writer import Session, Work
+from interlock.sql.dialect import Dialect
+from interlock.sql.entries import Sources, aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.parse import quoted_name
+from interlock.sql.schema import (
+    COLUMNS_QUERY,
+    OBJECTS_QUERY,
+    REFERENCES_QUERY,
+    ColumnRow,
+    ObjectRow,
+    ReferenceRow,
+    Schema,
+    schema_from_rows,
+)
+from interlock.sql.values import EngineName, Row, Statement, row_class
+
+# --- Translation -----------------------------------------------------------------------------------------------------
+# Statements are translated for one connection, with the schema that the connection currently has. The writer's schema
+# changes inside the running group, and back when a transaction is rolled back. SQLite's schema version shows both. A
+# reader reads it before each statement, because the writer changes the schema. The writer reads it only after its own
+# change of the schema or a rollback. A change that was rolled back and another one in its place have the same version.
+# So a reload follows every statement that changes the schema, and each reload has its own number.
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Translator:
+    """Translator of one connection; not thread-safe."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._run = connection.cursor().execute
+        self._schema = Schema(0)
+        self._schema_version: int | None = None
+        self._undone: int | None = None
+        self._dialect = Dialect(lambda: self._schema)
+
+    def statement(self, sql: str, undone: int | None = None) -> Statement:
+        """Return the statement for SQLite. Raises DialectError for SQL outside the subset.
+
+        `undone` is the writer's number of rollbacks; a reader passes None.
+        """
+        if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers may be untyped.
+            raise not_a_text(sql, "db")
+        if undone is None or undone != self._undone:
+            self._reload_schema()
+            self._undone = undone
+        statement = self._dialect.statement(sql)
+        if statement.kind == "schema":
+            self._schema_version = self._undone = None
+        return statement
+
+    def _reload_schema(self) -> None:
+        version = cast("int", self._run("PRAGMA schema_version").get)
+        if version != self._schema_version:
+            columns = cast("list[ColumnRow]", self._run(COLUMNS_QUERY).fetchall())
+            references = cast("list[ReferenceRow]", self._run(REFERENCES_QUERY).fetchall())
+            objects = cast("list[ObjectRow]", self._run(OBJECTS_QUERY).fetchall())
+            version_of_ours = self._schema.version + 1
+            self._schema = schema_from_rows(columns, version=version_of_ours, references=references, objects=objects)
+            self._schema_version = version
+
+
+def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: Chance, ids: Ids) -> None:
+    """Register the functions that translated statements call at a connection."""
+    sources = Sources(now=lambda: _EPOCH + timedelta(microseconds=now_us()), random=chance.fraction, uuid=ids.new)
+    for function in scalar_functions(sources):
+        connection.create_scalar_function(
+            function.name,
+            function.call,
+            function.arguments,
+            deterministic=function.deterministic,
+            # They have no side effects, so a schema may use them: DEFAULT now().
+            flags=apsw.SQLITE_INNOCUOUS,
+        )
+    for aggregate in aggregate_functions():
+        connection.create_aggregate_function(
+            aggregate.name, cast("Callable[[], Any]", aggregate.make), aggregate.arguments
+        )
+    for window in window_functions():
+        connection.create_window_function(window.name, cast("Callable[[], Any]", window.make), window.arguments)
+    for collation in collations():
+        connection.create_collation(collation.name, collation.compare)
+
+
+class Translators:
+    """One translator per connection, made when the connection is."""
+
+    def __init__(self) -> None:
+        self._chance = SystemChance()
+        self._ids = RandomIds()
+        self._known: WeakKeyDictionary[apsw.Connection, Translator] = WeakKeyDictionary()
+
+    def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
+        """Register the functions of the dialect at a new connection."""
+        register(connection, now_us, chance=self._chance, ids=self._ids)
+        self._known[connection] = Translator(connection)
+
+    def of(self, connection: apsw.Connection) -> Translator:
+        """Return the translator of this connection."""
+        return self._known[connection]
+
+
+# --- Stored schema statements ----------------------------------------------------------------------------------------
+# SQLite's catalog loses parts of a definition in PostgreSQL's dialect, which a move needs. A statement that changed
+# nothing, such as CREATE TABLE IF NOT EXISTS at every start, is not stored, so the table does not grow with time.
+
+DEFINITIONS_MAX = 100_000
+"""Statements that are kept; the oldest go first. The very first has the number 1, so a gap is visible."""
+
+_VERSION = "PRAGMA schema_version"
+_MAKE = """
+CREATE TABLE IF NOT EXISTS interlock_definitions (number INTEGER PRIMARY KEY AUTOINCREMENT, sql TEXT NOT NULL)
+"""
+_STORE = "INSERT INTO interlock_definitions (sql) VALUES (?1)"
+_BOUND = "DELETE FROM interlock_definitions WHERE number <= (SELECT max(number) FROM interlock_definitions) - ?1"
+
+
+def define(session: Session, statement: Statement, *, written: str) -> None:
+    """Run a statement on the schema, and store it as it was written if it has changed anything."""
+    before = session.query(_VERSION)
+    if statement.several:
+        _define_together(session, statement)
+    else:
+        session.execute(statement.text)
+    if session.query(_VERSION) == before:
+        return
+    session.defined = True  # If a later statement fails, more than that one must be undone.
+    session.own(lambda run: _store_definition(run, written))
+
+
+def _define_together(session: Session, statement: Statement) -> None:
+    """Run a definition of several statements: all of them happen, or none."""
+    connection = session.connection
+    session.own(lambda run: run("SAVEPOINT definition"))
+    try:
+        run_definition(connection, statement, session.execute, session.own)
+    except BaseException:
+        if connection.in_transaction:
+            session.own(lambda run: run("ROLLBACK TO definition"))
+            session.own(lambda run: run("RELEASE definition"))
+        session.undone += 1
+        raise
+    session.own(lambda run: run("RELEASE definition"))
+
+
+def run_definition(
+    connection: apsw.Connection,
+    statement: Statement,
+    execute: Callable[[str], object],
+    own: Callable[[Callable[[Callable[..., apsw.Cursor]], bool]], bool],
+) -> None:
+    """Run the statements of a definition, inside the caller's savepoint.
+
+    A table that is made anew is dropped in between. With foreign keys on that would delete the rows that refer to its
+    rows. SQLite ignores the pragma inside a transaction, but not the setting of the connection.
+    """
+    table = statement.rebuilds
+    if not table:
+        execute(statement.text)
+        return
+    if connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
+        raise TransactionError(
+            f"{table!r} cannot change while a deferred foreign key of this transaction is violated.",
+            fix="Change the table in a transaction of its own.",
+        )
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)
+    try:
+        execute(statement.text)
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
+    check = f"PRAGMA foreign_key_check({quoted_name(table)})"
+    if own(lambda run: run(check).fetchone() is not None):
+        raise ConstraintViolation(f"a row of {table!r} refers to a row that does not exist.")
+
+
+def _store_definition(run: Callable[..., apsw.Cursor], written: str) -> None:
+    run(_MAKE)
+    run(_STORE, (written,))
+    run(_BOUND, (DEFINITIONS_MAX,))
+
+
+# --- Statements in a session -----------------------------------------------------------------------------------------
+
+
+def query_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> list[Row]:
+    """Run one statement in the session; return its rows as Python values."""
+    statement = translator.statement(sql, session.undone)
+    values = statement.encode(args)
+    if statement.kind == "schema":
+        define(session, statement, written=sql)
+        return []
+    rows = session.query(statement.text, values)
+    return [statement.decode(row) for row in rows]
+
+
+def execute_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> int:
+    """Run one statement in the session; return the number of rows that it changed or found."""
+    statement = translator.statement(sql, session.undone)
+    values = statement.encode(args)
+    if statement.kind == "schema":
+        define(session, statement, written=sql)
+        return 0
+    if statement.kind == "write" and not statement.returns_rows:
+        return session.execute(statement.text, values)
+    # A result that PostgreSQL could not return is an error here too, although it is discarded.
+    return len([statement.decode(row) for row in session.query(statement.text, values)])
+
+
+def _perform(
+    run: Callable[[Session, Translator, str, tuple[object, ...]], object],
+    session: Session,
+    translator: Translator,
+    sql: str,
+    args: tuple[object, ...],
+) -> object:
+    """Run one statement of a user's function; errors of the driver become ours."""
+    try:
+        return run(session, translator, sql, args)
+    except apsw.Error as error:
+        raise translate_error(error) from error
+
+
+def run_in(
+    session: Session,
+    translator: Translator,
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    context: contextvars.Context,
+    database: tuple[str, object],
+) -> object:
+    """Drive the user's function inside the session."""
+
+    def begin(requests: Requests) -> Awaitable[object]:
+        tx = Transaction(
+            requests,
+            query=lambda sql, values: lambda: _perform(query_in, session, translator, sql, values),
+            execute=lambda sql, values: lambda: _perform(execute_in, session, translator, sql, values),
+        )
+        return cast("Awaitable[object]", function(tx, *args))  # The driver refuses a result that is not awaitable.
+
+    return drive(begin, inside_of(context, database))
+
+
+# --- Engine ----------------------------------------------------------------------------------------------------------
 
 _READS = ("select", "with", "values", "(")
 
@@ -37,47 +283,37 @@ _READS = ("select", "with", "values", "(")
 class OnLane:
     """One open lane that runs PostgreSQL's dialect."""
 
-    def __init__(self, lane: Lane, translators: "Translators", *, url: str, clock: Clock) -> None:
+    def __init__(self, lane: Lane, translators: Translators, *, url: str, clock: Clock) -> None:
         self.name: EngineName = "lane"
         self.url = url
         self.lane = lane
         self._translators = translators
         self.clock = clock
-        self.follow: Follow | None = None
-        """Finds the current place when the database may have moved."""
-
-    @property
-    def inside(self) -> object:
-        """The identity by which its transactions recognize it."""
-        return self
 
     @property
     def settings(self) -> LaneSettings:
         """The lane's settings."""
         return self.lane.settings
 
-    async def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
+    # The garbage collector traverses every object of a waiting transaction repeatedly: the path of `execute` has no
+    # closures and as few coroutines as possible.
+
+    def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Awaitable[int]:
         """Run one statement as one durable transaction; return the number of changed rows."""
         work = Work(_execute, self._translators, sql, args, key=key, single=True)
-        try:
-            return cast("int", await self._run(work, "execute", sql, args))
-        except UnavailableError as error:
-            return await (await self._after(error)).execute(sql, args, key)
+        return cast("Awaitable[int]", self._run(work, "execute", sql, args))
 
     async def query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
         """Run one statement and return its rows. A read-only statement runs on a reader's connection."""
         refuse_inside(self.url, self)
-        try:
-            if key is None and str(sql).lstrip().lower().startswith(_READS):
-                found = await self.lane.read(lambda connection: self._read(connection, sql, args))
-                if found is not None:
-                    return cast("list[Row]", found)
-            work = Work(_query, self._translators, sql, args, key=key, single=True)
-            return cast("list[Row]", await self._run(work, "query", sql, args))
-        except UnavailableError as error:
-            return await (await self._after(error)).query(sql, args, key)
+        if key is None and str(sql).lstrip().lower().startswith(_READS):
+            found = await self.lane.read(lambda connection: self._read(connection, sql, args))
+            if found is not None:
+                return cast("list[Row]", found)
+        work = Work(_query, self._translators, sql, args, key=key, single=True)
+        return cast("list[Row]", await self._run(work, "query", sql, args))
 
-    async def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
+    def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> Awaitable[object]:
         """Run `async def function(tx, *args)` inside the writer."""
         refuse_no_function(function)
         context = contextvars.copy_context()
@@ -86,10 +322,7 @@ class OnLane:
             return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
 
         work = Work(run, key=key, limit_s=self.lane.settings.transaction_timeout_s)
-        try:
-            return await self._run(work, "transact", function, args)
-        except UnavailableError as error:
-            return await (await self._after(error)).transact(function, args, key)
+        return self._run(work, "transact", function, args)
 
     async def contention(self) -> list[HotRow]:
         """Return the rows with the most contention between writers, worst first, their keys as written (D9)."""
@@ -103,16 +336,9 @@ class OnLane:
         """Return the statistics of the lane since it was opened."""
         return self.lane.stats()
 
-    async def _after(self, error: UnavailableError) -> DatabaseEngine:
-        if self.follow is None:
-            raise error
-        return await self.follow(self, error)
-
     def _run(
         self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
     ) -> Awaitable[object]:
-        # The garbage collector traverses every object of a waiting transaction repeatedly: this path has no closures
-        # and as few coroutines as possible.
         refuse_inside(self.url, self)
         key = work.key
         if key is not None:
@@ -134,6 +360,14 @@ class OnLane:
         return [statement.decode(row) for row in rows]
 
 
+def _execute(session: Session, translators: Translators, sql: str, args: tuple[object, ...]) -> int:
+    return execute_in(session, translators.of(session.connection), sql, args)
+
+
+def _query(session: Session, translators: Translators, sql: str, args: tuple[object, ...]) -> list[Row]:
+    return query_in(session, translators.of(session.connection), sql, args)
+
+
 def opened_here(
     place: Place, *, url: str, settings: LaneSettings, clock: Clock, permission: Permission = None
 ) -> OnLane:
@@ -153,29 +387,3 @@ def opened_here(
 
 def _make_row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
     return row_class(names)(values)
-
-
-def _execute(session: Session, translators: "Translators", sql: str, args: tuple[object, ...]) -> int:
-    return execute_in(session, translators.of(session.connection), sql, args)
-
-
-def _query(session: Session, translators: "Translators", sql: str, args: tuple[object, ...]) -> list[Row]:
-    return query_in(session, translators.of(session.connection), sql, args)
-
-
-class Translators:
-    """One translator per connection, made when the connection is."""
-
-    def __init__(self) -> None:
-        self._chance = SystemChance()
-        self._ids = RandomIds()
-        self._known: WeakKeyDictionary[apsw.Connection, Translator] = WeakKeyDictionary()
-
-    def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
-        """Register the functions of the dialect at a new connection."""
-        register(connection, now_us, chance=self._chance, ids=self._ids)
-        self._known[connection] = Translator(connection)
-
-    def of(self, connection: apsw.Connection) -> Translator:
-        """Return the translator of this connection."""
-        return self._known[connection]

@@ -1,7 +1,7 @@
 """Database engine on PostgreSQL: the calls and guarantees of a lane, with row locks instead of a single writer.
 
 One statement on one table runs as it is, in one round trip (`postgres.isolation` has the rule). Everything else is a
-SERIALIZABLE transaction. It is retried after a conflict, from the second attempt on in turn (`Turns` there). A
+SERIALIZABLE transaction. It is retried after a conflict, from the second attempt on in turn (`ConflictTurns`). A
 transaction with a key writes the key first and the result last, so that a repetition waits for the first and then
 reads its result. With a key, an unknown outcome is resolved by a retry.
 """
@@ -15,30 +15,37 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from interlock.clock import Chance, Clock, SystemChance
-from interlock.database.call_digest import check_key, digest_of
-from interlock.database.postgres_keys import SCHEMA as KEYS
-from interlock.database.postgres_keys import StoredKeys
-from interlock.database.postgres_transactions import Contended, NoGate, PostgresAttempt, run_function
-from interlock.database.transactions import inside_of, refuse_inside, refuse_no_function
+from interlock.database.call_digest import KEYS_SCHEMA as KEYS
+from interlock.database.call_digest import digest_of
+from interlock.database.postgres_transactions import (
+    ATTEMPTS_MAX,
+    Contended,
+    NoGate,
+    PostgresAttempt,
+    StoredKeys,
+    pause_s,
+    run_function,
+    turns_of,
+)
+from interlock.database.transactions import inside_of, not_a_text, refuse_inside, refuse_no_function
 from interlock.errors import (
     BadUsage,
     ConstraintViolation,
-    DialectError,
     InterlockError,
     OutcomeUnknown,
     Overloaded,
     TransactionError,
 )
-from interlock.lanes import ownership
+from interlock.hotrow.tables import check_key
+from interlock.lanes import forks
 from interlock.lanes.contention import Contention, HotRow
-from interlock.lanes.durable_log import HandOff
+from interlock.lanes.lane import HandOff, LaneStats
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import LaneStats
-from interlock.postgres.errors import LostConnection, closed, state_of
-from interlock.postgres.handover import arrive, handover_marks, is_missing, refuse_marked
-from interlock.postgres.isolation import ATTEMPTS_MAX, GATE, Parameter, Plan, pause_s, plan_of, turns_of
+from interlock.postgres.errors import LostConnection, closed, is_missing, state_of
+from interlock.postgres.handover import GATE, arrive, handover_marks, refuse_marked
+from interlock.postgres.isolation import Parameter, PlainTables, Plan, plan_of
 from interlock.postgres.pool import Pool
-from interlock.postgres.statements import DENIED, Answer, Client, Conflict, Tables, opened
+from interlock.postgres.statements import DENIED, Answer, Client, Conflict, opened
 from interlock.sql.values import EngineName, Row
 from interlock.urls import PostgresAddress, parse_postgres_url, stream_name
 
@@ -58,7 +65,7 @@ class Connections:
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._closed = False
-        ownership.watch(self)
+        forks.watch(self)
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncGenerator[Client]:
@@ -80,13 +87,13 @@ class Connections:
             if marks.arriving and marks.arriving == tombstone_epoch:
                 await _complete_arrival(client, schema, tombstone_epoch)
                 marks = await handover_marks(client.read, schema)
-            refuse_marked(marks, self.address.shown)
+            refuse_marked(marks, self.address.redacted_url)
         for attempt in range(1, MAKE_ATTEMPTS + 1):
             try:
                 async with self.client() as client:
                     if await self._create_missing(client, schema, local):
                         # A move may have left, or begun to arrive, since the first check.
-                        refuse_marked(await handover_marks(client.read, schema), self.address.shown)
+                        refuse_marked(await handover_marks(client.read, schema), self.address.redacted_url)
             except (ConstraintViolation, TransactionError, Conflict) as error:
                 cause = error.__cause__
                 if cause is not None and state_of(cause) == DENIED:
@@ -134,19 +141,17 @@ class Connections:
 
     async def _create_missing(self, client: Client, schema: str, local: str) -> bool:
         names = (schema, f"{schema}.interlock_keys", f"{schema}.{GATE}")
-        await client.begin("READ COMMITTED")
-        try:
+
+        async def create(client: Client) -> bool:
             [(no_schema, no_tables)] = (await client.run(MISSING, names, schema=local, writing=False)).rows
             wanted = [f'CREATE SCHEMA IF NOT EXISTS "{schema}"'] if no_schema else []
             if no_tables:
                 wanted += [f'SET LOCAL search_path = "{schema}"', KEYS, f"CREATE TABLE IF NOT EXISTS {GATE} ()"]
             for sql in wanted:
                 _ = await client.run(sql, (), schema=local, writing=False)
-        except (InterlockError, Conflict):
-            await client.rollback()
-            raise
-        await client.commit()
-        return bool(wanted)
+            return bool(wanted)
+
+        return await PostgresAttempt(client, "").run(create)
 
 
 async def _complete_arrival(client: Client, schema: str, epoch: int) -> None:
@@ -196,7 +201,7 @@ class OnPostgres:
         self, connections: Connections, schema: str, *, settings: LaneSettings, clock: Clock, local: bool = False
     ) -> None:
         self.name: EngineName = "postgres"
-        self.url = connections.address.shown
+        self.url = connections.address.redacted_url
         self.settings = settings
         self.clock = clock
         self.schema = schema
@@ -206,29 +211,24 @@ class OnPostgres:
         self._closed = False
         self._local = schema if local or connections.address.pgbouncer else ""
         """The schema that each transaction must set as search_path; empty if the connection has it."""
-        self._tables = Tables(clock)
+        self._tables = PlainTables(clock)
         self._turns = turns_of(connections.address.url, schema, clock)
         self._has_gate = True
         self._keys = StoredKeys(settings)
         self._chance: Chance = SystemChance()
-        self._contention = Contention(
-            rows_max=settings.contention_rows_max,
-            flag_threshold=settings.contention_flag_threshold,
-            source="postgres",
-        )
+        self._contention = Contention(settings, source="postgres")
         self._done = self._failed = self._waiting = 0
 
-    def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, int]:
+    def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Awaitable[int]:
         """Run one statement as one durable transaction; return the number of changed rows."""
-        return self._run_counted(lambda: self._execute(sql, args, key))
+        call = self._run_counted(lambda: self._single("execute", sql, args, key, "changed"))
+        return cast("Awaitable[int]", call)
 
-    def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, list[Row]]:
+    def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Awaitable[list[Row]]:
         """Run one statement and return its rows."""
-        return self._run_counted(lambda: self._query(sql, args, key))
+        return cast("Awaitable[list[Row]]", self._run_counted(lambda: self._single("query", sql, args, key, "rows")))
 
-    def transact(
-        self, function: Callable[..., object], args: tuple[object, ...], key: str | None
-    ) -> Coroutine[object, object, object]:
+    def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> Awaitable[object]:
         """Run `async def function(tx, *args)` as one SERIALIZABLE transaction."""
         return self._run_counted(lambda: self._transact(function, args, key))
 
@@ -299,30 +299,17 @@ class OnPostgres:
         async with self._connections.client() as client:
             refuse_marked(await handover_marks(client.read, self.schema), self.url)
 
-    async def _execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
+    async def _single(self, how: str, sql: str, args: tuple[object, ...], key: str | None, part: str) -> object:
+        """Run one statement and return a part of its answer; with a key that part is stored as its result."""
         plan = self._plan_call(sql, key)
         if key is None:
-            return (await self._statement(plan, sql, args)).changed
+            return getattr(await self._statement(plan, sql, args), part)
 
         async def body(client: Client) -> object:
-            return (await client.run(sql, args, schema=self._local, writing=False)).changed
+            return getattr(await client.run(sql, args, schema=self._local, writing=False), part)
 
-        digest = digest_of("execute", sql, args)
-        return cast("int", await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=(key, digest)))
-
-    async def _query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
-        plan = self._plan_call(sql, key)
-        if key is None:
-            return (await self._statement(plan, sql, args)).rows
-
-        async def body(client: Client) -> object:
-            return (await client.run(sql, args, schema=self._local, writing=False)).rows
-
-        digest = digest_of("query", sql, args)
-        return cast(
-            "list[Row]",
-            await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=(key, digest)),
-        )
+        digest = digest_of(how, sql, args)
+        return await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=(key, digest))
 
     async def _transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
         refuse_no_function(function)
@@ -360,11 +347,7 @@ class OnPostgres:
         if key is not None:
             check_key(key)
         if not isinstance(sql, str):
-            raise DialectError(
-                f"the statement is {type(sql).__name__}, not a text.",
-                why="A statement is SQL as text; its values are passed beside it.",
-                fix='Write db.execute("UPDATE counter SET n = $1", n).',
-            )
+            raise not_a_text(sql, "db")
         return plan_of(sql)
 
     def _refuse(self) -> None:
@@ -407,7 +390,7 @@ class OnPostgres:
             return False
         plain = self._tables.known(plan.table)
         if plain is None:
-            plain = await self._tables.ask(plan.table, self._read_row)
+            plain = await self._tables.look_up(plan.table, self._read_row)
         return not plain
 
     async def _read_row(self, sql: str, args: Sequence[object]) -> Answer:
@@ -513,7 +496,7 @@ def opener(
         address = address._replace(schema="public")
     if hand_off is not None:
         raise BadUsage(
-            f"{address.shown} was given a hand_off, which only a lane has.",
+            f"{address.redacted_url} was given a hand_off, which only a lane has.",
             why="A hand-off stands between a lane's group and its acknowledgement; PostgreSQL commits by itself.",
             fix="Leave it out.",
         )

@@ -1,26 +1,199 @@
-"""One attempt of a transaction on PostgreSQL, and the driver of a user's function inside it.
+"""Transactions on PostgreSQL: one attempt, its turn after a conflict, its idempotency key, and the user's function.
 
 The function follows the rules of a lane: it awaits only its `tx`, and its own code runs without a current event loop.
 A task or timer that it started would outlive a rollback and run twice.
+
+Sections: turns, keys, attempts, functions.
 """
+
+# ruff: noqa: S608 -- the only names in these texts are our own.
 
 import asyncio
 import contextvars
 from asyncio import events
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import Final, TypeVar, cast
+from weakref import WeakKeyDictionary
 
-from interlock.database.postgres_keys import StoredKeys
-from interlock.database.transactions import Transaction
-from interlock.errors import DialectError, TransactionError
+from interlock.clock import Clock
+from interlock.database.call_digest import KEYS_TABLE
+from interlock.database.transactions import Transaction, not_a_text
+from interlock.errors import KeyReused, TransactionError
+from interlock.lanes.idempotency_keys import decode_result, encode_result
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transact import Requests, conversation, watched
+from interlock.lanes.transact import Requests, conversation, run_watched
 from interlock.postgres.errors import state_of
-from interlock.postgres.handover import SHARE_GATE
-from interlock.postgres.isolation import GATE, Plan, plan_of
+from interlock.postgres.handover import GATE, SHARE_GATE
+from interlock.postgres.isolation import Plan, plan_of
 from interlock.postgres.statements import DENIED, Client
-from interlock.sql.values import Row
+from interlock.sql.values import Row, Statements, row_class
+
+# --- Turns after a conflict ------------------------------------------------------------------------------------------
+# SERIALIZABLE runs transactions concurrently and rolls conflicting ones back. That is fast while conflicts are rare.
+# When all of them change the same row, most work is thrown away, and some transactions never succeed. So after the
+# first conflict a transaction waits for its turn: in this process for a lock, and between processes for a lock on a
+# small table, which the server grants in order of request. The lock is acquired before the transaction reads
+# anything, so that it sees the changes of its predecessor. A recently conflicting transaction waits for its turn
+# from the start.
+#
+# SERIALIZABLE still guarantees correctness: turns only make conflicts rare.
+
+HOT_S: Final = 1.0
+"""Seconds after a conflict in which the same call takes its turn without trying first."""
+
+CALLS_MAX: Final = 1024
+"""Calls that are remembered as hot; the one that conflicted longest ago is forgotten."""
+
+ATTEMPTS_MAX: Final = 30
+PAUSE_S_MAX: Final = 0.1
+
+
+class ConflictTurns:
+    """The turns of one database in one process, shared by all its users in the process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._hot: OrderedDict[Hashable, float] = OrderedDict()
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self.conflicts = 0
+
+    def is_hot(self, call: Hashable) -> bool:
+        """Return whether this call conflicted a moment ago."""
+        until_s = self._hot.get(call)
+        if until_s is None:
+            return False
+        if until_s > self._clock.monotonic_s():
+            return True
+        self._hot.pop(call, None)
+        return False
+
+    def conflicted(self, call: Hashable) -> None:
+        """Record that this call has just lost against another transaction."""
+        self.conflicts += 1
+        self._hot[call] = self._clock.monotonic_s() + HOT_S
+        self._hot.move_to_end(call)
+        if len(self._hot) > CALLS_MAX:
+            self._hot.popitem(last=False)
+
+    def lock(self) -> asyncio.Lock:
+        """Return the lock of this event loop: one turn at a time."""
+        loop = asyncio.get_running_loop()
+        found = self._locks.get(loop)
+        if found is None:
+            found = self._locks[loop] = asyncio.Lock()
+        return found
+
+
+def pause_s(attempt: int, luck: float) -> float:
+    """Return the seconds before the next attempt: full jitter, longer each time, up to a small bound."""
+    return luck * min(PAUSE_S_MAX, 0.001 * 2.0**attempt)
+
+
+_shared: OrderedDict[tuple[str, str], ConflictTurns] = OrderedDict()
+_SHARED_MAX: Final = 256
+
+
+def turns_of(url: str, schema: str, clock: Clock) -> ConflictTurns:
+    """Return the turns of the schema at this address, shared by all its users in this process."""
+    found = _shared.get((url, schema))
+    if found is None:
+        found = _shared[url, schema] = ConflictTurns(clock)
+        if len(_shared) > _SHARED_MAX:
+            _shared.popitem(last=False)
+    else:
+        _shared.move_to_end((url, schema))
+    return found
+
+
+# --- Keys ------------------------------------------------------------------------------------------------------------
+# A transaction writes its key first, so that a repetition waits for it. Key, digest and result are a row of the same
+# transaction (G3). A concurrent call with the same key waits at the unique index, and then reads the first result. Old
+# keys are removed from time to time in a transaction of their own: a removal in every transaction would make all of
+# them conflict.
+
+REMOVE_EVERY: Final = 1_000
+"""Number of transactions with keys between two removals; each removes at most twice as many keys."""
+
+UNUSABLE_STATES: Final = ("42501", "42P01")
+"""SQLSTATEs of a table that the user may not use, and of a missing table."""
+
+CLAIM: Final = f"INSERT INTO {KEYS_TABLE} (key, digest) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING"
+FIND: Final = f"SELECT digest, result FROM {KEYS_TABLE} WHERE key = $1"
+KEEP: Final = f"UPDATE {KEYS_TABLE} SET result = $2 WHERE key = $1"
+REMOVE: Final = f"""
+DELETE FROM {KEYS_TABLE} WHERE key IN (
+    SELECT key FROM {KEYS_TABLE}
+    WHERE at < now() - $1::double precision * interval '1 second'
+       OR number <= (SELECT max(number) FROM {KEYS_TABLE}) - $2::bigint
+    ORDER BY number LIMIT $3 FOR UPDATE SKIP LOCKED)"""
+
+
+class StoredKeys:
+    """The keys of one database."""
+
+    def __init__(self, settings: LaneSettings) -> None:
+        self._settings = settings
+        self._used = 0
+
+    async def first_result(self, tx: Statements, key: str, digest: bytes) -> tuple[bool, object]:
+        """Return (True, the first result) for a used key, or (False, None) for a new one. Raises KeyReused."""
+        if await _claim_key(tx, key, digest):
+            return False, None
+        found = await tx.query(FIND, key)
+        if not found:
+            return await self.first_result(tx, key, digest)  # The old key was removed in between.
+        [(before, result)] = found
+        if before != digest:
+            raise KeyReused(
+                f"key {key!r} was used before, for another transaction.",
+                why="A key stands for one call: the same method, the same SQL or function, the same arguments. The "
+                "first result is not this one's, and giving it back would hide that this one never ran.",
+                fix="Repeat a key only with the very same call, and use a new key for a new one.",
+            )
+        return True, decode_result(cast("bytes", result), _make_row)
+
+    async def remember(self, tx: Statements, key: str, result: object) -> None:
+        """Store the result with its key."""
+        data = encode_result(result)
+        if len(data) > self._settings.key_result_bytes_max:
+            raise TransactionError(
+                f"the result has {len(data):,} bytes; with a key at most {self._settings.key_result_bytes_max:,} "
+                "are kept.",
+                why="The same key again gives the first result back, so it is stored with the transaction.",
+                fix="Return less, or raise key_result_bytes_max.",
+            )
+        _ = await tx.execute(KEEP, key, data)
+
+    async def tidy(self, run: Callable[..., Awaitable[object]]) -> None:
+        """Remove some keys that are too old or too many. Called after each transaction with a key."""
+        self._used += 1
+        if self._used % REMOVE_EVERY == 0:
+            settings = self._settings
+            _ = await run(REMOVE, settings.keys_retained_s, settings.keys_max, 2 * REMOVE_EVERY)
+
+
+async def _claim_key(tx: Statements, key: str, digest: bytes) -> int:
+    try:
+        return await tx.execute(CLAIM, key, digest)
+    except TransactionError as error:
+        state: object = getattr(error.__cause__, "sqlstate", None)
+        if state not in UNUSABLE_STATES:
+            raise
+        raise TransactionError(
+            f"key {key!r} cannot be kept: {KEYS_TABLE} is missing, or this user may not write to it; nothing happened.",
+            why="A key is stored in the same transaction as what it stands for. The table is made when the database is "
+            "opened, by a user who may make tables in the schema.",
+            fix=f"Open it once as such a user, and GRANT SELECT, INSERT, UPDATE, DELETE ON {KEYS_TABLE} to this one.",
+        ) from error
+
+
+def _make_row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
+    return row_class(names)(values)
+
+
+# --- Attempts --------------------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
 
@@ -128,6 +301,9 @@ class PostgresStatements:
         return (await self._client.run(sql, args, schema=self._schema, writing=False)).rows
 
 
+# --- Functions -------------------------------------------------------------------------------------------------------
+
+
 async def run_function(
     function: Callable[..., object],
     args: tuple[object, ...],
@@ -142,14 +318,12 @@ async def run_function(
     statements = PostgresStatements(client, schema)
 
     async def query(sql: str, values: tuple[object, ...]) -> list[Row]:
-        text, plan = _check_statement(sql)
-        touched(plan, values)
-        return await statements.query(text, *values)
+        touched(_plan(sql), values)
+        return await statements.query(sql, *values)
 
     async def execute(sql: str, values: tuple[object, ...]) -> int:
-        text, plan = _check_statement(sql)
-        touched(plan, values)
-        return await statements.execute(text, *values)
+        touched(_plan(sql), values)
+        return await statements.execute(sql, *values)
 
     def begin(requests: Requests) -> Awaitable[object]:
         tx = Transaction(
@@ -194,14 +368,10 @@ async def run_function(
         talk.close()
 
 
-def _check_statement(sql: object) -> tuple[str, Plan]:
+def _plan(sql: object) -> Plan:
     if not isinstance(sql, str):
-        raise DialectError(
-            f"the statement is {type(sql).__name__}, not a text.",
-            why="A statement is SQL as text; its values are passed beside it.",
-            fix='Write tx.execute("UPDATE counter SET n = $1", n).',
-        )
-    return sql, plan_of(sql)
+        raise not_a_text(sql, "tx")
+    return plan_of(sql)
 
 
 def _run_step(limit_s: float, function: Callable[[], object]) -> object:
@@ -209,7 +379,7 @@ def _run_step(limit_s: float, function: Callable[[], object]) -> object:
     loop = events._get_running_loop()  # noqa: SLF001 -- documented for implementers of event loops.
     events._set_running_loop(None)  # noqa: SLF001
     try:
-        return watched(limit_s, _interrupt_nothing, function)
+        return run_watched(limit_s, _interrupt_nothing, function)
     finally:
         events._set_running_loop(loop)  # noqa: SLF001
 

@@ -23,11 +23,10 @@ from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.values import ContextT, StateT
-from interlock.engine.engine import Engine
+from interlock.engine.engine import Engine, Workflows
 from interlock.engine.leases import LEASE_S, WAIT_S, Lease, Leasing
 from interlock.engine.open import Opening
 from interlock.engine.transactions import BlockingTransaction
-from interlock.engine.views import Workflows
 from interlock.errors import BadUsage, UnavailableError
 
 # --- Event loop in a thread ------------------------------------------------------------------------------------------

@@ -16,16 +16,16 @@ import msgspec
 from interlock.clock import Ids
 from interlock.core.codec import Codec, fill_defaults
 from interlock.core.decide import foreign_state
+from interlock.core.definition_errors import is_async
 from interlock.core.describe import MachineDescription
 from interlock.core.events import Event, wire_name
 from interlock.core.plan import Plan
 from interlock.core.policies import Retry
-from interlock.core.signatures import is_async
 from interlock.core.table import Node, Table
 from interlock.core.values import Run, Snapshot, StepFailure, StoredJson, TimerPolicy
 from interlock.engine.dependencies.step_threads import StepThreads, threaded
 from interlock.errors import CorruptionError, InvalidPayload, MachineMismatch
-from interlock.store.values import Row
+from interlock.store.records import Row
 
 # --- Pending work ----------------------------------------------------------------------------------------------------
 
@@ -121,6 +121,13 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         if self.dead is not None:
             return None
         return self.run or (self.undos[0] if self.undos else None)
+
+    def with_current(self, **changes: object) -> "Owed":
+        """Return it with changes of the step or the newest undo that runs or is next."""
+        if self.run is not None:
+            return msgspec.structs.replace(self, run=msgspec.structs.replace(self.run, **changes))
+        undo = msgspec.structs.replace(self.undos[0], **changes)
+        return msgspec.structs.replace(self, undos=(undo, *self.undos[1:]))
 
     def wake_us(self, now_us: int) -> int | None:
         """Return when a worker must check the workflow again; now for a running attempt, in case this process dies."""

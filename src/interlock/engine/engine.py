@@ -7,20 +7,22 @@ async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
 
 It checks arguments and admits calls; `path.pipeline` decides them and `steps.runner` runs the steps. A reading call is
 repeated at the new store if the workflows were moved meanwhile; calls that change a workflow wait in the pipeline.
+
+Sections: `Engine`; `Workflows`, the calls typed by a machine.
 """
 
 import asyncio
-import difflib
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
 from types import EllipsisType
-from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, cast
 
 from interlock.clock import Chance, Clock, Ids
 from interlock.core.decide import allowed as allowed_here
+from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Dependency
@@ -29,10 +31,11 @@ from interlock.engine.alerts.receivers import Receiver
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, Strategy
 from interlock.engine.dependencies.breakers import Breakers, view_of_line
 from interlock.engine.dependencies.wait_queue import Line
+from interlock.engine.follow_moves import Follower
 from interlock.engine.internals import EngineParts
 from interlock.engine.leases import LEASE_S, WAIT_S, Leasing
 from interlock.engine.open import Opening
-from interlock.engine.path.commands import (
+from interlock.engine.path.caller_commands import (
     Send,
     Settle,
     Start,
@@ -46,7 +49,6 @@ from interlock.engine.path.commands import (
 )
 from interlock.engine.path.pipeline import confirm, is_here
 from interlock.engine.pruning import BATCH, Pruned, Pruner
-from interlock.engine.relocation import Follower
 from interlock.engine.settings import Admission
 from interlock.engine.transactions import TransactionBlock, TransactionCalls
 from interlock.engine.views import (
@@ -58,17 +60,16 @@ from interlock.engine.views import (
     Page,
     Refused,
     View,
-    Workflows,
+    Waiter,
     compensations_of,
     history_row,
     letter_of,
     view_of,
 )
-from interlock.engine.waiters import Waiter
-from interlock.errors import BadUsage, InterlockError, UnavailableError
+from interlock.errors import BadUsage, InterlockError, UnavailableError, WorkflowNotFound
 from interlock.lanes.contention import HotRow
 from interlock.signals import Observer
-from interlock.store.values import Letter
+from interlock.store.records import Letter
 
 PAGE = 1_000
 
@@ -221,7 +222,7 @@ class Engine:
         """Return the durable state of the workflow."""
         return view_of(await self._load(workflow))
 
-    def of(self, machine: Machine[StateT, ContextT, EventT]) -> Workflows[StateT, ContextT, EventT]:
+    def of(self, machine: Machine[StateT, ContextT, EventT]) -> "Workflows[StateT, ContextT, EventT]":
         """Return the same calls, typed by the machine."""
         self._bound(machine)
         return Workflows(self, machine)
@@ -238,7 +239,7 @@ class Engine:
         waiters.add(workflow, waiter)
         timer = None
         try:
-            live = self._inside.supposed(workflow)
+            live = self._pipeline.supposed(workflow)
             if live is None or waiter.arrived(live):
                 live = await self._load(workflow)
             for state in states:
@@ -320,7 +321,7 @@ class Engine:
     @_repeat_after_move
     async def stats(self, workflow: str) -> Counts:
         """Return the counts of applied, duplicate, ignored and refused events (B5)."""
-        row, more = await self._inside.counted(workflow, partial(self._load, workflow))
+        row, more = await self._inside.policy.counted(workflow, partial(self._load, workflow))
         duplicate, ignored, refused = (stored + here for stored, here in zip(row.counts, more, strict=True))
         return Counts(applied=row.version - 1, duplicate=duplicate, ignored=ignored, refused=refused)
 
@@ -518,7 +519,7 @@ class Engine:
         return answers
 
     def _time_out(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
-        self._inside.over(workflow, waiter, timeout_s)  # The workflows may have moved since the wait began.
+        self._inside.policy.fail_wait(workflow, waiter, timeout_s)  # The workflows may have moved since the wait began.
 
     def _check_known(self, workflow: str) -> None:
         if self._pipeline.known(workflow) is None:
@@ -532,7 +533,7 @@ class Engine:
             live = self._pipeline.known(workflow)
         if live is None:
             check_id(workflow, "the id of a workflow")
-            row = await self._inside.row(workflow)
+            row = await self._inside.policy.row(workflow)
             if row is None:
                 raise no_workflow(workflow)
             live = self._inside.read(row)
@@ -564,10 +565,8 @@ class Engine:
         self._inside.refuse_if_closed()
         lines = self._inside.places.lines
         if dependency not in lines:
-            near = difflib.get_close_matches(str(dependency), lines, n=1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
             raise BadUsage(
-                f"nothing here calls a dependency {dependency!r}.{meant}",
+                f"nothing here calls a dependency {dependency!r}.{suggestion(repr(dependency), map(repr, lines))}",
                 why=f"The machines of this engine call {', '.join(map(repr, lines)) or 'none'}.",
                 fix=f"Use one of those names, or have a step name it: dependency={str(dependency)!r}.",
             )
@@ -585,6 +584,78 @@ class Engine:
                 fix="Open the engine with it: Engine.open(url, machines=[…]).",
             )
         return bound
+
+
+# --- Calls typed by a machine ----------------------------------------------------------------------------------------
+# An id alone does not say which machine its workflow has, so `engine.get(id)` cannot know the type of the context.
+# Here the caller names the machine, and the engine checks it: a workflow of another machine is not found.
+
+
+class Workflows(Generic[StateT, ContextT, EventT]):
+    """The workflows of one machine. Made by `engine.of(machine)`."""
+
+    def __init__(self, engine: Engine, machine: Machine[StateT, ContextT, EventT]) -> None:
+        self._engine = engine
+        self._machine = machine
+
+    async def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
+        """Start a workflow (B4)."""
+        return await self._engine.start(self._machine, workflow, context)
+
+    async def send(
+        self,
+        workflow: str,
+        event: EventT,
+        *,
+        key: str | None = None,
+        if_allowed: bool = False,
+        expect_version: int | None = None,
+    ) -> Moved[StateT]:
+        """Send an event of this machine."""
+        await self.get(workflow)
+        moved = await self._engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        return cast("Moved[StateT]", moved)
+
+    async def get(self, workflow: str) -> View[StateT, ContextT]:
+        """Return the workflow as it is durable."""
+        return self._checked(await self._engine.get(workflow))
+
+    async def wait(self, workflow: str, *states: StateT, timeout_s: float | None = None) -> View[StateT, ContextT]:
+        """Wait until the workflow is in one of the states; without any, until it is final or resting."""
+        await self.get(workflow)
+        return self._checked(await self._engine.wait(workflow, *states, timeout_s=timeout_s))
+
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[StateT, ContextT]]:
+        """Return the history after a version, in the order of versions; all of it unless limited."""
+        await self.get(workflow)
+        rows = await self._engine.history(workflow, after=after, limit=limit)
+        return cast("list[HistoryRow[StateT, ContextT]]", rows)
+
+    async def find(
+        self, *, state: StateT | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[StateT, ContextT]:
+        """Return the workflows, page by page."""
+        return await self._engine.find(self._machine, state=state, limit=limit, cursor=cursor)
+
+    async def stalled(
+        self, *, older_than_s: float | None = None, states: Iterable[StateT] | None = None, limit: int = 1_000
+    ) -> list[View[StateT, ContextT]]:
+        """Return the active workflows that have been in their state for too long."""
+        return await self._engine.stalled(self._machine, older_than_s=older_than_s, states=states, limit=limit)
+
+    async def allowed(self, workflow: str, event: EventT | None = None) -> list[Allowed[StateT]]:
+        """Return the events that have a transition from the workflow's state."""
+        await self.get(workflow)
+        return cast("list[Allowed[StateT]]", await self._engine.allowed(workflow, event))
+
+    def _checked(self, view: View[Enum, object]) -> View[StateT, ContextT]:
+        if view.machine != self._machine.name:
+            raise WorkflowNotFound(
+                f"there is no workflow {view.id!r} of machine {self._machine.name!r}: it is one of {view.machine!r}."
+            )
+        return cast("View[StateT, ContextT]", view)
 
 
 def _moved_or_refused(answer: "asyncio.Future[object]") -> Moved[Enum] | Refused:

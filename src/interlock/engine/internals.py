@@ -6,37 +6,44 @@ with one owner and a shared store differ.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
 
-from interlock.clock import SystemClock
+from interlock.clock import Chance, Clock, Ids, SystemClock
+from interlock.core.policies import Dependency
 from interlock.core.table import Node
 from interlock.engine.alerts.alert import Alert, loop_alert
-from interlock.engine.alerts.stall_detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
+from interlock.engine.alerts.delivery import Alarms
+from interlock.engine.alerts.detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
-from interlock.engine.cluster import clustered
-from interlock.engine.config import EngineConfig
 from interlock.engine.definitions import check_definitions
-from interlock.engine.dependencies.breakers import Minding
+from interlock.engine.dependencies.breakers import BreakerPublisher
 from interlock.engine.dependencies.dependency import Change
 from interlock.engine.dependencies.wait_queue import Places, lines_of
 from interlock.engine.leases import LeaseBook
+from interlock.engine.owned_store_policy import OwnedStorePolicy
 from interlock.engine.path.admission import Gate
-from interlock.engine.path.commands import Send, Start
-from interlock.engine.path.pipeline import Envelope, Pipeline, closed, stopped, unknown_machine
+from interlock.engine.path.caller_commands import Send, Start
+from interlock.engine.path.pipeline import (
+    Contended,
+    Pipeline,
+    closed,
+    machine_of,
+    stopped,
+)
 from interlock.engine.path.reports import Bug, Late
-from interlock.engine.path.staging import DecisionContext, Staged
-from interlock.engine.shared.policy import SharedStorePolicy
-from interlock.engine.signals import Teller, goes_on
+from interlock.engine.path.staging import DecisionContext, Envelope, Staged
+from interlock.engine.settings import Admission, EngineSettings
+from interlock.engine.shared.shared_store_policy import SharedStorePolicy
+from interlock.engine.shared_redis import Clustered
+from interlock.engine.signal_emitter import SignalEmitter, goes_on
 from interlock.engine.steps.attempt import Judge
 from interlock.engine.steps.loop_watch import Blocked, watch_loop
 from interlock.engine.steps.runner import Runner
-from interlock.engine.steps.timers import Wakes
-from interlock.engine.store_policy import OwnedStorePolicy, Sharing, StorePolicy
-from interlock.engine.tracing import tracer_of
-from interlock.engine.views import Moved
-from interlock.engine.waiters import Waiter
+from interlock.engine.tracer_protocol import tracer_of
+from interlock.engine.views import Moved, Waiters
 from interlock.errors import (
     CorruptionError,
     InterlockError,
@@ -48,10 +55,11 @@ from interlock.errors import (
 from interlock.faultpoints import reach
 from interlock.redaction import logger_of
 from interlock.redis.leases import HIGHEST, Epochs, StoreLeases, read_highest
-from interlock.signals import LoopBlocked
+from interlock.signals import LoopBlocked, Subscribers
 from interlock.store.lane import SqliteStore
 from interlock.store.protocol import SharedStore, Store
-from interlock.store.values import Letter, Row
+from interlock.store.records import Letter, Row
+from interlock.urls import RedisAddress
 
 log = logger_of("interlock.operators")
 
@@ -59,6 +67,25 @@ PAGE = 1_000
 
 UNBLOCKED_S = 300.0
 """An alert ends when its step has not blocked the event loop for this time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The settings, clock, observers and alerts of one engine."""
+
+    settings: EngineSettings
+    admission: Admission
+    clock: Clock
+    chance: Chance
+    ids: Ids
+    subscribers: Subscribers
+    alarms: Alarms
+    worker: bool
+    dependencies: Sequence[Dependency] = ()
+    contended: Contended = field(default_factory=Contended)
+    redis: RedisAddress | None = None
+    waiters: Waiters = field(default_factory=Waiters)
+    """Callers that wait for workflows. They move along to another store."""
 
 
 class EngineParts:
@@ -71,16 +98,16 @@ class EngineParts:
         self.tracing = tracer_of(config.subscribers)
         self.waiters = config.waiters
         self.waiters.added = None
-        self.teller = Teller(config.subscribers, config.clock)
+        self.signals = SignalEmitter(config.subscribers, config.clock)
         self.alarms = config.alarms
-        self.cluster = clustered(store, config)
+        self.cluster = None if config.redis is None else self._make_cluster(config, config.redis)
         self.own_leases = LeaseBook(store.leases, chance=config.chance, ids=config.ids)
         """Leases among the engines of one store, never shared through Redis."""
         self.leases = self.own_leases
         if self.cluster is not None:
-            self.leases = LeaseBook(self.cluster, chance=config.chance, ids=config.ids)
-        self.minding = Minding(store, config.subscribers, config.alarms, config.clock, worker=config.worker)
-        self._given = config
+            self.leases = LeaseBook(self.cluster.leases, chance=config.chance, ids=config.ids)
+        self.publisher = BreakerPublisher(store, config.subscribers, config.alarms, config.clock, worker=config.worker)
+        self._config = config
         self._settings = config.settings
         self._worker = config.worker
         self.follow: Callable[[UnavailableError], bool] | None = None
@@ -90,8 +117,6 @@ class EngineParts:
         """The error for all calls while a switch to the moved workflows takes too long."""
         self.closed = False
         self._recovered = False
-        self._sharing: Sharing | None = None
-        """The duties that only a shared store has."""
         self._detector: StallDetector | None = None
         self._unwatch: Callable[[], None] = _nothing
         self._blocking: dict[str, tuple[Alert, asyncio.TimerHandle]] = {}
@@ -99,19 +124,19 @@ class EngineParts:
         self._ending: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
-        self.wakes = Wakes(store.now_us)
         self.places = self._make_places()
         if self.cluster is not None:
             self.cluster.share(line.outlet for line in self.places.lines.values())
         self.gate = Gate(
             config.admission, config.clock, self.places, None if self.cluster is None else self.cluster.ingress
         )
-        self.policy: StorePolicy = (
-            SharedStorePolicy(store, machines, config)
-            if isinstance(store, SharedStore)
-            else OwnedStorePolicy(store, machines, config)
-        )
-        self._sharing = self.policy.claims
+        self._sharing: SharedStorePolicy | None = None
+        """The policy of a shared store, which has duties of its own; None on a store with one owner."""
+        if isinstance(store, SharedStore):
+            self._sharing = SharedStorePolicy(
+                store, machines, config.settings, config.chance, config.ids, worker=config.worker
+            )
+        self.policy = self._sharing or OwnedStorePolicy(store, machines, config.settings, config.chance)
         self.pipeline, self.runner = self._wired(Judge(config.chance))
         self.policy.connect(self)
         if isinstance(config.clock, SystemClock):
@@ -120,8 +145,19 @@ class EngineParts:
         if isinstance(store, SqliteStore):
             store.publish(lambda: config.contended.worst(self.now_s()))
 
+    def _make_cluster(self, config: EngineConfig, address: RedisAddress) -> Clustered:
+        return Clustered(
+            self.store,
+            address,
+            clock=config.clock,
+            chance=config.chance,
+            ids=config.ids,
+            subscribers=config.subscribers,
+            alarms=config.alarms,
+        )
+
     def _make_places(self) -> Places:
-        config, settings = self._given, self._settings
+        config, settings = self._config, self._settings
         called = sorted({name for bound in self.machines.values() for name in bound.dependencies()})
         lines = lines_of(
             called, config.dependencies, clock=config.clock, chance=config.chance, changed=self.breaker_changed
@@ -133,15 +169,14 @@ class EngineParts:
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
 
     def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
-        config, policy, settings = self._given, self.policy, self._settings
+        config, policy, settings = self._config, self.policy, self._settings
         means = DecisionContext(config.ids, self.places, policy.owner, self.tracing)
         pipeline = Pipeline(self.store, policy, self.machines, means, settings, self, config.contended, config.chance)
         runner = Runner(
             pipeline,
-            self.wakes,
-            claims=policy.claims,
+            claims=self._sharing,
             judge=judge,
-            teller=self.teller,
+            signals=self.signals,
             settings=settings,
             working=self._worker,
         )
@@ -149,13 +184,13 @@ class EngineParts:
 
     async def begin(self, *, accept_changes: bool) -> None:
         """Check the machines against the stored definitions, and take up due work."""
-        notes = await self.store.noted()
-        self.minding.remember(self.places.lines, notes)
+        notes = await self.store.notes()
+        self.publisher.remember(self.places.lines, notes)
         if self.cluster is not None:
             await self.cluster.begin(notes, self.own_leases)
         elif HIGHEST in notes:
             # Redis has granted leases of this home: tokens of the store continue above them.
-            chance, ids, store = self._given.chance, self._given.ids, self.store
+            chance, ids, store = self._config.chance, self._config.ids, self.store
             epochs = Epochs(store.leases, chance, ids, highest=read_highest(notes), notes=store)
             self.leases = LeaseBook(StoreLeases(store.leases, epochs), chance=chance, ids=ids)
         for plan in await check_definitions(
@@ -175,15 +210,15 @@ class EngineParts:
         if self._settings.stall_check_s > 0:
             detector = StallDetector(
                 self.store,
-                self.machines,
+                {name: bound.table.nodes for name, bound in self.machines.items()},
                 self.alarms,
                 every_s=self._settings.stall_check_s,
                 debt_s=self._settings.debt_s,
-                quiet_s_max=QUIET_REAL_S_MAX if isinstance(self._given.clock, SystemClock) else QUIET_S_MAX,
+                quiet_s_max=QUIET_REAL_S_MAX if isinstance(self._config.clock, SystemClock) else QUIET_S_MAX,
             )
             self._detector = detector
-            self.keep(self.policy.watch(detector))
-        if isinstance(self._given.clock, SystemClock):
+            self.keep(detector.run())
+        if isinstance(self._config.clock, SystemClock):
             self._unwatch = watch_loop(self.loop_blocked)
 
     def loop_blocked(self, blocked: Blocked) -> None:
@@ -194,7 +229,7 @@ class EngineParts:
         machine, workflow, step = ("", "", "") if current is None else (current.machine, current.workflow, current.step)
         signal = LoopBlocked(machine, workflow, step, blocked.duration_s, blocked.stack)
         self.subscribers.emit(signal)
-        alert = loop_alert(signal, int(self._given.clock.wall_s() * 1_000_000))
+        alert = loop_alert(signal, int(self._config.clock.wall_s() * 1_000_000))
         known = self._blocking.pop(alert.dedup_key, None)
         if known is None:
             self.alarms.tell(alert)
@@ -207,7 +242,7 @@ class EngineParts:
         """End the alert of a step that has not blocked the loop for `UNBLOCKED_S`, or when the engine closes."""
         alert, timer = self._blocking.pop(key)
         timer.cancel()
-        self.alarms.tell(alert.over(int(self._given.clock.wall_s() * 1_000_000)))
+        self.alarms.tell(alert.over(int(self._config.clock.wall_s() * 1_000_000)))
 
     def keep(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run a background task until the engine closes."""
@@ -225,7 +260,7 @@ class EngineParts:
             self._sharing.stop()
         for task in self._tasks:
             task.cancel()
-        self.wakes.close()
+        self.runner.timers.close()
         reach("closing.begun")
         try:
             await self.runner.drain(self._settings.drain_s)
@@ -253,7 +288,7 @@ class EngineParts:
         if self.tracing is not None:
             self.tracing.stopped()
         self.places.close()
-        await self.minding.close()
+        await self.publisher.close()
         if not elsewhere:
             await self.leases.close()
             await self.own_leases.close()
@@ -280,7 +315,7 @@ class EngineParts:
         self.pipeline.leave()
         for task in self._tasks:
             task.cancel()
-        self.wakes.close()
+        self.runner.timers.close()
         reach("leaving.begun")
         try:
             await self.runner.drain(0.0)
@@ -304,7 +339,7 @@ class EngineParts:
 
     def breaker_changed(self, change: Change) -> None:
         """Publish a change of the breaker of a dependency. A closed breaker makes room for parked workflows."""
-        self.minding.changed(change)
+        self.publisher.changed(change)
         if self._sharing is not None and change.after == "closed":
             self._sharing.freed()
 
@@ -316,9 +351,10 @@ class EngineParts:
         if self._detector is not None and self._detector.still:
             self._detector.stir()
         if staged.history:
-            if self.subscribers:
+            if self.subscribers.observers:
                 self._tell_moves(staged)
-            self.waiters.moved(staged.live)
+            if staged.live.row.id in self.waiters.by_workflow:
+                self.waiters.moved(staged.live)
         if self.tracing is not None:
             here = self._worker and goes_on(staged, self.pipeline.means)
             self.tracing.durable(staged.live.row, staged.history, ended=staged.ended, goes_on=here)
@@ -327,22 +363,22 @@ class EngineParts:
 
     def _tell_moves(self, staged: Staged) -> None:
         if not self.subscribers.moves:
-            self.teller.applied(staged, 0.0)  # Counting observers get the duration with the whole group.
+            self.signals.applied(staged, 0.0)  # Counting observers get the duration with the whole group.
             return
         duration_s = self.measured_s() - self.pipeline.group_begun_s
         if self.tracing is None:
-            self.teller.applied(staged, duration_s)
+            self.signals.applied(staged, duration_s)
         else:
-            self.tracing.within(staged.live.row.id).run(self.teller.applied, staged, duration_s)
+            self.tracing.within(staged.live.row.id).run(self.signals.applied, staged, duration_s)
 
     def grouped(self) -> None:
         """Report the duration of a group whose changes were all acted on."""
-        if self.subscribers:
-            self.teller.grouped(self.measured_s() - self.pipeline.group_begun_s)
+        if self.subscribers.observers:
+            self.signals.grouped(self.measured_s() - self.pipeline.group_begun_s)
 
     def measured_s(self) -> float:
         """Return the time of a clock for durations. That of uvloop has milliseconds; a transition may take less."""
-        return self._given.clock.monotonic_s()
+        return self._config.clock.monotonic_s()
 
     def elsewhere(self, error: UnavailableError) -> bool:
         """Handle an error of moved workflows; return whether the engine follows them."""
@@ -367,7 +403,7 @@ class EngineParts:
         elif isinstance(answer, Bug):
             self.log_bug(envelope.workflow, answer.error, answer.run)
         elif isinstance(answer, Late):
-            self.teller.late(answer.workflow, answer.run)
+            self.signals.late(answer.workflow, answer.run)
         elif self.tracing is not None and isinstance(envelope, Start):
             self.tracing.unchanged(envelope.workflow)  # It may have been there before.
         if self._sharing is not None:
@@ -375,9 +411,9 @@ class EngineParts:
 
     def _report_error(self, envelope: Envelope, answer: InterlockError) -> None:
         if self.tracing is None:
-            self.teller.rejected(envelope.workflow, answer)
+            self.signals.rejected(envelope.workflow, answer)
         else:
-            self.tracing.within(envelope.workflow).run(self.teller.rejected, envelope.workflow, answer)
+            self.tracing.within(envelope.workflow).run(self.signals.rejected, envelope.workflow, answer)
             self.tracing.refused(envelope.workflow, answer)
         if isinstance(answer, UserCodeError):
             self.log_bug(envelope.workflow, answer)
@@ -388,7 +424,7 @@ class EngineParts:
 
     def log_bug(self, workflow: str, error: InterlockError, correlation_id: str = "") -> None:
         """Log a bug in a guard, an action or the event of a step, once, with its traceback."""
-        correlation_id = correlation_id or self._given.ids.text()
+        correlation_id = correlation_id or self._config.ids.text()
         machine = event = ""
         if isinstance(error, UserCodeError):
             error.correlation_id = correlation_id
@@ -408,10 +444,6 @@ class EngineParts:
             },
         )
 
-    def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
-        """Fail a waiter whose timeout is over."""
-        self.policy.fail_wait(workflow, waiter, timeout_s)
-
     def settled(self, letter: Letter, note: str) -> None:
         """Log that an operator has resolved a dead letter."""
         log.info("dead letter %s (%s %r of workflow %r): resolved: %s", letter.id, letter.kind, letter.name,
@@ -421,24 +453,7 @@ class EngineParts:
 
     def read(self, row: Row) -> LoadedWorkflow:
         """Decode the workflow in a row."""
-        bound = self.machines.get(row.machine)
-        if bound is None:
-            raise unknown_machine(row)
-        return bound.live(row)
-
-    def supposed(self, workflow: str) -> LoadedWorkflow | None:
-        """Return the cached, possibly stale workflow of a shared store; None where this engine is the only writer."""
-        return self.pipeline.supposed(workflow)
-
-    async def row(self, workflow: str) -> Row | None:
-        """Load the row of a workflow from the store."""
-        return await self.policy.row(workflow)
-
-    async def counted(
-        self, workflow: str, load: Callable[[], Awaitable[LoadedWorkflow]]
-    ) -> tuple[Row, tuple[int, int, int]]:
-        """Return the row of a workflow, and counts that are not in it yet."""
-        return await self.policy.counted(workflow, load)
+        return machine_of(row, self.machines).live(row)
 
     def readable(self, bound: BoundMachine, rows: Sequence[Row]) -> list[LoadedWorkflow]:
         """Decode the workflows in these rows. One that cannot be read is logged and left out."""

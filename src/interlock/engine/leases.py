@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from interlock.clock import Chance, Ids
-from interlock.engine.path.commands import check_id
+from interlock.engine.path.caller_commands import check_id
 from interlock.errors import (
     BadUsage,
     Fenced,

@@ -8,14 +8,13 @@ only when it is named. Other packages add theirs as entry points of the group `i
 without arguments that makes an observer.
 """
 
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import Generic, Protocol, TypeGuard, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 
@@ -24,14 +23,13 @@ from interlock.core.decide import suggestion
 from interlock.core.machine import Step
 from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
-from interlock.engine.alerts.alarms import Alarms
+from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.receivers import Receiver
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
-from interlock.engine.config import EngineConfig
+from interlock.engine.follow_moves import Follower, StoreRoute
 from interlock.engine.gauges import Gauges
-from interlock.engine.internals import EngineParts
-from interlock.engine.path.contention import Contended
-from interlock.engine.relocation import Follower, StoreRoute
+from interlock.engine.internals import EngineConfig, EngineParts
+from interlock.engine.path.pipeline import Contended
 from interlock.engine.settings import Admission, EngineSettings
 from interlock.errors import BadUsage, DefinitionError, MissingExtra
 from interlock.lanes.settings import KINDS
@@ -56,6 +54,7 @@ OTEL_SDK = ("opentelemetry.sdk.trace", "opentelemetry.sdk.metrics")
 """Modules of which a program that has set a provider has loaded one."""
 
 
+@runtime_checkable
 class GaugesObserver(Protocol):
     """An observer that also samples: it receives the gauges of each engine that it observes."""
 
@@ -113,11 +112,6 @@ def load_observer(name: str) -> Observer:
     return cast("Callable[[], Observer]", others[name].load())()
 
 
-def takes_gauges(observer: object) -> TypeGuard[GaugesObserver]:
-    """Return whether the observer takes the gauges of its engine."""
-    return hasattr(observer, "opened")
-
-
 # --- Opening ---------------------------------------------------------------------------------------------------------
 
 SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
@@ -160,23 +154,28 @@ class Opening(Generic[EngineT]):
         self._make = make
         self._url = url
         self._machines = bind(machines, steps)
-        self._dependencies = check_dependencies(dependencies, self._machines)
-        self._worker = worker
-        self._admission = admission
-        self._subscribers = Subscribers()
-        self._clock = clock or SystemClock()
+        self._cache = cache
+        self._accept_changes = accept_changes
+        engine_settings, self._lane_settings = split_settings(settings)
+        clock, chance, subscribers = clock or SystemClock(), chance or SystemChance(), Subscribers()
         chosen = observers_of(observers)
         # A simulation in virtual time ignores the environment, and has only the observers of its caller.
-        defaults = default_observers(chosen) if isinstance(self._clock, SystemClock) else ()
+        defaults = default_observers(chosen) if isinstance(clock, SystemClock) else ()
         for observer in (*chosen, *defaults):
-            self._subscribers.subscribe(observer)
-        self._chance = chance or SystemChance()
-        self._ids = ids or RandomIds()
-        self._alerts = tuple(alerts)
-        self._cache = cache
-        self._redis = configured_redis(redis, None if isinstance(self._clock, SystemClock) else {})
-        self._accept_changes = accept_changes
-        self._settings, self._lane_settings = split_settings(settings)
+            subscribers.subscribe(observer)
+        self._config = EngineConfig(
+            settings=engine_settings,
+            admission=admission,
+            clock=clock,
+            chance=chance,
+            ids=ids or RandomIds(),
+            subscribers=subscribers,
+            alarms=Alarms(subscribers, alerts, clock=clock, chance=chance),
+            worker=worker,
+            dependencies=check_dependencies(dependencies, self._machines),
+            redis=configured_redis(redis, None if isinstance(clock, SystemClock) else {}),
+            contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
+        )
         self._engine: EngineT | None = None
 
     def __enter__(self) -> None:
@@ -208,61 +207,43 @@ class Opening(Generic[EngineT]):
         await self._engine.close()
 
     async def _open(self) -> EngineT:
-        config = self._config()
-        route = StoreRoute(self._url, [*self._machines])
+        config, route = self._config, StoreRoute(self._url, [*self._machines])
         try:
             await route.begin()
-            parts = await route.open(lambda route: self._open_parts(route, config))
+            parts = await route.open(self._open_parts)
         except BaseException:
             await config.alarms.close()
             raise
         follower = Follower(
-            parts,
-            route,
-            make=lambda route: self._make_parts(route, config),
-            begin=lambda parts: parts.begin(accept_changes=self._accept_changes),
-            chance=self._chance,
-            clock=config.clock,
+            parts, route, make=self._make_parts, begin=self._begin, chance=config.chance, clock=config.clock
         )
         engine, gauges = self._make(parts, follower), Gauges(parts)
         follower.entered.append(gauges.enter)
-        for observer in self._subscribers.observers:
-            if takes_gauges(observer):
+        for observer in config.subscribers.observers:
+            if isinstance(observer, GaugesObserver):
                 observer.opened(gauges)
         return engine
 
-    def _config(self) -> EngineConfig:
-        return EngineConfig(
-            settings=self._settings,
-            admission=self._admission,
-            clock=self._clock,
-            chance=self._chance,
-            ids=self._ids,
-            subscribers=self._subscribers,
-            alarms=Alarms(self._subscribers, self._alerts, clock=self._clock, chance=self._chance),
-            worker=self._worker,
-            dependencies=self._dependencies,
-            redis=self._redis,
-            contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
-        )
+    async def _begin(self, parts: EngineParts) -> None:
+        await parts.begin(accept_changes=self._accept_changes)
 
-    async def _open_parts(self, route: StoreRoute, config: EngineConfig) -> EngineParts:
+    async def _open_parts(self, route: StoreRoute) -> EngineParts:
         """Open and begin the parts of the engine at the current place of the workflows."""
-        parts = await self._make_parts(route, config)
+        parts = await self._make_parts(route)
         try:
-            await parts.begin(accept_changes=self._accept_changes)
+            await self._begin(parts)
         except BaseException:
             await parts.leave()
             raise
         return parts
 
-    async def _make_parts(self, route: StoreRoute, config: EngineConfig) -> EngineParts:
+    async def _make_parts(self, route: StoreRoute) -> EngineParts:
         """Open the parts of the engine at the current place of the workflows, without beginning it."""
         store = await open_store(
-            route.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=route.seen_epoch
+            route.url, clock=self._config.clock, settings=self._lane_settings, cache=self._cache, epoch=route.seen_epoch
         )
         try:
-            return EngineParts(store, self._machines, config)
+            return EngineParts(store, self._machines, self._config)
         except BaseException:
             await store.close()
             raise
@@ -294,10 +275,9 @@ def check_dependencies(
         names.add(value.name)
     known = {name for bound in machines.values() for name in bound.dependencies()}
     for name in sorted(names - known):
-        near = difflib.get_close_matches(name, known, n=1)
-        meant = f" Did you mean {near[0]!r}?" if near else ""
+        hint = suggestion(repr(name), map(repr, known))
         raise DefinitionError(
-            f"dependencies= has {name!r}, which no step or effect of these machines names.{meant}",
+            f"dependencies= has {name!r}, which no step or effect of these machines names.{hint}",
             why="Its limits and its breaker would have no effect, and the real dependency would have the defaults.",
             fix=f"Use one of: {', '.join(map(repr, sorted(known))) or 'none, no step names one'}; or leave it out.",
             rule="unknown-dependency",
@@ -353,10 +333,8 @@ def split_settings(settings: Mapping[str, float]) -> tuple[EngineSettings, dict[
     known = {**SETTINGS, **KINDS}
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            meant = f" Did you mean {near[0]}?" if near else ""
             raise DefinitionError(
-                f"an engine has no setting {name!r}.{meant}",
+                f"an engine has no setting {name!r}.{suggestion(name, known)}",
                 why="An unknown setting would silently have no effect.",
                 fix=f"Use one of: {', '.join(sorted(SETTINGS))}; or one of the lane's: {', '.join(sorted(KINDS))}.",
                 rule="unknown-setting",

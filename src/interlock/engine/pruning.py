@@ -17,7 +17,7 @@ from interlock.core.describe import MachineDescription, StateDescription, descri
 from interlock.engine.definitions import PREFIX
 from interlock.errors import BadUsage
 from interlock.store.protocol import Batch, Old, Store
-from interlock.store.values import Cursor
+from interlock.store.records import Cursor
 
 BATCH = 1_000
 BATCH_MAX = 100_000
@@ -74,7 +74,7 @@ class Pruner:
     async def run(self, removed: Callable[[Batch], None] = lambda _batch: None) -> Pruned:
         """Remove the old workflows; call `removed` after every batch."""
         before_us = self._store.now_us() - round(self._older_than_s * 1_000_000)
-        finals = final_states(await self._store.noted(), self._described)
+        finals = final_states(await self._store.notes(), self._described)
         for machine in sorted(finals):
             if self._machines is not None and machine not in self._machines:
                 continue

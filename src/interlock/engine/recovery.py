@@ -10,21 +10,24 @@ write for all timers.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from interlock.clock import Chance
 from interlock.engine.bound_machine import BoundMachine, TimerRun, decode_owed
 from interlock.engine.definitions import owing_before
-from interlock.engine.path.pipeline import Group, Pipeline
-from interlock.engine.path.reports import CRASHED, Crashed, EffectFailed, Report, crash_of
+from interlock.engine.path.pipeline import Pipeline
+from interlock.engine.path.reports import CRASHED, Crashed, EffectFailed, Report, WriteRow, crash_of
+from interlock.engine.path.staging import Group, Staged
+from interlock.engine.settings import EngineSettings
 from interlock.engine.steps.runner import Runner
 from interlock.errors import MachineMismatch, UnavailableError
 from interlock.faultpoints import reach
 from interlock.redaction import logger_of
 from interlock.store.lane import HELD, HELD_US
 from interlock.store.protocol import Store
-from interlock.store.values import OwedEffect, Row
+from interlock.store.records import OwedEffect, Row
 
 ALIVE = "alive_us"
 """Name of the note with the time when an engine last ran on this store."""
@@ -39,22 +42,17 @@ def held_s(notes: dict[str, str], now_us: int) -> float:
     return max(0, min(int(notes.get(HELD, "0")) - now_us, HELD_US)) / 1_000_000
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Rearm(Report):
     """Recompute timers whose policy does not count the time without an engine."""
 
-    __slots__ = ("alive_us",)
+    alive_us: int
 
-    def __init__(self, workflow: str, alive_us: int) -> None:
-        super().__init__(workflow)
-        self.alive_us = alive_us
-
-    def decide(self, group: Group) -> object:
+    def apply(self, staged: Staged, group: Group) -> object:
         """Recompute the times of the workflow's timers."""
-        staged = group.stage(self.workflow)
-        if staged is not None:
-            owed = staged.live.owed
-            timers = tuple(_rearm(timer, self.alive_us, group.now_us) for timer in owed.timers)
-            staged.owe(msgspec.structs.replace(owed, timers=timers), group.now_us)
+        owed = staged.live.owed
+        timers = tuple(_rearm(timer, self.alive_us, group.now_us) for timer in owed.timers)
+        staged.owe(msgspec.structs.replace(owed, timers=timers), group.now_us)
         return None
 
 
@@ -66,19 +64,6 @@ def _rearm(timer: TimerRun, alive_us: int, now_us: int) -> TimerRun:
     return msgspec.structs.replace(timer, at_us=at_us, set_us=now_us)
 
 
-class Rename(Report):
-    """Store a workflow under the current name of its renamed state."""
-
-    __slots__ = ()
-
-    def decide(self, group: Group) -> object:
-        """Write the row as it was read: with the current name."""
-        staged = group.stage(self.workflow)
-        if staged is not None:
-            staged.touch()
-        return None
-
-
 class Recovery:
     """Takes up everything that is owed, page by page."""
 
@@ -88,15 +73,14 @@ class Recovery:
         machines: dict[str, BoundMachine],
         pipeline: Pipeline,
         runner: Runner,
-        *,
-        undo_attempts: int,
+        settings: EngineSettings,
         chance: Chance,
     ) -> None:
         self._store = store
         self._machines = machines
         self._pipeline = pipeline
         self._runner = runner
-        self._undo_attempts = undo_attempts
+        self._undo_attempts = settings.undo_attempts
         self._chance = chance
 
     async def run(self, alive_us: int, notes: dict[str, str]) -> int:
@@ -136,7 +120,7 @@ class Recovery:
             if old == bound.stored[old].name:
                 continue
             while rows := (await self._store.find(bound.name, old, after=None, limit=PAGE)).rows:
-                if await self._take([Rename(row.id) for row in rows]):
+                if await self._take([WriteRow(row.id) for row in rows]):
                     break  # Unreadable workflows cannot be renamed; the log names them.
 
     async def _state(self, machine: str, state: str, alive_us: int) -> int:

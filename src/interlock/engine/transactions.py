@@ -23,14 +23,14 @@ from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkf
 from interlock.engine.definitions import compare_version
 from interlock.engine.dependencies.wait_queue import Places
 from interlock.engine.internals import EngineParts
-from interlock.engine.path.commands import Send, Start, check_id
-from interlock.engine.path.pipeline import Group, unknown_machine
-from interlock.engine.path.staging import DecisionContext, Staged
+from interlock.engine.path.caller_commands import Send, Start, check_id
+from interlock.engine.path.pipeline import machine_of
+from interlock.engine.path.staging import DecisionContext, Group, Staged
 from interlock.engine.views import Moved, View
 from interlock.errors import BadUsage, UserCodeError, VersionConflict
-from interlock.postgres.adapters import AsyncAdapter, SyncAdapter, async_adapter, refuse_unknown, sync_adapter
+from interlock.postgres.caller_connections import AsyncAdapter, SyncAdapter, async_adapter, refuse_unknown, sync_adapter
 from interlock.store.protocol import StatementGenerator, Store, Transactional, Transactions
-from interlock.store.values import Delivered, Row
+from interlock.store.records import Delivered, Row
 
 EventT = TypeVar("EventT", bound=Event)
 ResultT = TypeVar("ResultT")
@@ -118,11 +118,9 @@ class TransactionCalls:
         return Group(means, live, delivered)
 
     def _read(self, row: Row) -> StatementGenerator[LoadedWorkflow]:
-        bound = self._parts.machines.get(row.machine)
-        if bound is None:
-            raise unknown_machine(row)
+        bound = machine_of(row, self._parts.machines)
         if not bound.is_compared(row):
-            notes = yield from self._requests.noted()
+            notes = yield from self._requests.notes()
             compare_version(bound, row.machine_version, row.state, notes)
         return bound.decidable(row)
 

@@ -1,22 +1,22 @@
-"""The values that an engine returns, and `engine.of(machine)`, which types its calls by one machine.
+"""The values that an engine returns, and the callers that wait for a workflow to reach a state.
 
 Values have Enum members, typed contexts and aware times. They are frozen, and hold durable facts only: no crash can
 take them back (G7).
 """
 
-from collections.abc import Awaitable, Iterable
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Generic, Literal
 
 import msgspec
 
 from interlock.core.events import Event
-from interlock.core.machine import Machine
-from interlock.core.values import Allowed, ContextT, StateT, StepFailure, StoredJson
+from interlock.core.values import ContextT, StateT, StepFailure, StoredJson
 from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow, StepRun, UndoRun
-from interlock.errors import InterlockError, WorkflowNotFound
-from interlock.store.values import HistoryRecord, Letter
+from interlock.errors import InterlockError, WaitFailed, WaitTimeout
+from interlock.store.records import HistoryRecord, Letter
 
 
 class View(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only=True):
@@ -256,135 +256,84 @@ def moment(time_us: int) -> datetime:
     return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
-# --- Calls typed by a machine ----------------------------------------------------------------------------------------
-# An id alone does not say which machine its workflow has, so `engine.get(id)` cannot know the type of the context.
-# Here the caller names the machine, and the engine checks it: a workflow of another machine is not found.
-
-EventT = TypeVar("EventT", bound=Event)
+# --- Callers that wait -----------------------------------------------------------------------------------------------
+# A waiter wakes when the workflow is there, not at every transition on the way: that would be most of the work.
 
 
-class Calls(Protocol):
-    """The calls of the engine that are the same for all machines."""
+class Waiter:
+    """One call of `wait`."""
 
-    def get(self, workflow: str) -> Awaitable[View[Enum, object]]:
-        """As `Engine.get`."""
-        ...
+    __slots__ = ("future", "states")
 
-    def send(
-        self,
-        workflow: str,
-        event: Event,
-        *,
-        key: str | None = None,
-        if_allowed: bool = False,
-        expect_version: int | None = None,
-    ) -> Awaitable[Moved[Enum]]:
-        """As `Engine.send`."""
-        ...
+    def __init__(self, states: Sequence[Enum]) -> None:
+        self.states = states
+        self.future: asyncio.Future[LoadedWorkflow] = asyncio.get_running_loop().create_future()
 
-    def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> Awaitable[View[Enum, object]]:
-        """As `Engine.wait`."""
-        ...
-
-    def history(
-        self, workflow: str, *, after: int = 0, limit: int | None = None
-    ) -> Awaitable[list[HistoryRow[Enum, object]]]:
-        """As `Engine.history`."""
-        ...
-
-    def allowed(self, workflow: str, event: Event | None = None) -> Awaitable[list[Allowed[Enum]]]:
-        """As `Engine.allowed`."""
-        ...
-
-    def start(self, machine: Any, workflow: str, context: Any) -> Awaitable[View[Enum, object]]:  # noqa: ANN401 -- as above.
-        """As `Engine.start`."""
-        ...
-
-    def find(
-        self,
-        machine: Any,  # noqa: ANN401 -- as above.
-        *,
-        state: Any = None,  # noqa: ANN401 -- as above.
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> Awaitable[Page[Any, Any]]:
-        """As `Engine.find`."""
-        ...
-
-    def stalled(
-        self,
-        machine: Any,  # noqa: ANN401 -- as above.
-        *,
-        older_than_s: float | None = None,
-        states: Iterable[Any] | None = None,
-        limit: int = 1_000,
-    ) -> Awaitable[list[View[Any, Any]]]:
-        """As `Engine.stalled`."""
-        ...
+    def arrived(self, live: LoadedWorkflow) -> bool:
+        """Whether the workflow has arrived. Raises WaitFailed if it never will."""
+        node = live.bound.table.nodes[live.snapshot.state._name_]
+        if not self.states:
+            return not node.active
+        if live.snapshot.state in self.states:
+            return True
+        if node.final:
+            wanted = " or ".join(repr(str(state.value)) for state in self.states)
+            raise WaitFailed(f"workflow {live.row.id!r} ended in state {node.name!r}, not in {wanted}.")
+        return False
 
 
-class Workflows(Generic[StateT, ContextT, EventT]):
-    """The workflows of one machine. Made by `engine.of(machine)`."""
+class Waiters:
+    """All waits of one engine, by workflow."""
 
-    def __init__(self, engine: Calls, machine: Machine[StateT, ContextT, EventT]) -> None:
-        self._engine = engine
-        self._machine = machine
+    def __init__(self) -> None:
+        self.by_workflow: dict[str, list[Waiter]] = {}
+        self.added: Callable[[str], None] | None = None
+        """Callback with the workflow of a new waiter, where other processes may move it."""
 
-    async def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
-        """Start a workflow (B4)."""
-        return self._checked(await self._engine.start(self._machine, workflow, context))
+    def __len__(self) -> int:
+        return sum(map(len, self.by_workflow.values()))
 
-    async def send(
-        self,
-        workflow: str,
-        event: EventT,
-        *,
-        key: str | None = None,
-        if_allowed: bool = False,
-        expect_version: int | None = None,
-    ) -> Moved[StateT]:
-        """Send an event of this machine."""
-        await self.get(workflow)
-        moved = await self._engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return cast("Moved[StateT]", moved)
+    def add(self, workflow: str, waiter: Waiter) -> None:
+        """Register a waiter."""
+        self.by_workflow.setdefault(workflow, []).append(waiter)
+        if self.added is not None:
+            self.added(workflow)
 
-    async def get(self, workflow: str) -> View[StateT, ContextT]:
-        """Return the workflow as it is durable."""
-        return self._checked(await self._engine.get(workflow))
+    def remove(self, workflow: str, waiter: Waiter) -> None:
+        """Remove a waiter."""
+        waiting = self.by_workflow.get(workflow, [])
+        if waiter in waiting:
+            waiting.remove(waiter)
+        if not waiting:
+            self.by_workflow.pop(workflow, None)
 
-    async def wait(self, workflow: str, *states: StateT, timeout_s: float | None = None) -> View[StateT, ContextT]:
-        """Wait until the workflow is in one of the states; without any, until it is final or resting."""
-        await self.get(workflow)
-        return self._checked(await self._engine.wait(workflow, *states, timeout_s=timeout_s))
+    def moved(self, live: LoadedWorkflow) -> None:
+        """Wake the waiters of a durable move."""
+        waiting = self.by_workflow.get(live.row.id)
+        if not waiting:
+            return
+        for waiter in waiting:
+            if waiter.future.done():
+                continue
+            try:
+                if waiter.arrived(live):
+                    waiter.future.set_result(live)
+            except WaitFailed as error:
+                waiter.future.set_exception(error)
 
-    async def history(
-        self, workflow: str, *, after: int = 0, limit: int | None = None
-    ) -> list[HistoryRow[StateT, ContextT]]:
-        """Return the history after a version, in the order of versions; all of it unless limited."""
-        await self.get(workflow)
-        rows = await self._engine.history(workflow, after=after, limit=limit)
-        return cast("list[HistoryRow[StateT, ContextT]]", rows)
+    def close(self, error: Exception) -> None:
+        """Fail all waiters with the error."""
+        for waiting in self.by_workflow.values():
+            for waiter in waiting:
+                if not waiter.future.done():
+                    waiter.future.set_exception(error)
 
-    async def find(
-        self, *, state: StateT | None = None, limit: int = 100, cursor: str | None = None
-    ) -> Page[StateT, ContextT]:
-        """Return the workflows, page by page."""
-        return await self._engine.find(self._machine, state=state, limit=limit, cursor=cursor)
 
-    async def stalled(
-        self, *, older_than_s: float | None = None, states: Iterable[StateT] | None = None, limit: int = 1_000
-    ) -> list[View[StateT, ContextT]]:
-        """Return the active workflows that have been in their state for too long."""
-        return await self._engine.stalled(self._machine, older_than_s=older_than_s, states=states, limit=limit)
-
-    async def allowed(self, workflow: str, event: EventT | None = None) -> list[Allowed[StateT]]:
-        """Return the events that have a transition from the workflow's state."""
-        await self.get(workflow)
-        return cast("list[Allowed[StateT]]", await self._engine.allowed(workflow, event))
-
-    def _checked(self, view: View[Enum, object]) -> View[StateT, ContextT]:
-        if view.machine != self._machine.name:
-            raise WorkflowNotFound(
-                f"there is no workflow {view.id!r} of machine {self._machine.name!r}: it is one of {view.machine!r}."
-            )
-        return cast("View[StateT, ContextT]", view)
+def too_long(workflow: str, live: LoadedWorkflow | None, timeout_s: float) -> WaitTimeout:
+    """Return the error of a wait that timed out."""
+    stands = ""
+    if live is not None:
+        waiting = view_of(live).waiting
+        reason = "" if waiting is None else f": {waiting}"
+        stands = f"; it is in state {live.row.state!r} at version {live.row.version}{reason}"
+    return WaitTimeout(f"workflow {workflow!r} did not get there within {timeout_s:g} s{stands}.")

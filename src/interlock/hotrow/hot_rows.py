@@ -14,13 +14,13 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.catalog.entries import below
 from interlock.catalog.open_lane import cache_path
 from interlock.clock import Clock
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.lanes.contention import HotReport, HotRow, Source, badness, hot_path, read_report
-from interlock.lanes.ownership import owner_of
+from interlock.lanes.file import owner_of
 from interlock.lanes.settings import KINDS
 from interlock.settings import configured, lane_settings
 from interlock.sql.types import parse_declared
@@ -78,17 +78,9 @@ class Hot(msgspec.Struct, frozen=True, kw_only=True):
 
 def placed(row: HotRow, database: str = "") -> Hot:
     """Return a row with its database; without a name for a single database."""
-    return Hot(
-        database=database,
-        source=row.source,
-        table=row.table,
-        key=row.key,
-        handoffs_per_s=row.handoffs_per_s,
-        conflicts_per_s=row.conflicts_per_s,
-        writes_per_s=row.writes_per_s,
-        wait_s=row.wait_s,
-        flagged=row.flagged,
-    )
+    fields = msgspec.structs.asdict(row)
+    fields["database"] = database  # A row of a server has one already.
+    return Hot(**fields)
 
 
 def worst(windows: Iterable[Window], limit: int) -> list[Hot]:
@@ -175,22 +167,16 @@ def lanes_at(url: str, *, cache: str | None = None) -> list[LanePlace]:
         )
     if is_bucket_url(url):
         return _in_bucket(url, cache)
-    found = list(itertools.islice(_lanes(url), LANES_MAX))
+    found: dict[Path, LanePlace] = {}
+    for place in itertools.takewhile(lambda _: len(found) < LANES_MAX, _candidates(url)):
+        found.setdefault(place.file, place)
     if not found:
         raise TargetNotFound(
             f"there is no database at {redact_url(url)}, and no home with one.",
             why="A database is the file NAME.lane; a home is a folder of databases.",
             fix="Check the address: lanes:///var/shop for all of a home, lanes:///var/shop/stock for one.",
         )
-    return found
-
-
-def _lanes(url: str) -> Iterator[LanePlace]:
-    known: set[Path] = set()
-    for place in _candidates(url):
-        if place.file not in known:
-            known.add(place.file)
-            yield place
+    return list(found.values())
 
 
 def _candidates(url: str) -> Iterator[LanePlace]:
@@ -340,8 +326,8 @@ def _window(place: LanePlace, report: HotReport) -> Window:
 
 
 async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsReading:
-    from interlock.postgres.connection import connected  # noqa: PLC0415 -- an extra, which may be missing.
     from interlock.postgres.lock_waits import sample  # noqa: PLC0415 -- as above.
+    from interlock.postgres.pool import connected  # noqa: PLC0415 -- an extra, which may be missing.
 
     address = parse_postgres_url(url)
     name = urlsplit(address.url).path.strip("/") or "postgresql"
@@ -372,7 +358,7 @@ async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsRe
     ]
     window = Window(
         database=name,
-        url=address.shown,
+        url=address.redacted_url,
         engine="postgres",
         at_s=clock.wall_s(),
         seconds=waits.seconds,
@@ -390,12 +376,21 @@ async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsRe
 METRIC_ROWS_MAX = 20
 LABEL_CHARACTERS_MAX = 80
 
-FAMILY: tuple[tuple[str, str], ...] = (
-    ("interlock_row_handoffs_per_second", "Writes of the row that had to wait for another write of it."),
-    ("interlock_row_conflicts_per_second", "Writes of the row that had to be done again because another came first."),
-    ("interlock_row_wait_seconds", "The mean time that a write of the row waited for another one."),
-    ("interlock_row_flagged", "1 when the row is above contention_flag_threshold."),
+FAMILY = (
+    (
+        "interlock_row_handoffs_per_second",
+        "handoffs_per_s",
+        "Writes of the row that had to wait for another write of it.",
+    ),
+    (
+        "interlock_row_conflicts_per_second",
+        "conflicts_per_s",
+        "Writes of the row that had to be done again because another came first.",
+    ),
+    ("interlock_row_wait_seconds", "wait_s", "The mean time that a write of the row waited for another one."),
+    ("interlock_row_flagged", "flagged", "1 when the row is above contention_flag_threshold."),
 )
+"""Each metric with the field of a row that it shows."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -408,22 +403,10 @@ def exposition(rows: Iterable[Hot], *, limit: int = METRIC_ROWS_MAX) -> str:
             break
         series.setdefault(_labels(row), row)
     lines: list[str] = []
-    for name, what in FAMILY:
+    for name, field, what in FAMILY:
         lines += [f"# HELP {name} {what}", f"# TYPE {name} gauge"]
-        lines += [f"{name}{labels} {_value(name, row)}" for labels, row in series.items()]
+        lines += [f"{name}{labels} {getattr(row, field):.6g}" for labels, row in series.items()]
     return "\n".join(lines) + "\n"
-
-
-def _value(name: str, row: Hot) -> str:
-    match name:
-        case "interlock_row_handoffs_per_second":
-            return f"{row.handoffs_per_s:.6g}"
-        case "interlock_row_conflicts_per_second":
-            return f"{row.conflicts_per_s:.6g}"
-        case "interlock_row_wait_seconds":
-            return f"{row.wait_s:.6g}"
-        case _:
-            return str(int(row.flagged))
 
 
 def _labels(row: Hot) -> str:

@@ -13,7 +13,8 @@ A driver's exception never reaches a user: an error of SQLite gets our three par
 
 import contextlib
 import copy
-import os
+import errno
+import resource
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
@@ -229,19 +230,48 @@ def _harden(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder and make its name durable: SQLite syncs the folder of its files, not the folders above."""
-    missing: list[Path] = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for each in reversed(missing):
-        each.mkdir(exist_ok=True)
-        descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+# --- Limit of open files ---------------------------------------------------------------------------------------------
+# An idle lane holds one open file, its lock, and most systems let a process have 1,024 of them until it asks for more.
+# A process with thousands of lanes asks here, once it has to, up to the hard limit that the system allows.
+
+OpenedT = TypeVar("OpenedT")
+
+
+def with_room(opens: Callable[[], OpenedT]) -> OpenedT:
+    """Open something; when the process has too many open files already, raise its limit and try once more."""
+    try:
+        return opens()
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        refused: Exception = error
+    except apsw.CantOpenError as error:
+        # SQLite does not say why it could not open one of its files.
+        refused = error
+    if not _raise_limit():
+        raise UnavailableError(
+            f"a file of the lane could not be opened: {refused}.",
+            why=f"The file cannot be opened, or the process has its {_limits()[0]:,} open files already.",
+            fix="Check the folder and its permissions, close databases, or raise the hard limit (ulimit -Hn).",
+        ) from refused
+    return opens()
+
+
+def _limits() -> tuple[int, int]:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def _raise_limit() -> bool:
+    soft, hard = _limits()
+    if soft in {hard, resource.RLIM_INFINITY}:
+        return False
+    # Without a hard limit the system still has one, which it does not report: so double the soft one, each time.
+    most = 2 * soft if hard == resource.RLIM_INFINITY else hard
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (ValueError, OSError):
+        return False
+    return True
 
 
 # --- Errors ----------------------------------------------------------------------------------------------------------
@@ -254,15 +284,16 @@ TYPE_CHECK_PREFIX = "interlock_type_"
 _DAMAGES = (apsw.CorruptError, apsw.NotADBError)
 
 
-def translated(error: BaseException) -> Exception:
+def translate_error(error: BaseException) -> Exception:
     """Return our error for the exception that ended a transaction; a user's own exception is returned unchanged."""
     if isinstance(error, apsw.ConstraintError):
         return _constraint(error)
-    for kind, made in _KINDS.items():
-        if isinstance(error, kind):
-            return made(_error_text(error))
+    if isinstance(error, apsw.Error):
+        return _from_sqlite(error)
     # A StopIteration cannot be handed to a waiting coroutine: to Python it means that one has ended.
-    return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else _ended_by(error)
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return TransactionError(f"the transaction was ended by {type(error).__name__}.")
 
 
 @contextlib.contextmanager
@@ -279,9 +310,9 @@ def opening(what: Path | str | None) -> Generator[None]:
 def not_executed(error: Exception) -> InterlockError:
     """Return our error for one work of a group that could not be executed; each work gets its own."""
     if isinstance(error, InterlockError):
-        return again(error)
+        return copy_error(error)
     if isinstance(error, _DAMAGES):
-        return _damaged(_error_text(error))
+        return _from_sqlite(error)
     return UnavailableError(
         f"the group could not be executed: {error}.",
         why="The disk or the file failed before the commit.",
@@ -289,7 +320,7 @@ def not_executed(error: Exception) -> InterlockError:
     )
 
 
-def no_lane(path: Path) -> TargetNotFound:
+def no_lane_error(path: Path) -> TargetNotFound:
     """Return the error for a path without a lane."""
     return TargetNotFound(
         f"there is no lane at {path}.",
@@ -307,12 +338,12 @@ def overdue_read() -> TransactionError:
     )
 
 
-def closed() -> UnavailableError:
+def closed_error() -> UnavailableError:
     """The error for using a lane that was closed."""
     return UnavailableError("the lane is closed.", fix="Open the database again.")
 
 
-def stopped(error: InterlockError) -> UnavailableError:
+def stopped_error(error: InterlockError) -> UnavailableError:
     """The error for using a lane that this one has killed."""
     if isinstance(error, Fenced | MovedElsewhere):
         return error
@@ -323,7 +354,7 @@ def stopped(error: InterlockError) -> UnavailableError:
     )
 
 
-def again(error: ErrorT) -> ErrorT:
+def copy_error(error: ErrorT) -> ErrorT:
     """The same error for one more caller: raised twice, one object would collect the frames of every caller."""
     fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__
@@ -368,61 +399,47 @@ def _constraint(error: apsw.ConstraintError) -> TransactionError:
     )
 
 
-def _overdue(_text: str) -> TransactionError:
-    return TransactionError(
+_DAMAGED = (CorruptionError, "the lane's file is damaged: {}.", "", "")
+_UNREADABLE = (
+    UnavailableError,
+    "a file of the lane could not be read or written: {}.",
+    "The disk failed, or another program removed the file.",
+    "Look at the disk and the folder; the transaction did not happen.",
+)
+_KINDS: dict[type[apsw.Error], tuple[type[InterlockError], str, str, str]] = {
+    apsw.InterruptError: (
+        TransactionError,
         "a statement ran longer than statement_timeout_s and was ended.",
-        why="One writer serves all clients: a statement that does not end would stop the lane.",
-        fix="Make it touch fewer rows, add an index, or raise statement_timeout_s.",
-    )
-
-
-def _full(_text: str) -> TransactionError:
-    return TransactionError(
+        "One writer serves all clients: a statement that does not end would stop the lane.",
+        "Make it touch fewer rows, add an index, or raise statement_timeout_s.",
+    ),
+    apsw.FullError: (
+        TransactionError,
         "the disk is full; the transaction was rolled back.",
-        why="SQLite could not write its log.",
-        fix="Free space; nothing needs to be undone.",
-    )
-
-
-def _forbidden(text: str) -> TransactionError:
-    return TransactionError(
-        f"the statement is not allowed in a lane: {text}.",
-        why="Transaction control, ATTACH, temporary objects, pragmas and Interlock's own tables would break the "
-        "isolation of the transactions that share a group.",
-        fix="Use transact for several statements; everything else is not needed in a lane.",
-    )
-
-
-def _failed(text: str) -> TransactionError:
-    return TransactionError(f"a statement failed: {text}.")
-
-
-def _unreadable(text: str) -> UnavailableError:
-    return UnavailableError(
-        f"a file of the lane could not be read or written: {text}.",
-        why="The disk failed, or another program removed the file.",
-        fix="Look at the disk and the folder; the transaction did not happen.",
-    )
-
-
-def _damaged(text: str) -> CorruptionError:
-    return CorruptionError(f"the lane's file is damaged: {text}.")
-
-
-_KINDS = {
-    apsw.InterruptError: _overdue,
-    apsw.FullError: _full,
-    apsw.AuthError: _forbidden,
-    apsw.CorruptError: _damaged,
-    apsw.NotADBError: _damaged,
-    apsw.IOError: _unreadable,
-    apsw.CantOpenError: _unreadable,
-    apsw.Error: _failed,
+        "SQLite could not write its log.",
+        "Free space; nothing needs to be undone.",
+    ),
+    apsw.AuthError: (
+        TransactionError,
+        "the statement is not allowed in a lane: {}.",
+        (
+            "Transaction control, ATTACH, temporary objects, pragmas and Interlock's own tables would break the "
+            "isolation of the transactions that share a group."
+        ),
+        "Use transact for several statements; everything else is not needed in a lane.",
+    ),
+    apsw.CorruptError: _DAMAGED,
+    apsw.NotADBError: _DAMAGED,
+    apsw.IOError: _UNREADABLE,
+    apsw.CantOpenError: _UNREADABLE,
+    apsw.Error: (TransactionError, "a statement failed: {}.", "", ""),
 }
+"""Our class and the three parts of its text, for each error of SQLite; `{}` is SQLite's own text."""
 
 
-def _ended_by(error: BaseException) -> TransactionError:
-    return TransactionError(f"the transaction was ended by {type(error).__name__}.")
+def _from_sqlite(error: apsw.Error) -> InterlockError:
+    kind, what, why, fix = next(made for known, made in _KINDS.items() if isinstance(error, known))
+    return kind(what.format(_error_text(error)), why=why, fix=fix)
 
 
 def _error_text(error: BaseException) -> str:

@@ -17,7 +17,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, cast
 
 import apsw
 import msgspec
@@ -25,7 +25,6 @@ import msgspec
 from interlock.clock import Clock
 from interlock.lanes.connection import OWN_PREFIX
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import Work
 
 DECAY_S = 10.0
 
@@ -68,21 +67,14 @@ class _Row:
 class Contention:
     """Counts hand-offs per row. Written by the writer alone."""
 
-    def __init__(self, *, rows_max: int, flag_threshold: float, source: Source = "lane") -> None:
+    def __init__(self, settings: LaneSettings, *, source: Source = "lane") -> None:
         self.source: Source = source
-        self.rows_max = rows_max
-        self.flag_threshold = flag_threshold
+        self.rows_max = settings.contention_rows_max
+        self.flag_threshold = settings.contention_flag_threshold
         self._rows: dict[tuple[str, object], _Row] = {}
         self._key_types: dict[str, tuple[str, ...]] = {}
 
-    @classmethod
-    def watching(cls, settings: LaneSettings, *, source: Source = "lane") -> Self:
-        """Return a signal with the bounds of these settings."""
-        return cls(
-            rows_max=settings.contention_rows_max, flag_threshold=settings.contention_flag_threshold, source=source
-        )
-
-    def learned(self, types: dict[str, tuple[str, ...]]) -> None:
+    def learn_key_types(self, types: dict[str, tuple[str, ...]]) -> None:
         """Remember the declared key types of tables: the layer above needs them to decode keys."""
         if len(self._key_types) > self.rows_max:
             watched = {table for table, _ in self._rows}
@@ -223,11 +215,11 @@ class TouchedRows:
         if self._rows:
             self._rows = set()
 
-    def taken(self) -> set[RowKey]:
+    def take(self) -> set[RowKey]:
         """Return the rows of the transaction that has just ended; they are the caller's."""
         return self._rows
 
-    def touched(self, update: apsw.PreUpdate) -> None:
+    def record(self, update: apsw.PreUpdate) -> None:
         """Record a row that is about to change, as SQLite's preupdate hook."""
         table = update.table_name
         if len(self._rows) >= ROWS_WATCHED_MAX or table.startswith(OWN_PREFIX):
@@ -363,15 +355,14 @@ class Publishing:
         self._since_s = self._next_s = -math.inf
         self._has_file = False
 
-    def ended(self, group: Sequence[Work]) -> None:
-        """Count a group that has ended, after all waiters were notified, and publish when it is due."""
-        if self._file is None or not group:
+    def count_group(self, size: int, waiting_since_s: float) -> None:
+        """Count a group after its waiters were notified, one of which waited since then; publish when it is due."""
+        if self._file is None:
             return
         now_s = self._clock.monotonic_s()
-        size = len(group)
         self._groups += 1
         self._transactions += size
-        self._latencies.add(now_s - group[self._groups % size].waiting_since_s, size)
+        self._latencies.add(now_s - waiting_since_s, size)
         if now_s >= self._next_s:
             self._publish(self._file, now_s)
 

@@ -10,15 +10,16 @@ cannot be examined; then the owner is named.
 # The type stubs of apsw know less than apsw does.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import itertools
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import apsw
@@ -27,9 +28,9 @@ import msgspec
 from interlock.clock import Clock
 from interlock.core.values import Finding
 from interlock.errors import CorruptionError, LaneOwned, UnusableFile
-from interlock.lanes.connection import Prepare, no_lane
-from interlock.lanes.handover import draft_of, tombstone_of, watched
-from interlock.lanes.ownership import lock_path, owner_of
+from interlock.lanes.connection import Prepare, no_lane_error
+from interlock.lanes.file import lock_path, owner_of
+from interlock.lanes.handover import draft_of, is_watched, tombstone_of
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import redact_url
 
@@ -43,163 +44,154 @@ LOG_BYTES_EXPECTED = 4 * LaneSettings().wal_bytes_max
 FREE_PAGES_MIN = 10_000
 AHEAD_US = 60_000_000
 
+Severity = Literal["error", "warning", "info"]
 
-def contents(
+FINDINGS: dict[str, tuple[Severity, str, str]] = {
+    "not-a-lane": (
+        "error",
+        "Every lane gets that table when it is opened for the first time.",
+        "Check the address. To make a lane of it, open it with Database.open.",
+    ),
+    "time-ahead": (
+        "warning",
+        "A lane's time never goes back, so now() stands still until the clock has caught up.",
+        "Set the clock right. Was the lane written on another machine, compare the two clocks.",
+    ),
+    "much-free": (
+        "info",
+        "Deleted rows leave pages that new rows fill again; the file does not shrink by itself.",
+        "Nothing needs to be done; the space is used again.",
+    ),
+    "moved": (
+        "info",
+        "What is here is the state at the end of the move; no process reads or writes it any more.",
+        "Look there. When this file is not wanted any more, delete it; to come back, route it here again.",
+    ),
+    "arriving": (
+        "warning",
+        "Until a move is over everything lives at the place that it comes from.",
+        "Wait for the move. If its mover has died, run the same `interlock route` again: it goes on.",
+    ),
+    "leaving": (
+        "info",
+        "The mover copies while the lane is used, and then catches up; every write costs a little more.",
+        "Wait for the move. If its mover has died, run the same `interlock route` again, or abandon the move.",
+    ),
+    "damaged": (
+        "error",
+        "Stored bytes contradict themselves or the schema; going on could spread the damage.",
+        "Stop the owner, keep a copy of all the files of the lane, and restore a backup.",
+    ),
+    "foreign-key": (
+        "error",
+        "A lane enforces foreign keys; something else has written into the file.",
+        "Insert the missing row into {parent}, or delete the row of {table}.",
+    ),
+    "log-large": (
+        "warning",
+        "A read that does not end keeps the log from being folded, or wal_bytes_max was raised.",
+        "Look for long reads; the log is folded after the last of them, and when the lane is closed.",
+    ),
+    "not-closed": (
+        "info",
+        "It was killed, or the machine stopped. What it acknowledged is in the file or in its log.",
+        "Nothing needs to be done: the next owner folds the log when it opens the lane.",
+    ),
+    "permissions": (
+        "warning",
+        "The owner reads and writes the file, its log, its index and its lock, and makes them in the folder.",
+        "Give the files to the user that runs the owner, and to no other user (chown, chmod).",
+    ),
+    "unread-log": ("warning", "", ""),
+    "unreadable": (
+        "error",
+        "It is not a lane, it is damaged, or this user may not read it.",
+        "Check the address and the permissions. If it is the lane: keep its files, and restore a backup.",
+    ),
+}
+"""Every finding in a lane by its code: the severity, why, and the fix. Empty: they are those of the error."""
+
+
+def _finding(code: str, what: str, **names: object) -> Finding:
+    severity, why, fix = FINDINGS[code]
+    return Finding(code=code, severity=severity, what=what, why=why, fix=fix.format(**names))
+
+
+def _contents(
     connection: apsw.Connection, *, is_lane: bool, pages: int, pages_free: int, time_us: int, now_us: int
-) -> list[Finding]:
-    """Return the findings in the pages, the keys and the lane's own table."""
-    found = [*_damage(connection), *_orphans(connection), *_moves(connection)]
+) -> Iterator[Finding]:
+    """Yield the findings in the pages, the keys and the lane's own table."""
+    for (message,) in connection.execute(f"PRAGMA integrity_check({SYMPTOMS_MAX})"):
+        if message != "ok":
+            yield _finding("damaged", f"integrity_check says: {message}.")
+    for table, row, parent, _key in itertools.islice(connection.execute("PRAGMA foreign_key_check"), SYMPTOMS_MAX):
+        problem = f"row {row} of {table} refers to a row of {parent} that is not there."
+        yield _finding("foreign-key", problem, parent=parent, table=table)
+    yield from _moves(connection)
     if not is_lane:
-        found.append(
-            Finding(
-                code="not-a-lane",
-                severity="error",
-                what="the file is a SQLite database, but not a lane: it has no table interlock_lane.",
-                why="Every lane gets that table when it is opened for the first time.",
-                fix="Check the address. To make a lane of it, open it with Database.open.",
-            )
-        )
+        yield _finding("not-a-lane", "the file is a SQLite database, but not a lane: it has no table interlock_lane.")
     if time_us > now_us + AHEAD_US:
-        found.append(
-            Finding(
-                code="time-ahead",
-                severity="warning",
-                what=f"the lane's time is {(time_us - now_us) / 1_000_000:,.0f} s ahead of this machine's clock.",
-                why="A lane's time never goes back, so now() stands still until the clock has caught up.",
-                fix="Set the clock right. Was the lane written on another machine, compare the two clocks.",
-            )
-        )
+        ahead_s = (time_us - now_us) / 1_000_000
+        yield _finding("time-ahead", f"the lane's time is {ahead_s:,.0f} s ahead of this machine's clock.")
     if pages_free > max(FREE_PAGES_MIN, pages // 2):
-        found.append(
-            Finding(
-                code="much-free",
-                severity="info",
-                what=f"{pages_free:,} of {pages:,} pages are free.",
-                why="Deleted rows leave pages that new rows fill again; the file does not shrink by itself.",
-                fix="Nothing needs to be done; the space is used again.",
-            )
-        )
-    return found
+        yield _finding("much-free", f"{pages_free:,} of {pages:,} pages are free.")
 
 
 def _moves(connection: apsw.Connection) -> Iterator[Finding]:
     stone, draft = tombstone_of(connection), draft_of(connection)
     if stone is not None:
-        yield Finding(
-            code="moved",
-            severity="info",
-            what=f"move {stone.epoch} has left: everything lives at {redact_url(stone.url)} now.",
-            why="What is here is the state at the end of the move; no process reads or writes it any more.",
-            fix="Look there. When this file is not wanted any more, delete it; to come back, route it here again.",
-        )
+        yield _finding("moved", f"move {stone.epoch} has left: everything lives at {redact_url(stone.url)} now.")
     if draft is not None:
-        yield Finding(
-            code="arriving",
-            severity="warning",
-            what=f"it is a draft of move {draft.epoch} from {redact_url(draft.source)}, and cannot be opened yet.",
-            why="Until a move is over everything lives at the place that it comes from.",
-            fix="Wait for the move. If its mover has died, run the same `interlock route` again: it goes on.",
-        )
-    if watched(connection):
-        yield Finding(
-            code="leaving",
-            severity="info",
-            what="a move is under way: the keys of rows that are written are noted for its mover.",
-            why="The mover copies while the lane is used, and then catches up; every write costs a little more.",
-            fix="Wait for the move. If its mover has died, run the same `interlock route` again, or abandon the move.",
-        )
+        source = redact_url(draft.source)
+        yield _finding("arriving", f"it is a draft of move {draft.epoch} from {source}, and cannot be opened yet.")
+    if is_watched(connection):
+        yield _finding("leaving", "a move is under way: the keys of rows that are written are noted for its mover.")
 
 
-def _damage(connection: apsw.Connection) -> Iterator[Finding]:
-    for (message,) in connection.execute(f"PRAGMA integrity_check({SYMPTOMS_MAX})"):
-        if message != "ok":
-            yield Finding(
-                code="damaged",
-                severity="error",
-                what=f"integrity_check says: {message}.",
-                why="Stored bytes contradict themselves or the schema; going on could spread the damage.",
-                fix="Stop the owner, keep a copy of all the files of the lane, and restore a backup.",
-            )
-
-
-def _orphans(connection: apsw.Connection) -> Iterator[Finding]:
-    for place, (table, row, parent, _key) in enumerate(connection.execute("PRAGMA foreign_key_check")):
-        if place == SYMPTOMS_MAX:
-            return
-        yield Finding(
-            code="foreign-key",
-            severity="error",
-            what=f"row {row} of {table} refers to a row of {parent} that is not there.",
-            why="A lane enforces foreign keys; something else has written into the file.",
-            fix=f"Insert the missing row into {parent}, or delete the row of {table}.",
-        )
-
-
-def log_and_owner(path: Path, log_bytes: int, *, owned: bool) -> list[Finding]:
-    """Return the findings in the log and the lock file."""
-    found: list[Finding] = []
+def _log_and_owner(path: Path, log_bytes: int) -> Iterator[Finding]:
+    """Yield the findings in the log and the lock file."""
     if log_bytes > LOG_BYTES_EXPECTED:
-        found.append(
-            Finding(
-                code="log-large",
-                severity="warning",
-                what=f"the log has {log_bytes:,} bytes; it is usually folded at {LaneSettings().wal_bytes_max:,}.",
-                why="A read that does not end keeps the log from being folded, or wal_bytes_max was raised.",
-                fix="Look for long reads; the log is folded after the last of them, and when the lane is closed.",
-            )
-        )
+        usual = LaneSettings().wal_bytes_max
+        yield _finding("log-large", f"the log has {log_bytes:,} bytes; it is usually folded at {usual:,}.")
     lock = lock_path(path)
-    if not owned and (log_bytes or (lock.exists() and lock.stat().st_size)):
-        found.append(
-            Finding(
-                code="not-closed",
-                severity="info",
-                what="the last owner ended without closing the lane.",
-                why="It was killed, or the machine stopped. What it acknowledged is in the file or in its log.",
-                fix="Nothing needs to be done: the next owner folds the log when it opens the lane.",
-            )
-        )
-    return found
+    if _owner_record(path) is None and (log_bytes or (lock.exists() and lock.stat().st_size)):
+        yield _finding("not-closed", "the last owner ended without closing the lane.")
 
 
-def permissions(path: Path) -> list[Finding]:
-    """Return the findings in the permissions of the files, as far as this process can see them."""
-    found: list[Finding] = []
-    for each in (path.with_name(path.name + end) for end in ("", "-wal", "-shm", ".lock")):
+def _permissions(path: Path) -> Iterator[Finding]:
+    """Yield the findings in the permissions of the files, as far as this process can see them."""
+
+    def wrong(what: str, severity: Severity) -> Finding:
+        return msgspec.structs.replace(_finding("permissions", f"{what}."), severity=severity)
+
+    for each in (_beside(path, suffix) for suffix in ("", "-wal", "-shm", ".lock")):
         if not each.exists():
             continue
         if not os.access(each, os.R_OK | os.W_OK):
-            found.append(_wrong_permissions(f"{each} cannot be read and written by this user", "error"))
+            yield wrong(f"{each} cannot be read and written by this user", "error")
         elif each.stat().st_uid != path.stat().st_uid:
-            found.append(_wrong_permissions(f"{each} belongs to another user than {path.name}", "warning"))
+            yield wrong(f"{each} belongs to another user than {path.name}", "warning")
         if each.stat().st_mode & stat.S_IWOTH:
-            found.append(_wrong_permissions(f"{each} can be written by every user of this machine", "warning"))
+            yield wrong(f"{each} can be written by every user of this machine", "warning")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        found.append(_wrong_permissions(f"the folder {path.parent} cannot be written by this user", "error"))
-    return found
+        yield wrong(f"the folder {path.parent} cannot be written by this user", "error")
 
 
-def _wrong_permissions(what: str, severity: Literal["error", "warning"]) -> Finding:
-    return Finding(
-        code="permissions",
-        severity=severity,
-        what=f"{what}.",
-        why="The owner reads and writes the file, its log, its index and its lock, and makes them in the folder.",
-        fix="Give the files to the user that runs the owner, and to no other user (chown, chmod).",
-    )
-
-
-def unreadable(path: Path, error: Exception) -> Finding:
+def _unreadable(path: Path, error: Exception) -> Finding:
     """Return the finding for a lane that could not be read at all."""
     if isinstance(error, UnusableFile):
-        return Finding(code="unread-log", severity="warning", what=error.what, why=error.why, fix=error.fix)
-    return Finding(
-        code="unreadable",
-        severity="error",
-        what=f"{path} could not be read: {error}.",
-        why="It is not a lane, it is damaged, or this user may not read it.",
-        fix="Check the address and the permissions. If it is the lane: keep its files, and restore a backup.",
-    )
+        return msgspec.structs.replace(_finding("unread-log", error.what), why=error.why, fix=error.fix)
+    return _finding("unreadable", f"{path} could not be read: {error}.")
+
+
+def is_healthy(findings: Sequence[Finding]) -> bool:
+    """Whether no finding is worse than info."""
+    return all(finding.severity == "info" for finding in findings)
+
+
+def worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings sorted by severity."""
+    return sorted(findings, key=lambda finding: ("error", "warning", "info").index(finding.severity))
 
 
 # --- Examination -----------------------------------------------------------------------------------------------------
@@ -263,10 +255,10 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
     except OSError as error:
         raise UnusableFile(f"{path} cannot be looked at: {error.strerror or error}.") from error
     if not exists:
-        raise no_lane(path)
+        raise no_lane_error(path)
     if not is_file:
         raise UnusableFile(f"{path} is not a file.", why="A lane is one file.")
-    findings = permissions(path)
+    findings = [*_permissions(path)]
     facts: Facts | None = None
     for look in range(LOOKS_MAX):
         before = traces(path)
@@ -278,14 +270,22 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
             # A look without a lock may meet pages that an owner is just folding in: then look again.
             if look + 1 < LOOKS_MAX and traces(path) != before:
                 continue
-            findings.append(unreadable(path, error))
+            findings.append(_unreadable(path, error))
             break
         if _log_bytes(path) or traces(path) == before:
             break
     if facts is not None:
         findings += facts.findings
-    findings += log_and_owner(path, _log_bytes(path), owned=_owner_record(path) is not None)
-    return _report(path, facts, findings)
+    findings += _log_and_owner(path, _log_bytes(path))
+    return LaneReport(
+        path=str(path),
+        healthy=is_healthy(findings),
+        owner=_owner(path),
+        database_bytes=path.stat().st_size,
+        log_bytes=_log_bytes(path),
+        findings=worst_first(findings),
+        **members(facts),
+    )
 
 
 def look_at(path: Path, *, clock: Clock, prepare: Prepare) -> Facts:
@@ -296,24 +296,14 @@ def look_at(path: Path, *, clock: Clock, prepare: Prepare) -> Facts:
         raise CorruptionError(f"its pages cannot be read: {error}.") from error
 
 
-def _report(path: Path, facts: Facts | None, findings: list[Finding]) -> LaneReport:
-    time_us = facts.lane_time_us if facts else None
-    ranks = ("error", "warning", "info")
-    return LaneReport(
-        path=str(path),
-        healthy=all(finding.severity == "info" for finding in findings),
-        owner=_owner(path),
-        database_bytes=path.stat().st_size,
-        log_bytes=_log_bytes(path),
-        page_bytes=facts.page_bytes if facts else None,
-        pages=facts.pages if facts else None,
-        pages_free=facts.pages_free if facts else None,
-        schema_version=facts.schema_version if facts else None,
-        tables=facts.tables if facts else None,
-        keys=facts.keys if facts else None,
-        lane_time=_time_text(time_us / 1_000_000) if time_us else None,
-        findings=sorted(findings, key=lambda finding: ranks.index(finding.severity)),
-    )
+def members(facts: Facts | None) -> dict[str, Any]:
+    """Return the facts as the members that every report has; empty when the pages could not be read."""
+    if facts is None:
+        return {}
+    values = facts._asdict()
+    del values["findings"]
+    values["lane_time"] = time_text(values.pop("lane_time_us"))
+    return values
 
 
 def _look(path: Path, clock: Clock, prepare: Prepare) -> Facts:
@@ -336,14 +326,16 @@ def _look(path: Path, clock: Clock, prepare: Prepare) -> Facts:
             sum(not name.startswith(("interlock_", "sqlite_")) for name in own),
             int(str(keys)) if keys is not None else None,
             int(str(time_us)) if time_us is not None else None,
-            contents(
-                connection,
-                is_lane="interlock_lane" in own,
-                pages=pages,
-                pages_free=pages_free,
-                time_us=int(str(time_us or 0)),
-                now_us=int(clock.wall_s() * 1_000_000),
-            ),
+            [
+                *_contents(
+                    connection,
+                    is_lane="interlock_lane" in own,
+                    pages=pages,
+                    pages_free=pages_free,
+                    time_us=int(str(time_us or 0)),
+                    now_us=int(clock.wall_s() * 1_000_000),
+                )
+            ],
         )
 
 
@@ -419,7 +411,7 @@ def _owner(path: Path) -> Owner | None:
     return Owner(
         pid=pid if isinstance(pid, int) else None,
         host=str(host) if host is not None else None,
-        since=_time_text(since_s) if isinstance(since_s, int | float) else None,
+        since=time_text(int(since_s * 1_000_000)) if isinstance(since_s, int | float) else None,
     )
 
 
@@ -433,5 +425,6 @@ def _locked(path: Path) -> LaneOwned:
     )
 
 
-def _time_text(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def time_text(time_us: int | None) -> str | None:
+    """Return a time in ISO 8601; None for no time."""
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(timespec="seconds") if time_us else None

@@ -25,10 +25,8 @@ import apsw
 from interlock.clock import Clock
 from interlock.errors import MovedElsewhere, OutcomeUnknown, UnavailableError
 from interlock.faultpoints import reach
-from interlock.lanes import ownership
-from interlock.lanes.connection import WATCH_PREFIX, Prepare, no_lane, open_beside, opening
-from interlock.lanes.ownership import with_room
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes import forks
+from interlock.lanes.connection import WATCH_PREFIX, Prepare, no_lane_error, open_beside, opening, with_room
 from interlock.urls import redact_url
 
 # --- Tombstone -------------------------------------------------------------------------------------------------------
@@ -37,7 +35,6 @@ from interlock.urls import redact_url
 # the file compares that number inside its own transaction, for about half a microsecond, and looks for the table only
 # when the number has moved: inside a transaction nothing can come between the look and the commit.
 
-_SCHEMA_VERSION = "PRAGMA schema_version"
 _TOMBSTONE_EXISTS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'interlock_moved'"
 _TOMBSTONE_FIND = "SELECT url, epoch, time_us FROM interlock_moved"
 _TOMBSTONE_MAKE = """
@@ -65,7 +62,7 @@ class Tombstone(NamedTuple):
 def tombstone_of(connection: apsw.Connection) -> Tombstone | None:
     """Return the tombstone in the file of this connection; None when everything still lives there."""
     with one_snapshot(connection):
-        return _find_tombstone(connection.cursor().execute)
+        return find_tombstone(connection.cursor().execute)
 
 
 @contextlib.contextmanager
@@ -91,7 +88,7 @@ def write_tombstone(run: Run, stone: Tombstone) -> None:
     run(_TOMBSTONE_WRITE, stone)
 
 
-def moved(stone: Tombstone) -> MovedElsewhere:
+def moved_error(stone: Tombstone) -> MovedElsewhere:
     """Return the error for a process that comes to the old place."""
     return MovedElsewhere(
         f"it lives at {redact_url(stone.url)} since move {stone.epoch}; this did not happen.",
@@ -100,24 +97,8 @@ def moved(stone: Tombstone) -> MovedElsewhere:
     )
 
 
-class Lookout:
-    """Detects a tombstone. Belongs to one connection."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._version_seen: object = None
-
-    def look(self) -> None:
-        """Raise MovedElsewhere when there is a tombstone. Called inside a transaction, with the wall down."""
-        version = self._run(_SCHEMA_VERSION).get
-        if version != self._version_seen:
-            stone = _find_tombstone(self._run)
-            if stone is not None:
-                raise moved(stone)
-            self._version_seen = version
-
-
-def _find_tombstone(run: Run) -> Tombstone | None:
+def find_tombstone(run: Run) -> Tombstone | None:
+    """Return the tombstone, looked up inside the caller's transaction."""
     if run(_TOMBSTONE_EXISTS).get is None:
         return None
     for url, epoch, time_us in run(_TOMBSTONE_FIND):
@@ -215,27 +196,9 @@ def mark_again(connection: apsw.Connection, draft: Draft) -> None:
     _write_mark(run, draft)
 
 
-def arrival() -> Work:
-    """Return the transaction that turns a draft into the database. The mover runs it on the lane that it has filled."""
-    return Work(_arrive)
-
-
-def departure(url: str, epoch: int, time_us: int) -> Work:
-    """Return the last transaction of a lane that its only user leaves. Nothing else may wait in the lane with it."""
-    return Work(_depart, Tombstone(url, epoch, time_us))
-
-
 def _write_mark(run: Run, draft: Draft) -> None:
     run(_ARRIVING_MAKE)
     run(_ARRIVING_WRITE, draft)
-
-
-def _arrive(session: Session) -> None:
-    session.own(lambda run: run(_ARRIVING_REMOVE))
-
-
-def _depart(session: Session, stone: Tombstone) -> None:
-    session.own(lambda run: write_tombstone(run, stone))
 
 
 def _not_arrived(what: object, mark: Draft) -> UnavailableError:
@@ -355,25 +318,9 @@ def unwatch(connection: apsw.Connection) -> None:
     connection.execute("DROP TABLE IF EXISTS interlock_touched")
 
 
-def watched(connection: apsw.Connection) -> bool:
+def is_watched(connection: apsw.Connection) -> bool:
     """Whether writes are noted in this file."""
     return connection.execute(_NOTES_EXISTS).get is not None
-
-
-def touched(connection: apsw.Connection, after: int, limit: int) -> list[Note]:
-    """Return the notes above number `after`, in order."""
-    if not watched(connection):
-        return []
-    rows = connection.execute(_NOTES_AFTER, (after, limit)).fetchall()
-    return [(int(str(number)), str(table), _decode_key(str(key))) for number, table, key in rows]
-
-
-def forget(connection: apsw.Connection, upto: int, limit: int) -> int:
-    """Delete at most `limit` notes up to this number; return how many were deleted."""
-    if not watched(connection):
-        return 0
-    connection.execute(_NOTES_FORGET, (upto, limit))
-    return connection.changes()
 
 
 def _triggers_of(table: str, key: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -482,9 +429,9 @@ class Leaving:
     def __init__(self, path: Path, *, clock: Clock, prepare: Prepare) -> None:
         self.path = path
         self._clock = clock
-        ownership.refuse_inherited(path)
+        forks.refuse_inherited(path)
         if not path.exists():
-            raise no_lane(path)
+            raise no_lane_error(path)
         with opening(path):
             self.connection = with_room(lambda: open_beside(path))
             try:
@@ -493,7 +440,7 @@ class Leaving:
                 self.connection.close()
                 raise
         self._closed = False
-        ownership.watch(self)
+        forks.watch(self)
 
     def tombstone(self) -> Tombstone | None:
         """Return the tombstone, if a move has left."""
@@ -520,11 +467,21 @@ class Leaving:
 
     def touched(self, after: int, limit: int) -> list[Note]:
         """Return the notes above number `after`, in order: (number, table, key). A row has one, of its last write."""
-        return touched(self.connection, after, limit)
+        if not is_watched(self.connection):
+            return []
+        rows = self.connection.execute(_NOTES_AFTER, (after, limit)).fetchall()
+        return [(int(str(number)), str(table), _decode_key(str(key))) for number, table, key in rows]
 
     def forget(self, upto: int) -> None:
         """Delete the notes up to this number."""
-        while self.write(lambda connection: forget(connection, upto, FORGOTTEN_AT_ONCE)) == FORGOTTEN_AT_ONCE:
+
+        def forget_some(connection: apsw.Connection) -> int:
+            if not is_watched(connection):
+                return 0
+            connection.execute(_NOTES_FORGET, (upto, FORGOTTEN_AT_ONCE))
+            return connection.changes()
+
+        while self.write(forget_some) == FORGOTTEN_AT_ONCE:
             pass
 
     def unwatch(self) -> None:
@@ -548,9 +505,9 @@ class Leaving:
 
     def forked(self) -> None:
         """Disable the connection in the child of a fork: it and SQLite's locks on the file are the parent's."""
-        ownership.leak(self.connection)
+        forks.leak(self.connection)
         if not self._closed:
-            ownership.inherit(self.path)
+            forks.inherit(self.path)
 
     @contextlib.contextmanager
     def _immediate(self, wait_s: float) -> Generator[None]:
@@ -572,7 +529,7 @@ class Leaving:
     def _refuse_if_moved(self) -> None:
         stone = self.tombstone()
         if stone is not None:
-            raise moved(stone)
+            raise moved_error(stone)
 
     def _now_us(self) -> int:
         return int(self._clock.wall_s() * 1_000_000)

@@ -6,34 +6,118 @@ is set. Clients nudge the driver at the end of their event loop's turn, so a bur
 The driver is a thread that a lane has only while there is work; an idle lane costs no thread and no open file but its
 lock. G9: a commit or hand-off that fails kills the lane: its group gets OutcomeUnknown, what waits did not happen.
 
-The queue of waiting works and the notification of their callers come first, then the lane itself.
+Sections: counters, the durable log, the queue of waiting works, the notification of their callers, the lane.
 """
 
 import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import apsw
+import msgspec
 
 from interlock.clock import Clock, RandomIds
 from interlock.errors import CorruptionError, MovedElsewhere, OutcomeUnknown, Overloaded, UnavailableError
 from interlock.faultpoints import reach
-from interlock.lanes import ownership
-from interlock.lanes.connection import Prepare, again, closed, make_folder, not_executed, opening, stopped
+from interlock.lanes import forks
+from interlock.lanes.connection import Prepare, closed_error, copy_error, not_executed, opening, stopped_error
 from interlock.lanes.contention import Contention, Publishing
-from interlock.lanes.durable_log import DurableLog, OpenLog, stored_us
-from interlock.lanes.file import LaneFile
-from interlock.lanes.handover import Permission
-from interlock.lanes.keys import MakeRow
-from interlock.lanes.ownership import Ownership
+from interlock.lanes.file import LaneFile, Ownership, make_folder
+from interlock.lanes.handover import Permission, Tombstone, write_tombstone
+from interlock.lanes.idempotency_keys import MakeRow
 from interlock.lanes.readers import Read, Readers
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import Counts, LaneStats, LaneTime, Work
-from interlock.lanes.writer import Writer
+from interlock.lanes.writer import LaneTime, Work, Writer, settle
+
+# --- Counters --------------------------------------------------------------------------------------------------------
+
+
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The counters of a lane since it was opened."""
+
+    groups: int
+    transactions: int
+    failed: int
+    waiting: int
+    largest_group: int
+    log_bytes: int
+    folds_failed: int
+    """How often the log could not be folded into the database file; it grows until that works again."""
+    upkeep_failed: int = 0
+    """On a bucket: how often a snapshot or a collection failed; it is tried again after a while."""
+
+
+# --- Durable log -----------------------------------------------------------------------------------------------------
+# It makes a group durable beyond the local disk. A local lane needs none: its commit is durable when SQLite says so. A
+# lane on a bucket hands every group on. Nothing is acknowledged and nothing is shown before that is done (G2, G7).
+
+
+class DurableLog(Protocol):
+    """The log beyond the local disk. Only the lane's driver calls it, except for `is_current`."""
+
+    local_sync: bool
+    """Whether the local file must be synced as well; False when it is only a cache."""
+
+    @property
+    def upkeep_failed(self) -> int:
+        """How often upkeep failed."""
+        ...
+
+    def append(self, frames: int, time_us: int) -> None:
+        """Make durable what SQLite has committed up to that frame of its write-ahead log; also when that is nothing.
+
+        Raises OutcomeUnknown when that cannot be known, Fenced when the group certainly did not happen.
+        """
+        ...
+
+    def run_upkeep(self) -> None:
+        """Run upkeep, after all waiters were notified. Raises as `append` does."""
+        ...
+
+    def is_current(self) -> bool:
+        """Whether this lane is surely still the owner, so that reads see the latest state."""
+        ...
+
+    def close(self, *, clean: bool) -> None:
+        """Close the log. `clean`: everything that is in the local file is in the log."""
+        ...
+
+
+OpenLog = Callable[[Path | None], DurableLog]
+"""Opens the log of the lane whose local file this is (None: in memory); the file's lock is held already."""
+
+HandOff = Callable[[], None]
+"""A stand-in for a log: returns when the group is durable, raises when that cannot be known."""
+
+
+class HandedOff:
+    """A durable log that is one function, for experiments and tests."""
+
+    local_sync = True
+    upkeep_failed = 0
+
+    def __init__(self, hand_off: HandOff) -> None:
+        self._hand_off = hand_off
+
+    def append(self, frames: int, time_us: int) -> None:
+        """Call the function."""
+        del frames, time_us
+        self._hand_off()
+
+    def run_upkeep(self) -> None:
+        """Do nothing: there is no upkeep."""
+
+    def is_current(self) -> bool:
+        """Return True: there is no other owner."""
+        return True
+
+    def close(self, *, clean: bool) -> None:
+        """Do nothing: there is nothing to close."""
+
 
 # --- Queue -----------------------------------------------------------------------------------------------------------
 # Any event loop adds to it without a lock, because that happens a hundred thousand times a second; everything else
@@ -105,20 +189,11 @@ def notify_waiters(works: Sequence[Work]) -> None:
             loop.call_soon_threadsafe(_finish, theirs)
 
 
-def settle(future: asyncio.Future[None], error: Exception | None) -> None:
-    """Complete one waiter's future, or fail it, unless it is done. Runs in the waiter's event loop."""
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-
-
 def _finish(works: Sequence[Work]) -> None:
     for work in works:
         try:
-            work.finish()
+            if work.future is not None:
+                settle(work.future, work.value, work.error)
         except Exception:  # noqa: BLE001, S112 -- an error of one must not keep the others waiting.
             continue
 
@@ -143,7 +218,7 @@ class Lane:
     ) -> None:
         self.path = path
         self.settings = settings
-        self.contention = Contention.watching(settings)
+        self.contention = Contention(settings)
         self.publishing = Publishing(path, self.contention, clock)
         self._clock = clock
         self._prepare = prepare
@@ -158,7 +233,7 @@ class Lane:
         self._driving = False
         self._closing = False
         self._dead: UnavailableError | None = None
-        self._counts = Counts()
+        self._transactions = self._failed = self._largest_group = 0
         self._folds_failed = 0
         self.committed = 0
         """Groups that readers may have seen."""
@@ -179,12 +254,12 @@ class Lane:
             if self._ownership is not None:
                 self._ownership.release()
             raise
-        ownership.watch(self)
+        forks.watch(self)
 
     def _take(self, open_log: OpenLog | None) -> None:
         path = self.path
         if path is not None:
-            ownership.refuse_inherited(path)
+            forks.refuse_inherited(path)
             make_folder(path.parent)
             self._ownership = self._file.own(self._clock)
             self._readers = Readers(
@@ -195,7 +270,7 @@ class Lane:
             self._file.sync = self._log.local_sync
         self._writer = self._open_writer()
         if self._log is not None:
-            frames, at_us = self._writer.frames or self._file.frames, stored_us(self._time.shown_us, self._clock)
+            frames, at_us = self._writer.frames or self._file.frames, self._stored_us()
             self._log.append(frames, at_us)  # The lane's own tables, when it is new.
         if path is not None:
             self._close_writer()  # It is sound, and stays closed until there is work.
@@ -226,16 +301,20 @@ class Lane:
         self._refuse_if_unusable()
         if self._readers is None:
             return await self.run(Work(lambda session: session.lend(read)))
-        if self._log is not None and not self._log.current():
+        if self._log is not None and not self._log.is_current():
             await self.run(Work(lambda _session: None))  # An empty group: it renews the lease, or finds it lost.
         answer = await self._readers.run(read, self._read_left)
         if self._log is not None:
             await self._durable_up_to(self.committed)
         return answer
 
+    async def leave(self, stone: Tombstone) -> None:
+        """Run the last transaction of a lane that its only user leaves. Nothing else may wait in the lane with it."""
+        await self.run(Work(lambda session: session.own(lambda run: write_tombstone(run, stone))))
+
     def here(self) -> bool:
         """Whether the lane surely still lives here; False when only a read can tell. Raises MovedElsewhere."""
-        return (self._readers is None or self._readers.look()) if self._log is None else self._log.current()
+        return (self._readers is None or self._readers.look()) if self._log is None else self._log.is_current()
 
     def _read_left(self) -> None:  # In the thread that has read, also without a caller that awaits the answer.
         if not self._driving or (self._readers is not None and self._readers.is_held):
@@ -247,7 +326,7 @@ class Lane:
             if self.durable >= groups:
                 return
             if self._dead is not None:
-                raise again(self._dead)
+                raise copy_error(self._dead)
             future: asyncio.Future[None] = loop.create_future()
             self._held_reads[future] = (groups, loop)
         try:
@@ -262,13 +341,13 @@ class Lane:
         for future, (groups, loop) in held_reads:
             with contextlib.suppress(RuntimeError):
                 if groups <= self.durable:
-                    loop.call_soon_threadsafe(settle, future, None)
+                    loop.call_soon_threadsafe(settle, future, None, None)
                 elif self._dead is not None:
-                    loop.call_soon_threadsafe(settle, future, again(self._dead))
+                    loop.call_soon_threadsafe(settle, future, None, copy_error(self._dead))
 
     def _refuse_if_unusable(self) -> None:
         if self._dead is not None or self._closing:
-            raise closed() if self._dead is None else again(self._dead)
+            raise closed_error() if self._dead is None else copy_error(self._dead)
         if len(self._waiting) >= (most := self.settings.queue_max):
             with self._lock:
                 if self._waiting.full(most):
@@ -292,7 +371,7 @@ class Lane:
             waiting = self._waiting.take(len(self._waiting))
             for work in waiting:
                 work.error = UnavailableError(f"the lane could not start its thread: {error}; this did not happen.")
-            self._acknowledge(waiting)
+            notify_waiters(waiting)
 
     # --- the driver's side: one thread at a time -----------------------------------------------------------------
 
@@ -304,18 +383,20 @@ class Lane:
                 self._die(error, group)
             except Exception as error:  # noqa: BLE001 -- any error: without a driver every work waits for ever.
                 self._die(OutcomeUnknown(f"a group could not be made durable: {error!r}."), group)
-            self._acknowledge(group)
+            notify_waiters(group)
             reach("group.acknowledged")
             self._let_go()
             self._look_after()
-            self.publishing.ended(group)
+            if group:
+                size = len(group)
+                self.publishing.count_group(size, group[self.durable % size].waiting_since_s)
             group = []  # Not kept alive while the lane waits for the next one.
 
     def _look_after(self) -> None:
         if self._log is None or self._dead is not None:
             return
         try:
-            self._log.between()
+            self._log.run_upkeep()
         except Exception as error:  # noqa: BLE001 -- as above; nothing is unknown here, but the lane has lost its log.
             known = error if isinstance(error, UnavailableError) else UnavailableError(f"its upkeep failed: {error!r}")
             self._die(known, ())
@@ -342,7 +423,7 @@ class Lane:
     def _write(self, group: Sequence[Work]) -> None:
         if self._dead is not None:
             for work in group:
-                work.error = again(self._dead)
+                work.error = copy_error(self._dead)
             return
         if not group:
             return
@@ -361,14 +442,23 @@ class Lane:
         writer.commit()
         reach("group.committed")
         if self._log is not None:
-            self._log.append(writer.frames, stored_us(self._time.shown_us, self._clock))
+            self._log.append(writer.frames, self._stored_us())
         self.durable += 1
         reach("group.durable")
-        self._counts.count(group)
+        self._transactions += len(group)
+        self._failed += sum(work.error is not None for work in group)
+        self._largest_group = max(self._largest_group, len(group))
         if writer.fold_log(self.settings.wal_bytes_max):
             reach("log.folded")
         if self._readers is not None:
             self._readers.make_way(writer.log_bytes)
+
+    def _stored_us(self) -> int:
+        """Return the time that a group is stored with: the clock's, or the lane's own if that is ahead.
+
+        The lane's own stands still while no transaction asks for the time, and history is kept and found by this one.
+        """
+        return max(self._time.shown_us, int(self._clock.wall_s() * 1_000_000))
 
     def _executed(self, group: Sequence[Work]) -> Writer:
         self._file.refuse_if_gone()
@@ -385,14 +475,11 @@ class Lane:
             raise error  # A database in memory is gone with its connection.
         self._close_writer()
 
-    def _acknowledge(self, group: Sequence[Work]) -> None:
-        notify_waiters(group)
-
     def _die(self, error: UnavailableError, group: Sequence[Work]) -> None:
         for work in group:
-            work.error = again(error)
+            work.error = copy_error(error)
             work.value = None
-        self._dead = stopped(error)
+        self._dead = stopped_error(error)
         self._close_writer()
 
     def _rests(self) -> bool:
@@ -438,11 +525,11 @@ class Lane:
     def stats(self) -> LaneStats:
         """Return the counters of the lane since it was opened."""
         return LaneStats(
-            groups=self._counts.groups,
-            transactions=self._counts.transactions,
-            failed=self._counts.failed,
+            groups=self.durable,
+            transactions=self._transactions,
+            failed=self._failed,
             waiting=self._waiting.alive(),
-            largest_group=self._counts.largest,
+            largest_group=self._largest_group,
             log_bytes=self._file.log_bytes(),
             folds_failed=self._folds_failed + (0 if (writer := self._writer) is None else writer.folds_failed),
             upkeep_failed=0 if self._log is None else self._log.upkeep_failed,
@@ -457,7 +544,7 @@ class Lane:
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
             # Work that another thread submits after this is refused.
-            clean, self._dead = self._dead is None, self._dead or closed()
+            clean, self._dead = self._dead is None, self._dead or closed_error()
         with self._ending, contextlib.ExitStack() as each:  # Whatever fails on the way, the lane is released.
             if self._ownership is not None:
                 each.callback(self._ownership.release)
@@ -478,10 +565,10 @@ class Lane:
 
     def forked(self) -> None:
         """Disable the lane in the child of a fork: nothing of it may be used, or even closed. It is the parent's."""
-        ownership.leak(self._writer, self._readers, self._prepare)
+        forks.leak(self._writer, self._readers, self._prepare)
         if self.path is not None and not self._closing:
-            ownership.inherit(self.path)
-        self._dead = ownership.forked(self.path)
+            forks.inherit(self.path)
+        self._dead = forks.forked_error(self.path)
         self._lock = self._ending = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._closing, self._driving, self._waiting = True, False, Waiting()

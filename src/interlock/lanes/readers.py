@@ -21,18 +21,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Protocol, cast
 
 import apsw
 
 from interlock.clock import Clock, RandomIds
 from interlock.errors import Overloaded, UnavailableError
-from interlock.lanes.connection import Prepare, Wall, closed, translated
+from interlock.lanes.connection import Prepare, Wall, closed_error, translate_error
 from interlock.lanes.file import LaneFile
-from interlock.lanes.handover import Lookout
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import STEPS_BETWEEN_LOOKS, LaneTime
+from interlock.lanes.writer import STEPS_BETWEEN_LOOKS, LaneTime, Lookout, settle
 
 # --- Gate ------------------------------------------------------------------------------------------------------------
 # A lane has a few places for reads, and a fair queue for reads that find all of them taken. No thread waits here: all
@@ -119,7 +117,7 @@ class Gate:
         """Start the visitor now, or when there is a place for it. A started visitor must leave. Raises Overloaded."""
         with self._shares.lock:
             if self._closed:
-                raise closed()
+                raise closed_error()
             if self._has_room and self._shares.enough(self.inside):
                 self._let_in(visitor)
                 return
@@ -228,23 +226,10 @@ class _Call:
         """Return True for the first caller only: that one ends the call."""
         return self._claimed.acquire(blocking=False)
 
-    def answer(self, answer: Callable[[asyncio.Future[object]], None]) -> None:
-        """Pass the answer to the awaiting caller. May be called from any thread."""
+    def answer(self, value: object, error: Exception | None = None) -> None:
+        """Pass the value or the error to the awaiting caller. May be called from any thread."""
         with contextlib.suppress(RuntimeError):  # A closed loop has no waiter left.
-            self._loop.call_soon_threadsafe(_answer_future, self.future, answer)
-
-
-def _answer_future(future: asyncio.Future[object], answer: Callable[[asyncio.Future[object]], None]) -> None:
-    if not future.done():
-        answer(future)
-
-
-def _set_value(value: object, future: asyncio.Future[object]) -> None:
-    future.set_result(value)
-
-
-def _set_error(error: Exception, future: asyncio.Future[object]) -> None:
-    future.set_exception(error)
+            self._loop.call_soon_threadsafe(settle, self.future, value, error)
 
 
 def _in_child() -> None:
@@ -364,7 +349,7 @@ class Readers:
                 return True
             refused = UnavailableError(f"the lane could not start a thread that reads: {error}.")
             refused.__cause__ = error
-            call.answer(partial(_set_error, refused))
+            call.answer(None, refused)
             self._ended(call)
             return False
         return True
@@ -372,17 +357,19 @@ class Readers:
     def _serve(self, call: _Call) -> None:
         if not call.claim():
             return
+        value: object = None
+        failure: Exception | None = None
         try:
-            answer = partial(_set_value, self._read(call))
+            value = self._read(call)
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is the caller's.
-            answer = partial(_set_error, error)
+            failure = error
         self._ended(call)
         try:
             call.left()
         finally:
             self._gate.leave()
-            call.answer(answer)
-            del answer  # An error keeps this frame alive.
+            call.answer(value, failure)
+            del value, failure  # An error keeps this frame alive.
 
     def _ended(self, call: _Call) -> None:
         with self._lock:
@@ -446,7 +433,7 @@ class Readers:
         """
         self._closed = True
         for visitor in self._gate.close():
-            cast("_Call", visitor).answer(partial(_set_error, closed()))
+            cast("_Call", visitor).answer(None, closed_error())
         with self._lock:
             for call in self._running:
                 call.give_up()
@@ -457,7 +444,7 @@ class Readers:
         reader: _Reader | None = None
         try:
             if call.given_up:
-                raise closed()  # noqa: TRY301 -- no caller receives it: the waiter has gone.
+                raise closed_error()  # noqa: TRY301 -- no caller receives it: the waiter has gone.
             with self._lock:
                 reader = self._idle.pop() if self._idle else None
             self._file.refuse_if_gone()
@@ -466,7 +453,7 @@ class Readers:
             return reader.run(call, self._settings.statement_timeout_s)
         except BaseException as error:
             ended = isinstance(error, apsw.InterruptError) and self._closed
-            raise (closed() if ended else translated(error)) from error
+            raise (closed_error() if ended else translate_error(error)) from error
         finally:
             if reader is not None:
                 self._put_back(reader)

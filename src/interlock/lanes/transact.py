@@ -369,7 +369,7 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-def watched(limit_s: float, interrupt: Callable[[], None], function: Callable[[], ResultT]) -> ResultT:
+def run_watched(limit_s: float, interrupt: Callable[[], None], function: Callable[[], ResultT]) -> ResultT:
     """Run the function for at most `limit_s` seconds; raises TransactionError when it was ended.
 
     Whatever the function does, nothing arrives any more once this has returned or raised.

@@ -12,8 +12,12 @@ commit returned; nothing is acknowledged before (D2).
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar, TypeVarTuple
 
 import apsw
 
@@ -21,13 +25,191 @@ from interlock.clock import Clock, Ids
 from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.faultpoints import SEAL_POINT
 from interlock.lanes import transact
-from interlock.lanes.connection import Prepare, Wall, translated
+from interlock.lanes.connection import Prepare, Wall, translate_error
 from interlock.lanes.contention import Contention, RowKey, TouchedRows
-from interlock.lanes.handover import Lookout, SealWait, sealed_too_long
-from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
-from interlock.lanes.keys import Keys, MakeRow
+from interlock.lanes.handover import Run, SealWait, find_tombstone, moved_error, sealed_too_long
+from interlock.lanes.idempotency_keys import SCHEMA as KEYS_SCHEMA
+from interlock.lanes.idempotency_keys import Keys, MakeRow
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import LaneTime, Session, Work
+
+# --- Transaction -----------------------------------------------------------------------------------------------------
+# A work may run more than once (a group that vanished is run again), and ends in exactly one of three ways: its value,
+# its error, or cancelled before it was taken. G9: an error of class OutcomeUnknown is the only one after which the
+# transaction may have happened.
+#
+# G8: a lane's own time never goes back, whatever the wall clock does. The writer logs it with the groups that asked for
+# it. Reads cannot log, but `LaneTime` remembers the times they returned. So while the lane is open, no reader and no
+# writer gets an earlier time than any before. Statements are timed by the monotonic clock.
+
+ResultT = TypeVar("ResultT")
+ArgumentsT = TypeVarTuple("ArgumentsT")
+SqliteValue = None | int | float | str | bytes
+
+STEPS_BETWEEN_LOOKS = 20_000
+"""SQLite's virtual machine steps between two looks at the clock: about a millisecond."""
+
+
+class LaneTime:
+    """The lane's own time: the latest that was returned. For any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.shown_us = 0
+
+    def now_us(self) -> int:
+        """Return the current time, in microseconds since the epoch."""
+        return self.at_least(int(self._clock.wall_s() * 1_000_000))
+
+    def at_least(self, time_us: int) -> int:
+        """Raise the lane's time to at least this one; return the latest."""
+        with self._lock:
+            self.shown_us = max(self.shown_us, time_us)
+            return self.shown_us
+
+
+class Session:
+    """The statements and the time of the running transaction. A lane has one session, for one transaction at a time."""
+
+    def __init__(
+        self, connection: apsw.Connection, *, clock: Clock, time: LaneTime, statement_timeout_s: float
+    ) -> None:
+        self.connection = connection
+        self._run = connection.cursor().execute
+        self._clock = clock
+        self._timeout_s = statement_timeout_s
+        self._deadline_s = float("inf")
+        self._time = time
+        self.time_us = 0
+        self.time_asked = False
+        self._time_stands = False
+        self.undone = 0
+        """How often anything was rolled back: a memory of the database's state is stale after a change."""
+        self.defined = False
+        """Whether the running transaction has changed the schema."""
+        self.wall: Wall | None = None
+        """The authorizer, which `own` lets down."""
+        connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
+
+    def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:
+        """Run one statement; returns the rows it changed."""
+        self._deadline_s = self._clock.monotonic_s() + self._timeout_s
+        for _ in self._run(sql, values):
+            # To its end: a statement that is still running when its savepoint ends would take the group with it.
+            pass
+        return self.connection.changes()
+
+    def query(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> list[tuple[SqliteValue, ...]]:
+        """Run one statement; returns its rows."""
+        self._deadline_s = self._clock.monotonic_s() + self._timeout_s
+        return self._run(sql, values).fetchall()
+
+    def lend(self, read: Callable[[apsw.Connection], ResultT]) -> ResultT:
+        """Lend the connection to a read, for no longer than one statement may run."""
+        self._deadline_s = self._clock.monotonic_s() + self._timeout_s
+        return read(self.connection)
+
+    def own(self, use: Callable[[Callable[..., apsw.Cursor]], ResultT]) -> ResultT:
+        """Run Interlock's own statements, which users may not run, on its own tables. They are not timed.
+
+        Nor are they cached: a cached statement is not asked for its rights again.
+        """
+        self.unlimited()
+        with contextlib.nullcontext() if self.wall is None else self.wall.down():
+            return use(partial(self._run, can_cache=False))
+
+    def now_us(self) -> int:
+        """Return the transaction's time: microseconds since the epoch, the same all through, never going back (G8).
+
+        The wall clock is looked at when a transaction asks for the first time: most never do.
+        """
+        if not self._time_stands:
+            self._time_stands = self.time_asked = True
+            self.time_us = self._time.now_us()
+        return self.time_us
+
+    def begin_transaction(self) -> None:
+        """Begin the next transaction, with a time of its own."""
+        self._time_stands = self.defined = False
+
+    def unlimited(self) -> None:
+        """Lift the time limit: only our own statements run now."""
+        self._deadline_s = float("inf")
+
+    def _overdue(self) -> bool:
+        return self._clock.monotonic_s() > self._deadline_s
+
+
+class Work:
+    """One transaction in the lane."""
+
+    __slots__ = (
+        "arguments",
+        "digest",
+        "error",
+        "function",
+        "future",
+        "key",
+        "limit_s",
+        "single",
+        "value",
+        "waiting_since_s",
+    )
+
+    def __init__(
+        self,
+        function: Callable[[Session, *ArgumentsT], object],
+        *arguments: *ArgumentsT,
+        key: str | None = None,
+        digest: bytes = b"",
+        limit_s: float | None = None,
+        single: bool = False,
+    ) -> None:
+        self.function: Callable[..., object] = function
+        self.arguments: tuple[object, ...] = arguments
+        """The arguments of the function after the session."""
+        self.key = key
+        self.digest = digest
+        self.single = single and key is None
+        """True when the function runs one statement and nothing else: SQLite undoes a failing one by itself."""
+        self.limit_s = limit_s
+        """How long the function may hold the lane, when it runs code of the user."""
+        self.future: asyncio.Future[object] | None = None
+        self.waiting_since_s = 0.0
+        self.value: object = None
+        self.error: Exception | None = None
+
+    def cancelled(self) -> bool:
+        """Whether its caller has cancelled it. Cancelling a task cancels the future it awaits immediately."""
+        return self.future is not None and self.future.cancelled()
+
+
+def settle(future: asyncio.Future[ResultT], value: ResultT, error: Exception | None) -> None:
+    """Complete a waiter's future, or fail it, unless it is done. Runs in the waiter's event loop."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
+class Lookout:
+    """Detects a tombstone. Belongs to one connection."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._version_seen: object = None
+
+    def look(self) -> None:
+        """Raise MovedElsewhere when there is a tombstone. Called inside a transaction, with the wall down."""
+        version = self._run("PRAGMA schema_version").get
+        if version != self._version_seen:
+            stone = find_tombstone(self._run)
+            if stone is not None:
+                raise moved_error(stone)
+            self._version_seen = version
+
 
 # --- Sampling --------------------------------------------------------------------------------------------------------
 # To measure the rows of every group would cost too much. The first group is always chosen, and after it one of every
@@ -235,7 +417,7 @@ class Writer:
         if self._contention is not None:
             weight = 1.0 if size < LARGE_GROUP else self._turns.weight()
         if bool(weight) != bool(self._weight):
-            self.connection.preupdate_hook(self._rows.touched if weight else None)
+            self.connection.preupdate_hook(self._rows.record if weight else None)
         self._weight = weight
 
     def _run(self, work: Work) -> bool:
@@ -255,7 +437,7 @@ class Writer:
         try:
             work.value = self._result(work)
         except BaseException as error:  # noqa: BLE001 -- whatever a user's function raises ends its own work only.
-            work.error = translated(error)
+            work.error = translate_error(error)
         if not connection.in_transaction:
             work.error = work.error or TransactionError("the transaction ended the group it was part of.")
             return False
@@ -270,11 +452,11 @@ class Writer:
                 session.undone += 1
             self._control(self._release)
         if self._weight and self._contention is not None and work.error is None:
-            self._written.append((self._rows.taken(), work.waiting_since_s, self._clock.monotonic_s()))
+            self._written.append((self._rows.take(), work.waiting_since_s, self._clock.monotonic_s()))
             if self._rows.unknown:
                 session.unlimited()
                 with self._wall.down():
-                    self._contention.learned(self._rows.learn())
+                    self._contention.learn_key_types(self._rows.learn())
         return True
 
     def _report(self) -> None:
@@ -303,17 +485,17 @@ class Writer:
     def _result(self, work: Work) -> object:
         if work.key is not None:
             with self._wall.down():
-                known, value = self._keys.first_result(self.session, work.key, work.digest)
+                known, value = self._keys.first_result(self.session.query, work.key, work.digest)
             if known:
                 return value
         if work.limit_s is None:
             value = work.function(self.session, *work.arguments)
         else:
             call = partial(work.function, self.session, *work.arguments)
-            value = transact.watched(work.limit_s, self.connection.interrupt, call)
+            value = transact.run_watched(work.limit_s, self.connection.interrupt, call)
         if work.key is not None:
             with self._wall.down():
-                self._keys.remember(self.session, work.key, work.digest, value)
+                self._keys.remember(self.session.query, self.session.now_us(), work.key, work.digest, value)
         return value
 
     def _control(self, sql: str, values: tuple[int, ...] = ()) -> None:

@@ -15,7 +15,7 @@ from typing import IO, Final
 
 import msgspec
 
-from interlock.engine.tracing import CURRENT
+from interlock.engine.tracer_protocol import CURRENT
 from interlock.redaction import Redacting, logger_of, record_texts, redacted_text
 from interlock.signals import (
     AlertRaised,

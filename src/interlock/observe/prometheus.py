@@ -4,7 +4,7 @@
     async with Engine.open(url, machines=[order], observers=[prometheus]) as engine:
         content_type, body = await prometheus.render()
 
-Names are those of `names`, with underscores. A scrape computes everything it returns; the hot path only adds to sums.
+Names are those of `metrics`, with underscores. A scrape computes everything it returns; the hot path only adds to sums.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +13,8 @@ from typing import cast
 
 from interlock.engine.gauges import Gauges
 from interlock.errors import MissingExtra
-from interlock.observe import names
-from interlock.observe.counts import Counts
-from interlock.observe.names import METRICS, Metric
+from interlock.observe import metrics
+from interlock.observe.metrics import METRICS, Counts, Metric
 from interlock.signals import Signal
 
 try:
@@ -31,8 +30,14 @@ except ImportError as error:
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+FAMILIES: dict[str, type[HistogramMetricFamily | CounterMetricFamily | GaugeMetricFamily]] = {
+    "histogram": HistogramMetricFamily,
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+}
 SHARED = {
-    metric.flat for metric in (names.DEPTH, names.DEBT, names.LETTERS, names.STALLED, names.SAMPLE_AGE, names.UNHEARD)
+    metric.flat
+    for metric in (metrics.DEPTH, metrics.DEBT, metrics.LETTERS, metrics.STALLED, metrics.SAMPLE_AGE, metrics.UNHEARD)
 }
 """Metrics that have the same value in all workers of a server."""
 
@@ -70,7 +75,7 @@ class Prometheus:
         await self.counting.fresh()
         families = {metric: _family(metric) for metric in METRICS if metric.flat in SHARED}
         _add(families, self.counting.gauges_stored())
-        _add(families, [(names.UNHEARD, (), unheard)])
+        _add(families, [(metrics.UNHEARD, (), unheard)])
         shared = generate_latest(cast("CollectorRegistry", _Collected(families.values())))
         return CONTENT_TYPE, _merge_texts([*parts, shared])
 
@@ -84,7 +89,7 @@ class Prometheus:
             for labels, cell in cells:
                 buckets = list(zip(bounds, accumulate(map(float, cell.counts)), strict=True))
                 family.add_metric(labels, buckets, cell.sum)
-        _add(families, (*self.counting.counters(), *self.counting.gauges(), (names.UNHEARD, (), 0)))
+        _add(families, (*self.counting.counters(), *self.counting.gauges(), (metrics.UNHEARD, (), 0)))
         return families.values()
 
     def describe(self) -> Iterable["Family"]:
@@ -93,11 +98,7 @@ class Prometheus:
 
 
 def _family(metric: Metric) -> HistogramMetricFamily | CounterMetricFamily | GaugeMetricFamily:
-    if metric.kind == "histogram":
-        return HistogramMetricFamily(metric.flat, metric.description, labels=metric.labels)
-    if metric.kind == "counter":
-        return CounterMetricFamily(metric.flat, metric.description, labels=metric.labels)
-    return GaugeMetricFamily(metric.flat, metric.description, labels=metric.labels)
+    return FAMILIES[metric.kind](metric.flat, metric.description, labels=metric.labels)
 
 
 def _add(families: Mapping[Metric, "Family"], values: Iterable[tuple[Metric, tuple[str, ...], float]]) -> None:

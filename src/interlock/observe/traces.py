@@ -30,17 +30,17 @@ from opentelemetry.trace import (
     TraceFlags,
     Tracer,
 )
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from interlock.clock import Clock, RandomIds, SystemClock
-from interlock.engine.tracing import Begun
+from interlock.engine.tracer_protocol import Begun
 from interlock.errors import InterlockError, Refusal
-from interlock.store.values import HistoryRecord
+from interlock.store.records import HistoryRecord
 
 # --- Traceparent -----------------------------------------------------------------------------------------------------
 # `traceparent` (W3C) is a context of a span as text, for the store, headers and messages.
 
-PARTS = 4
-TRACE_CHARACTERS, SPAN_CHARACTERS, FLAGS_CHARACTERS = 32, 16, 2
+PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def traceparent_of(span: SpanContext) -> str:
@@ -50,16 +50,7 @@ def traceparent_of(span: SpanContext) -> str:
 
 def read_traceparent(text: str) -> SpanContext | None:
     """Parse a context; None for an invalid text."""
-    parts = text.strip().split("-")
-    if len(parts) < PARTS or parts[0] == "ff":
-        return None
-    if [len(part) for part in parts[1:PARTS]] != [TRACE_CHARACTERS, SPAN_CHARACTERS, FLAGS_CHARACTERS]:
-        return None
-    try:
-        trace_id, span_id, flags = (int(part, 16) for part in parts[1:PARTS])
-    except ValueError:
-        return None
-    found = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    found = trace.get_current_span(PROPAGATOR.extract({"traceparent": text})).get_span_context()
     return found if found.is_valid else None
 
 

@@ -12,7 +12,7 @@ A connection that cannot be opened has its own errors: a server that is full, st
 # asyncpg has no types of its own; mypy --strict looks at what is ours.
 
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TypeGuard
 
 from interlock.errors import (
@@ -59,6 +59,9 @@ UNPREPARED_STATES = ("26000", "42P05")
 
 UNSTORABLE_STATES = ("22", "54")
 """A value that PostgreSQL cannot keep: NUL and lone surrogates, no JSON, a number or time out of range, too long."""
+
+MISSING_STATES = ("42P01", "3F000")
+"""No such table, no such schema."""
 
 ADD_THE_OPTION = "Add ?pgbouncer=true to the address (&pgbouncer=true after another option)."
 
@@ -109,9 +112,9 @@ def translated(error: Exception, *, writing: bool) -> InterlockError:
         return _unstorable(error)
     if state in UNPREPARED_STATES:
         return _pooled(error)
-    for begin, made in _KINDS.items():
+    for begin, (kind, what, why, fix) in _KINDS.items():
         if state.startswith(begin):
-            return made(_first_line(error))
+            return kind(what.format(_first_line(error)), why=why, fix=fix)
     return TransactionError(f"PostgreSQL refuses a statement: {_first_line(error)}.")
 
 
@@ -121,36 +124,45 @@ def state_of(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
+def is_missing(error: BaseException | None) -> bool:
+    """Return whether a statement failed because its tables are missing: they may be arriving, or have left."""
+    while error is not None:
+        if state_of(error) in MISSING_STATES:
+            return True
+        error = error.__cause__
+    return False
+
+
 def is_stale(error: BaseException) -> bool:
     """Return whether a prepared statement is older than the schema; it was not executed, and can be prepared again."""
     return isinstance(error, (asyncpg.InvalidCachedStatementError, asyncpg.InvalidSQLStatementNameError))
 
 
-def not_reached(error: Exception, shown: str) -> InterlockError:
+def not_reached(error: Exception, place: str) -> InterlockError:
     """Return our error for a connection that could not be opened."""
     state = state_of(error) or ""
     if state.startswith("28"):
         return UnavailableError(
-            f"{shown} does not let this user in: {_first_line(error)}.",
+            f"{place} does not let this user in: {_first_line(error)}.",
             why="The user, the password, or the server's pg_hba.conf is another one than expected.",
             fix="Correct the user and password in the address, or allow the user on the server.",
         )
     if state == "3D000":
         return UnavailableError(
-            f"there is no such database at {shown}: {_first_line(error)}.",
+            f"there is no such database at {place}: {_first_line(error)}.",
             why="A schema is made by Interlock, a database is not.",
             fix="Make it with createdb, or correct the address.",
         )
     if isinstance(error, (ValueError, asyncpg.ClientConfigurationError)):
-        return BadUsage(f"{shown} cannot be used: {_first_line(error)}.", fix="Correct the address.")
+        return BadUsage(f"{place} cannot be used: {_first_line(error)}.", fix="Correct the address.")
     if state == "08P01" and "startup parameter" in str(error):
         return BadUsage(
-            f"{shown} is a pooler that refuses a setting: {_first_line(error)}.",
+            f"{place} is a pooler that refuses a setting: {_first_line(error)}.",
             why="PgBouncer gives one connection to many clients, and lets none of them change it for the others.",
             fix=ADD_THE_OPTION,
         )
     return _may_try_again(error, state)(
-        f"PostgreSQL cannot be reached at {shown}: {_first_line(error)}.",
+        f"PostgreSQL cannot be reached at {place}: {_first_line(error)}.",
         why="The server is down, starting, full, or at another address.",
         fix="Check the address and the server; connections are opened again by themselves.",
     )
@@ -234,41 +246,26 @@ def _first_line(error: BaseException) -> str:
     return first or type(error).__name__
 
 
-def _ended(message: str) -> UnavailableError:
-    return UnavailableError(
-        f"PostgreSQL ended a statement: {message}.",
-        why="The server's statement_timeout is over, or another session has cancelled it. It did not happen.",
-        fix="Raise the server's statement_timeout for this user, or look at what else the server is doing.",
-    )
-
-
-def _blocked(message: str) -> Blocked:
-    return Blocked(
-        f"another transaction holds a lock for too long: {message}.",
-        why="Waiting for it would block all statements that wait after this one.",
-        fix="Repeat it; if it stays so, look for idle transactions in pg_stat_activity.",
-    )
-
-
-def _constraint_violation(message: str) -> ConstraintViolation:
-    return ConstraintViolation(f"PostgreSQL refuses the change: {message}.")
-
-
-def _corruption(message: str) -> CorruptionError:
-    return CorruptionError(f"PostgreSQL has found damage: {message}.", fix="Look at the server's log.")
-
-
-def _not_now(message: str) -> UnavailableError:
-    return UnavailableError(
-        f"PostgreSQL could not do it now: {message}.", why="Nothing of it happened.", fix="Repeat it later."
-    )
-
-
-_KINDS: dict[str | tuple[str, ...], Callable[[str], InterlockError]] = {
-    "57014": _ended,
-    "55P03": _blocked,
-    "23": _constraint_violation,
-    "XX": _corruption,
-    TRANSIENT_STATES: _not_now,
+_KINDS: dict[str | tuple[str, ...], tuple[type[InterlockError], str, str, str]] = {
+    "57014": (
+        UnavailableError,
+        "PostgreSQL ended a statement: {}.",
+        "The server's statement_timeout is over, or another session has cancelled it. It did not happen.",
+        "Raise the server's statement_timeout for this user, or look at what else the server is doing.",
+    ),
+    "55P03": (
+        Blocked,
+        "another transaction holds a lock for too long: {}.",
+        "Waiting for it would block all statements that wait after this one.",
+        "Repeat it; if it stays so, look for idle transactions in pg_stat_activity.",
+    ),
+    "23": (ConstraintViolation, "PostgreSQL refuses the change: {}.", "", ""),
+    "XX": (CorruptionError, "PostgreSQL has found damage: {}.", "", "Look at the server's log."),
+    TRANSIENT_STATES: (
+        UnavailableError,
+        "PostgreSQL could not do it now: {}.",
+        "Nothing of it happened.",
+        "Repeat it later.",
+    ),
 }
-"""By the beginning of the SQLSTATE; the first that fits counts."""
+"""By the beginning of the SQLSTATE: the error with its text, why and fix. The first that fits counts."""

@@ -5,7 +5,7 @@ tables aside. Every statement looks names up again, prepared or not, so a later 
 tombstone. `interlock_arriving` marks a draft: its rows are in a schema of their own until they have arrived, so that
 clients with the old URL cannot reach them. `interlock_arrived` records the last arrival.
 
-A transaction that creates or drops tables locks the gate in share mode first (`isolation.GATE`). The gate leaves
+A transaction that creates or drops tables locks the gate in share mode first (`GATE`). The gate leaves
 with the tables, so a table cannot be created unnoticed during a move.
 """
 
@@ -13,13 +13,15 @@ with the tables, so a table cannot be created unnoticed during a move.
 
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
-from interlock.postgres.connection import Link, Record
-from interlock.postgres.errors import state_of, translate_errors
-from interlock.postgres.isolation import GATE
+from interlock.postgres.errors import is_missing, translate_errors
+from interlock.postgres.pool import Link, Record
 from interlock.urls import redact_postgres_url
+
+GATE: Final = "interlock_gate"
+"""The table that stands for the turn between processes after a conflict. It has no rows."""
 
 MOVED: Final = "interlock_moved"
 ARRIVING: Final = "interlock_arriving"
@@ -27,14 +29,14 @@ ARRIVED: Final = "interlock_arrived"
 TOUCHED: Final = "interlock_touched"
 WATCHED: Final = "interlock_watched"
 TOUCH: Final = "interlock_touch"
-"""The triggers that note what is written while a database is copied. They read no other row (`statements.PLAIN`)."""
-
-MISSING_STATES: Final = ("42P01", "3F000")
-"""No such table, no such schema."""
+"""The triggers that note what is written while a database is copied. They read no other row (`isolation.PLAIN`)."""
 
 IDENTIFIER_BYTES_MAX: Final = 63
 DIGEST_LETTERS: Final = 16
 LOOKS_MAX: Final = 10
+"""Moves that may end between the look at the catalog and the read of the marks, before the look gives up."""
+
+FoundT = TypeVar("FoundT")
 
 MARKS: Final = (ARRIVING, MOVED, ARRIVED)
 READ: Final = (
@@ -68,14 +70,6 @@ class Marks(NamedTuple):
     arrived: int = 0
 
 
-def is_missing(error: InterlockError) -> bool:
-    """Return whether the server says that there is no such table: its database may have moved."""
-    cause = error.__cause__
-    if isinstance(cause, InterlockError):
-        return is_missing(cause)
-    return cause is not None and state_of(cause) in MISSING_STATES
-
-
 def quote_identifier(name: str) -> str:
     """Return the name as a quoted identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
@@ -105,13 +99,21 @@ async def handover_marks(fetch: Fetch, schema: str) -> Marks:
 
     Not for use inside a transaction, which ends with its first error, unless it holds the lock of the mark.
     """
+    return await look_again(lambda: _marks_of(fetch, schema))
+
+
+async def look_again(look: Callable[[], Awaitable[FoundT]]) -> FoundT:
+    """Return the result of a look. Repeat it if a table that it saw in the catalog is gone when it is read.
+
+    Only a move removes tables, so the next look sees what the move has left.
+    """
     for _ in range(LOOKS_MAX):
         try:
-            return await _marks_of(fetch, schema)
+            return await look()
         except InterlockError as error:
             if not is_missing(error):
-                raise  # Otherwise it was removed between two looks: a move has just ended.
-    return await _marks_of(fetch, schema)
+                raise
+    return await look()
 
 
 async def _marks_of(fetch: Fetch, schema: str) -> Marks:
@@ -130,22 +132,22 @@ async def _marks_of(fetch: Fetch, schema: str) -> Marks:
     return Marks("" if url is None else str(url), epoch, arriving, "" if source is None else str(source), arrived)
 
 
-def refuse_marked(marks: Marks, shown: str) -> None:
+def refuse_marked(marks: Marks, place: str) -> None:
     """Raise when the database has moved, or is only arriving."""
     if marks.url:
-        raise moved_elsewhere(marks, shown)
+        raise moved_elsewhere(marks, place)
     if marks.arriving:
         raise UnavailableError(
-            f"the database at {shown} is arriving from {marks.source}, as move {marks.arriving}.",
+            f"the database at {place} is arriving from {marks.source}, as move {marks.arriving}.",
             why="Its rows are being copied; until the move is over the old place is the one that counts.",
             fix="Open it by its name or its old address; or end the move: interlock route … --abandon.",
         )
 
 
-def moved_elsewhere(marks: Marks, shown: str) -> MovedElsewhere:
+def moved_elsewhere(marks: Marks, place: str) -> MovedElsewhere:
     """Return our error for a tombstone."""
     return MovedElsewhere(
-        f"the database of {shown} has moved to {redact_postgres_url(marks.url)} (move {marks.epoch}).",
+        f"the database of {place} has moved to {redact_postgres_url(marks.url)} (move {marks.epoch}).",
         url=marks.url,
         epoch=marks.epoch,
     )

@@ -1,29 +1,23 @@
-"""The isolation level of a user's statement on PostgreSQL, so that no update is lost (D1), and turns after a conflict.
+"""The isolation level of a user's statement on PostgreSQL, so that no update is lost (D1).
 
 READ COMMITTED reads a row again after it has waited for it, and nothing else: a subquery, a CTE or another table keeps
 its earlier snapshot. So it is used only for a statement on one table without any of these, and everything else is
 SERIALIZABLE. An unknown function may contain a query, and makes a statement SERIALIZABLE too.
 
-The text is read as tokens and never changed. A statement that is not recognised gets the stricter level: too strict
-costs a retry, too loose costs an update. Statements that would leave state in a connection, which other callers get
-next, or that would end the surrounding transaction, are refused.
+The text is parsed by PostgreSQL's own grammar and never changed. A statement that is not recognised gets the stricter
+level: too strict costs a retry, too loose costs an update. Statements that would leave state in a connection, which
+other callers get next, or that would end the surrounding transaction, are refused.
 """
 
-import asyncio
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
-from weakref import WeakKeyDictionary
-
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import Token, TokenType
 
 from interlock.clock import Clock
-from interlock.sql.grammar import PLAIN_CALLS
-from interlock.sql.parse import TEXT_LENGTH_MAX
-from interlock.sql.types import refuse
+from interlock.errors import DialectError
+from interlock.postgres.statements import Answer
+from interlock.sql.parse import Body, Node, is_syntax_error, kind_of, names_of, parse, split, walk
+from interlock.sql.types import PLAIN_TYPES, refuse
 
 PLANS_MAX: Final = 1024
 
@@ -43,374 +37,301 @@ class Plan(NamedTuple):
     kind: Kind
     serializable: bool
     table: str | None = None
-    """The one table that a statement under READ COMMITTED is about, or another one changes, as it was written."""
+    """The one table that a statement under READ COMMITTED is about, or another one changes."""
     key: tuple["Parameter | int | str", ...] = ()
     """What the row is chosen by: parameters, and values that stand in the text. With them a hot row has a name."""
     seeks: bool = False
     """It changes rows that it finds: to find none may mean that the row was replaced while it waited."""
 
 
-_READS: Final = frozenset({"SELECT", "VALUES", "TABLE", "WITH", "(", "SHOW"})
-_CHANGES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
-_BEYOND: Final = frozenset(
-    {
-        "SELECT", "FROM", "USING", "WITH", "JOIN", "TABLE", "UNION", "INTERSECT", "EXCEPT", "LATERAL", "ONLY", "INTO",
-        "TABLESAMPLE", "MERGE", "CURRENT",
-    }
-)  # fmt: skip
-"""Words that may bring a second table, or a second look at the first one."""
-
-_AFTER_TABLES: Final = frozenset({"WHERE", "GROUP BY", "ORDER BY", "LIMIT"})
-
-_REFUSED: Final = {
+_CONTROL: Final = (
+    "it controls the transaction",
+    "Use transact for several statements; each call is one whole transaction.",
+)
+_SESSION: Final = ("it changes a connection that others get after this call", "Write the value into the statement.")
+_ALONE: Final = ("it cannot be one statement of a transaction here", "Run it with psql or another client.")
+_REFUSED: Final[dict[str, tuple[str, str]]] = {
+    "TransactionStmt": _CONTROL,
     **dict.fromkeys(
-        ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"),
-        ("it controls the transaction", "Use transact for several statements; each call is one whole transaction."),
+        (
+            "VariableSetStmt", "DiscardStmt", "ListenStmt", "UnlistenStmt", "PrepareStmt", "ExecuteStmt",
+            "DeallocateStmt", "DeclareCursorStmt", "FetchStmt", "ClosePortalStmt", "LoadStmt", "ConstraintsSetStmt",
+        ),
+        _SESSION,
     ),
     **dict.fromkeys(
-        ("SET", "RESET", "DISCARD", "LISTEN", "UNLISTEN", "PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH",
-         "MOVE", "CLOSE", "LOAD"),
-        ("it changes a connection that others get after this call", "Write the value into the statement."),
-    ),
-    **dict.fromkeys(
-        ("COPY", "VACUUM", "CLUSTER", "REINDEX", "CHECKPOINT", "CALL", "DO", "NOTIFY"),
-        ("it cannot be one statement of a transaction here", "Run it with psql or another client."),
+        (
+            "CopyStmt", "VacuumStmt", "ClusterStmt", "ReindexStmt", "CheckPointStmt", "CallStmt", "DoStmt",
+            "NotifyStmt",
+        ),
+        _ALONE,
     ),
 }  # fmt: skip
-_SESSION: Final = frozenset(
-    {"set_config", "currval", "lastval", "pg_advisory_lock", "pg_try_advisory_lock", "pg_advisory_lock_shared",
-     "pg_try_advisory_lock_shared", "pg_advisory_unlock", "pg_advisory_unlock_all", "pg_advisory_unlock_shared"}
-)  # fmt: skip
-_VOLATILE: Final = frozenset({"CLOCK_TIMESTAMP", "GEN_RANDOM_UUID", "NEXTVAL", "RANDOM", "SETVAL"})
-_TEMPORARY: Final = frozenset({"TEMP", "TEMPORARY"})
-_SIMPLE: Final = frozenset(name.upper() for name in PLAIN_CALLS) | frozenset(
+_CHANGES: Final = frozenset({"InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt"})
+_READS: Final = frozenset({"SelectStmt", "VariableShowStmt"})
+_BEYOND: Final = frozenset(
+    {"SubLink", "RangeSubselect", "RangeFunction", "JoinExpr", "CommonTableExpr", "RangeTableSample", "CurrentOfExpr"}
+)
+"""Nodes that may bring a second table, or a second look at the first one."""
+
+_SESSION_FUNCTIONS: Final = frozenset(
     {
-        "ABS", "BTRIM", "CEIL", "CEILING", "CLOCK_TIMESTAMP", "CONCAT", "CONCAT_WS", "DATE_TRUNC", "DECODE", "ENCODE",
-        "FLOOR", "GEN_RANDOM_UUID", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT", "JSONB_SET", "LENGTH", "LOWER", "LTRIM",
-        "MAKE_INTERVAL", "MD5", "MOD", "NOW", "POWER", "RANDOM", "ROUND", "RTRIM", "SIGN", "SQRT", "STARTS_WITH",
-        "STATEMENT_TIMESTAMP", "STRPOS", "SUBSTR", "TO_TIMESTAMP", "TRANSACTION_TIMESTAMP", "TRUNC", "UPPER",
-        "COUNT", "SUM", "MIN", "MAX", "AVG", "BOOL_AND", "BOOL_OR", "STRING_AGG", "ARRAY_AGG", "JSONB_AGG",
-        "CARDINALITY", "JSONB_ARRAY_LENGTH", "JSONB_TYPEOF", "TO_JSONB", "NEXTVAL", "PG_SLEEP", "INT2", "INT4", "INT8",
-        "OVERLAY", "SUBSTRING", "FLOAT8", "BOOL", "TIMESTAMPTZ", "BPCHAR", "BYTEA", "UUID", "JSONB", "SETVAL",
+        "set_config", "currval", "lastval", "pg_advisory_lock", "pg_try_advisory_lock", "pg_advisory_lock_shared",
+        "pg_try_advisory_lock_shared", "pg_advisory_unlock", "pg_advisory_unlock_all", "pg_advisory_unlock_shared",
+    }
+)  # fmt: skip
+_VOLATILE: Final = frozenset({"clock_timestamp", "gen_random_uuid", "nextval", "random", "setval"})
+_SIMPLE: Final = frozenset(
+    {
+        "abs", "age", "array_agg", "array_append", "array_length", "array_position", "array_remove", "ascii", "avg",
+        "bool", "bool_and", "bool_or", "bpchar", "btrim", "bytea", "cardinality", "ceil", "ceiling", "char_length",
+        "character_length", "chr", "clock_timestamp", "concat", "concat_ws", "count", "cume_dist", "date", "date_part",
+        "date_trunc", "decode", "dense_rank", "div", "encode", "every", "extract", "factorial", "first_value", "float8",
+        "floor", "format", "gcd", "gen_random_uuid", "initcap", "int2", "int4", "int8", "jsonb", "jsonb_agg",
+        "jsonb_array_length", "jsonb_build_array", "jsonb_build_object", "jsonb_object_agg", "jsonb_set",
+        "jsonb_strip_nulls", "jsonb_typeof", "lag", "last_value", "lcm", "lead", "left", "length", "like_escape",
+        "lower", "lpad", "ltrim", "make_date", "make_interval", "make_time", "make_timestamp", "max", "md5", "min",
+        "mod", "nextval", "now", "nth_value", "ntile", "numeric", "octet_length", "overlay", "percent_rank",
+        "pg_sleep", "position", "power", "random", "rank", "repeat", "replace", "reverse", "right", "round",
+        "row_number", "rpad", "rtrim", "setval", "sign", "split_part", "sqrt", "starts_with", "statement_timestamp",
+        "string_agg", "strpos", "substr", "substring", "sum", "text", "time", "timestamp", "timestamptz", "timezone",
+        "to_char", "to_date", "to_jsonb", "to_number", "to_timestamp", "transaction_timestamp", "translate", "trunc",
+        "upper", "uuid", "varchar",
     }
 )  # fmt: skip
 """Functions of PostgreSQL's own that look at no table, and types that are written like one."""
 
-SIMPLE_NAMES: Final = tuple(sorted(name.lower() for name in _SIMPLE))
+SIMPLE_NAMES: Final = tuple(sorted(_SIMPLE))
 """The same as PostgreSQL spells them. A function of the user with such a name may be meant instead."""
-
-_OPENING: Final = frozenset(
-    {
-        "ALL", "AND", "ANY", "ARRAY", "AS", "BETWEEN", "CASE", "CAST", "COALESCE", "CURRENT_TIME", "CURRENT_TIMESTAMP",
-        "DISTINCT", "ELSE", "EXCEPT", "EXISTS", "FROM", "GREATEST", "GROUP BY", "GROUPING", "HAVING", "IN",
-        "INTERSECT", "LEAST", "LIMIT", "LOCALTIME", "LOCALTIMESTAMP", "NOT", "NULLIF", "OFFSET", "ON", "OR",
-        "ORDER BY", "PARTITION BY", "POSITION", "RETURNING", "ROW", "SELECT", "SOME", "THEN", "TRIM", "UNION", "USING",
-        "VALUES", "WHEN", "WHERE",
-        "BIT", "CHAR", "CHARACTER", "CHARACTER VARYING", "DEC", "DECIMAL", "FLOAT", "INTERVAL", "NUMERIC", "TIME",
-        "TIMESTAMP", "VARCHAR",
-    }
-)  # fmt: skip
-"""Words in front of a parenthesis that PostgreSQL never takes for the name of a function. Most key words can be one."""
-
-_OPENING_AFTER: Final = {"CONFLICT": "ON", "FILTER": ")", "OVER": ")"}
-"""The same for words that can be a name, but not after this word."""
-
-_QUERIES: Final = (["SELECT"], ["VALUES"], ["WITH"], ["TABLE"])
-"""After an opening parenthesis these begin a query: as arguments of a call they would need a second parenthesis."""
-
-_SIGNS: Final = frozenset("+-*/<>=~!@#%^&|?,()[]:.")
-_SPACE: Final = " \t\n\r\f"
 
 
 @lru_cache(maxsize=PLANS_MAX)
 def plan_of(sql: str) -> Plan:
     """Return the plan of a statement. Raises DialectError for one that cannot run inside a transaction."""
-    if len(sql) > TEXT_LENGTH_MAX:
-        raise refuse(
-            f"a statement of {len(sql):,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use parameters."
-        )
-    if "\x00" in sql or any("\ud800" <= letter <= "\udfff" for letter in sql):
-        raise refuse("a statement with a NUL or a lone surrogate in it.", fix="Pass values as parameters.")
     try:
-        tokens = Postgres().tokenize(sql)
-    except SqlglotError:
-        return Plan("write", serializable=True)  # PostgreSQL will say what is wrong with it.
-    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
-        tokens.pop()
-    words = [_word(token) for token in tokens]
-    if not words:
-        raise refuse("the statement is empty.", fix="Pass one statement.")
-    if any(token.token_type is TokenType.SEMICOLON for token in tokens):
-        raise refuse(
-            "several statements in one string.",
-            why="Each statement has its own parameters and result.",
-            fix="Pass them one by one, inside transact() if they belong together.",
-        )
-    _refuse(tokens, words)
-    kind = _kind(words)
-    if any(letter.isspace() and letter not in _SPACE for letter in sql):
-        return Plan(kind, serializable=kind != "schema")  # It is a letter of a name to PostgreSQL, and here it is not.
-    if (
-        words[0] in {"SELECT", "VALUES"}
-        and not (_BEYOND - {"SELECT"}) & set(words)
-        and words.count("SELECT") + words.count("VALUES") == 1
-        and _only_known_calls(words, 0)
-    ):
-        return Plan(kind, serializable=False)  # It looks at no table at all.
-    table, end = _target(tokens, words) if kind != "schema" else (None, 0)
-    if table is None or not _is_simple(words, end):
-        named = _changed_table(tokens, words) if kind == "write" else None
-        key = () if named is None else tuple(dict.fromkeys(_key(tokens, words)))
-        return Plan(kind, serializable=kind != "schema", table=named, key=key)
-    seeks = words[0] in {"UPDATE", "DELETE"}
-    if seeks and "WHERE" in words and _VOLATILE & set(words[words.index("WHERE") :]):
-        return Plan(kind, serializable=True)  # It would find another row each time it is run.
-    return Plan(kind, serializable=False, table=table, key=_key(tokens, words), seeks=seeks)
+        kind, body = split(parse(sql))
+    except DialectError as error:
+        if is_syntax_error(error):
+            return Plan("write", serializable=True)  # PostgreSQL will say what is wrong with it.
+        raise
+    found = list(walk(body))
+    _refuse(kind, body, found)
+    calls_are_known = all(_is_known(each, call) for each, call in found if each in {"FuncCall", "A_Expr", "TypeCast"})
+    runs = _kind(kind, body, found, calls_are_known=calls_are_known)
+    if kind not in _CHANGES | {"SelectStmt"}:
+        return Plan(runs, serializable=runs != "schema")
+    target = body.get("relation") if kind != "SelectStmt" else _only_table(body)
+    others = [each for each, _ in found if each in _BEYOND or each == "RangeVar"]
+    reads_one = calls_are_known and kind != "MergeStmt" and "withClause" not in body
+    if kind == "SelectStmt":
+        if reads_one and not others and "intoClause" not in body:
+            return Plan(runs, serializable=False)  # It looks at no table at all.
+        reads_one = reads_one and target is not None and others == ["RangeVar"] and "intoClause" not in body
+    else:
+        reads_one = reads_one and not others and not (kind == "InsertStmt" and not _has_plain_rows(body))
+    if not reads_one or target is None or not target.get("inh"):
+        table = None if runs != "write" else _changed_table(kind, body, found)
+        key = () if table is None else tuple(dict.fromkeys(_key(kind, body)))
+        return Plan(runs, serializable=True, table=table, key=key)
+    seeks = kind in {"UpdateStmt", "DeleteStmt"}
+    if seeks and any(_name(call) in _VOLATILE for each, call in walk(body.get("whereClause")) if each == "FuncCall"):
+        return Plan(runs, serializable=True)  # It would find another row each time it is run.
+    return Plan(runs, serializable=False, table=_table_name(target), key=_key(kind, body), seeks=seeks)
 
 
-def _word(token: Token) -> str:
-    # What stands in quotes is a name or a text, and never a word of the language.
-    if token.token_type in {TokenType.IDENTIFIER, TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.BYTE_STRING}:
-        return "''" if token.token_type is not TokenType.IDENTIFIER else '""'
-    return token.text.upper() if token.text.isascii() else token.text  # PostgreSQL knows no other capitals.
+def _name(call: Body) -> str:
+    return names_of(call["funcname"])[-1]
 
 
-def _refuse(tokens: Sequence[Token], words: Sequence[str]) -> None:
-    reason = _REFUSED.get(words[0])
-    if reason is None and _makes_temporary(tokens, words):
+def _is_known(kind: str, call: Body) -> bool:
+    """Return whether a call, operator or cast is PostgreSQL's own, and looks at no table."""
+    if kind == "A_Expr":
+        return len(call["name"]) == 1
+    *prefix, name = names_of(call["typeName"]["names"] if kind == "TypeCast" else call["funcname"])
+    known = name in _SIMPLE if kind == "FuncCall" else name in PLAIN_TYPES or prefix == ["pg_catalog"]
+    return known and prefix in ([], ["pg_catalog"])
+
+
+def _refuse(kind: str, body: Body, found: list[tuple[str, Body]]) -> None:
+    reason = _REFUSED.get(kind)
+    if reason is None and any(_is_temporary(each) for each in _made(kind, body)):
         reason = ("it makes something in a connection that others get after this call", "Make an ordinary table.")
     if reason is not None:
-        raise refuse(f"{words[0]} cannot be run here: {reason[0]}.", fix=reason[1])
-    for token, following in zip(tokens, words[1:], strict=False):
-        name = token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
-        if following == "(" and name in _SESSION:
+        raise refuse(f"{kind.removesuffix('Stmt').upper()} cannot be run here: {reason[0]}.", fix=reason[1])
+    for each, call in found:
+        if each == "FuncCall" and _name(call) in _SESSION_FUNCTIONS:
             raise refuse(
-                f"{name} cannot be run here: it belongs to a connection, which others get after this call.",
+                f"{_name(call)} cannot be run here: it belongs to a connection, which others get after this call.",
                 fix="Use RETURNING for numbers that the database gave, and `engine.lease` for locks.",
             )
 
 
-def _makes_temporary(tokens: Sequence[Token], words: Sequence[str]) -> bool:
-    if words[0] == "CREATE":
-        named = [token.text.lower() for token, following in zip(tokens, words[1:], strict=False) if following == "."]
-        return bool(_TEMPORARY & set(words[:4])) or "pg_temp" in named
-    place = words.index("INTO") if "INTO" in words and words[0] != "INSERT" else len(words)
-    return bool(_TEMPORARY & set(words[place + 1 : place + 3]))
+def _made(kind: str, body: Body) -> Iterator[Body]:
+    """Yield the tables, views and sequences that a statement makes."""
+    for field in ("relation", "view", "sequence"):
+        if kind in {"CreateStmt", "ViewStmt", "CreateSeqStmt"} and field in body:
+            yield body[field]
+    for holder in (body.get("into"), body.get("intoClause")):
+        if holder is not None:
+            yield holder["rel"]
 
 
-def _kind(words: Sequence[str]) -> Kind:
-    first = words[0]
-    if first in _CHANGES or first == "EXPLAIN":  # With ANALYZE it runs what it explains.
+def _is_temporary(relation: Body) -> bool:
+    return relation.get("relpersistence") == "t" or relation.get("schemaname", "").startswith("pg_temp")
+
+
+def _kind(kind: str, body: Body, found: list[tuple[str, Body]], *, calls_are_known: bool) -> Kind:
+    if kind in _CHANGES or kind == "ExplainStmt":  # With ANALYZE it runs what it explains.
         return "write"
-    if first not in _READS:
+    if kind not in _READS:
         return "schema"
-    # FOR SHARE locks rows and NEXTVAL takes a number, so neither can be in a transaction that only reads.
-    writes = (_CHANGES | {"INTO", "SHARE", "NEXTVAL", "SETVAL"}) & set(words) or not _only_known_calls(words, 0)
+    # FOR SHARE locks rows and nextval() takes a number, so neither can be in a transaction that only reads.
+    writes = (
+        not calls_are_known
+        or "intoClause" in body
+        or "lockingClause" in body
+        or any(each in _CHANGES or each == "LockingClause" for each, _ in found)
+        or any(each == "FuncCall" and _name(call) in {"nextval", "setval"} for each, call in found)
+    )
     return "write" if writes else "read"
 
 
-def _target(tokens: Sequence[Token], words: Sequence[str]) -> tuple[str | None, int]:
-    """The one table that the statement names, and where the rest begins; None when it is not that simple."""
-    match words[:2]:
-        case ["INSERT", "INTO"]:
-            return _name(tokens, words, 2)
-        case ["UPDATE", _]:
-            return _name(tokens, words, 1)
-        case ["DELETE", "FROM"]:
-            return _name(tokens, words, 2)
-        case ["SELECT", *_] if words.count("FROM") == 1:
-            place = words.index("FROM") + 1
-            table, end = _name(tokens, words, place)
-            # A comma after the table would begin a second table; after GROUP BY and ORDER BY it does not.
-            rest = list(words[end:])
-            until = next((i for i, word in enumerate(rest) if word in _AFTER_TABLES), len(rest))
-            if "," in rest[:until] or (_BEYOND - {"FROM", "SELECT"}) & set(words) or words.count("SELECT") > 1:
-                return None, 0
-            return (table, -1) if _only_known_calls(words, 0) else (None, 0)
-        case _:
-            return None, 0
+def _only_table(body: Body) -> Body | None:
+    """Return the one table in FROM; None when it is not that simple."""
+    sources = body.get("fromClause", [])
+    return sources[0]["RangeVar"] if len(sources) == 1 and kind_of(sources[0]) == "RangeVar" else None
 
 
-def _changed_table(tokens: Sequence[Token], words: Sequence[str]) -> str | None:
-    """The table that a statement changes, whatever else it looks at: its hot row has a name too."""
-    for place, word in enumerate(words):
-        if word in _CHANGES and (place == 0 or words[place - 1] != "FOR"):
-            following = place + (2 if words[place + 1 : place + 2] in (["INTO"], ["FROM"]) else 1)
-            return _name(tokens, words, following)[0]
-    return None
+def _has_plain_rows(body: Body) -> bool:
+    """Return whether the rows of an INSERT are written, and not the result of a query."""
+    return "selectStmt" not in body or set(body["selectStmt"]["SelectStmt"]) <= {"valuesLists", "limitOption", "op"}
 
 
-def _name(tokens: Sequence[Token], words: Sequence[str], place: int) -> tuple[str | None, int]:
-    parts: list[str] = []
-    while place < len(tokens):
-        token = tokens[place]
-        if token.token_type is TokenType.IDENTIFIER:
-            parts.append('"' + token.text.replace('"', '""') + '"')
-        elif words[place].isidentifier() and words[place] not in _BEYOND:
-            parts.append(token.text)
-        else:
-            return None, 0
-        place += 1
-        if place >= len(tokens) or tokens[place].token_type is not TokenType.DOT:
-            break
-        place += 1
-    if place < len(tokens) and tokens[place].token_type is TokenType.AMP:
-        return None, 0  # The name is U&"...", and this was only the beginning of it.
-    return ".".join(parts) or None, place
+def _changed_table(kind: str, body: Body, found: list[tuple[str, Body]]) -> str | None:
+    """Return the table that a statement changes, whatever else it looks at: its hot row has a name too."""
+    changes = [body] if kind in _CHANGES else [each for name, each in found if name in _CHANGES]
+    return _table_name(changes[0]["relation"]) if changes else None
 
 
-def _is_simple(words: Sequence[str], end: int) -> bool:
-    """Return whether nothing after the table's name reads another table, or this one again."""
-    if end < 0:
-        return True  # A query that was looked at already.
-    rest = words[end:]
-    if _BEYOND & set(rest):
-        return False
-    # VALUES is the rows of an INSERT once; in parentheses it is a table.
-    if rest.count("VALUES") > (words[0] == "INSERT"):
-        return False
-    return _only_known_calls(words, end)
+def _table_name(relation: Body) -> str:
+    parts = [relation[field] for field in ("catalogname", "schemaname", "relname") if field in relation]
+    return ".".join(part if _is_plain(part) else '"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _only_known_calls(words: Sequence[str], begin: int) -> bool:
-    """Return whether every word before a parenthesis is a key word, or a function that reads no table."""
-    for place in range(max(begin, 1), len(words)):
-        if words[place] != "(" or place == begin or words[place + 1 : place + 2] in _QUERIES:
-            continue
-        before, further = words[place - 1], words[place - 2] if place > 1 else ""
-        if before in _SIMPLE:
-            if further == "." and (place < 3 or words[place - 3] != "PG_CATALOG"):  # noqa: PLR2004 -- schema, dot, name.
-                return False
-        elif before == "SET":
-            if words.index("SET") != place - 1 and further != "UPDATE":
-                return False
-        elif before in _OPENING_AFTER:
-            if further != _OPENING_AFTER[before]:
-                return False
-        elif before not in _OPENING and not all(letter in _SIGNS for letter in before):
-            return False
-    return True
+def _is_plain(name: str) -> bool:
+    return name.isascii() and name.isidentifier() and name == name.lower()
 
 
-def _key(tokens: Sequence[Token], words: Sequence[str]) -> tuple[Parameter | int | str, ...]:
-    """Return the values that choose the row: of `column = value` after WHERE, or of an upsert's key."""
-    if words[0] == "INSERT":
-        return _upsert_key(words)
-    if "WHERE" not in words or "OR" in words:
+# --- The key of a hot row --------------------------------------------------------------------------------------------
+
+
+def _key(kind: str, body: Body) -> tuple[Parameter | int | str, ...]:
+    """Return the values that choose the row: of `column = value` in WHERE, or of an upsert's key."""
+    if kind == "InsertStmt":
+        return _upsert_key(body)
+    values = [_value(node) for node in _equated(body.get("whereClause"))]
+    return tuple([value for value in values if value is not None])
+
+
+def _equated(node: Node | None) -> Iterator[Node]:
+    """Yield the right sides of the equalities that all have to hold."""
+    if node is None:
+        return
+    kind, body = split(node)
+    if kind == "BoolExpr" and body["boolop"] == "AND_EXPR":
+        for part in body["args"]:
+            yield from _equated(part)
+    elif kind == "A_Expr" and body["kind"] == "AEXPR_OP" and names_of(body["name"]) == ["="] and "lexpr" in body:
+        yield body["rexpr"]
+
+
+def _value(node: Node) -> Parameter | int | str | None:
+    kind, body = split(node)
+    if kind == "ParamRef":
+        return Parameter(body["number"] - 1)
+    if kind != "A_Const":
+        return None
+    if "sval" in body:
+        return str(body["sval"].get("sval", ""))
+    return int(body["ival"].get("ival", 0)) if "ival" in body else None
+
+
+def _upsert_key(body: Body) -> tuple[Parameter, ...]:
+    infer = body.get("onConflictClause", {}).get("infer", {})
+    if "cols" not in body or not _has_plain_rows(body) or "selectStmt" not in body:
         return ()
-    equal = [place + 1 for place in range(words.index("WHERE"), len(words) - 1) if words[place] == "="]
-    found = [_value(tokens, words, place) for place in equal]
-    return tuple([value for value in found if value is not None])
+    columns = [node["ResTarget"]["name"] for node in body["cols"]]
+    values = body["selectStmt"]["SelectStmt"]["valuesLists"][0]["List"]["items"]
+    keys = [node["IndexElem"].get("name") for node in infer.get("indexElems", ())]
+    found = [_value(values[columns.index(key)]) for key in keys if key in columns and len(values) == len(columns)]
+    return tuple([value for value in found if isinstance(value, Parameter)])
 
 
-def _value(tokens: Sequence[Token], words: Sequence[str], place: int) -> Parameter | int | str | None:
-    if words[place] == "$" and place + 1 < len(words) and words[place + 1].isdigit():
-        return Parameter(int(words[place + 1]) - 1)
-    if tokens[place].token_type is TokenType.STRING:
-        return tokens[place].text
-    return int(words[place]) if words[place].isdigit() else None
+# --- Plain tables, on which a statement has no effects beyond its own text (D1) --------------------------------------
+# A view, a rule, a trigger or a condition that calls a user's function may read other rows without being visible in
+# the statement, so every statement on such a table is SERIALIZABLE. The catalog is queried once per table and again
+# after a while, because another session may add a trigger.
+
+KNOWN_S: Final = 5.0
+TABLES_MAX: Final = 1_000
+
+PLAIN: Final = """
+SELECT c.relkind = 'r' AND NOT c.relhasrules AND NOT c.relrowsecurity AND NOT c.relhassubclass
+   AND NOT EXISTS (SELECT 1 FROM pg_trigger t
+                   WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgname NOT LIKE 'interlock\\_touch%')
+   AND NOT EXISTS (
+     SELECT 1 FROM pg_constraint f
+     WHERE f.confrelid = c.oid AND (f.confdeltype NOT IN ('a', 'r') OR f.confupdtype NOT IN ('a', 'r')))
+   AND NOT EXISTS (
+     SELECT 1 FROM pg_depend d JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+     WHERE p.pronamespace <> 'pg_catalog'::regnamespace
+       AND (d.classid = 'pg_constraint'::regclass AND d.objid IN (SELECT oid FROM pg_constraint WHERE conrelid = c.oid)
+         OR d.classid = 'pg_attrdef'::regclass AND d.objid IN (SELECT oid FROM pg_attrdef WHERE adrelid = c.oid)
+         OR d.classid = 'pg_class'::regclass AND d.objid IN (SELECT indexrelid FROM pg_index WHERE indrelid = c.oid)))
+   AND NOT EXISTS (
+     SELECT 1 FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+     WHERE p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c')
+       AND (EXISTS (SELECT 1 FROM pg_operator o WHERE o.oprcode = p.oid)
+         OR EXISTS (SELECT 1 FROM pg_cast k WHERE k.castfunc = p.oid)
+         OR EXISTS (SELECT 1 FROM pg_aggregate g JOIN pg_proc n ON n.oid = g.aggfnoid
+                    WHERE p.oid IN (g.aggtransfn, g.aggfinalfn) AND n.proname = ANY ($2::text[]))
+         OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_constraint k ON k.oid = d.objid
+                    WHERE d.classid = 'pg_constraint'::regclass AND k.contypid <> 0
+                      AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid)
+         OR (SELECT n.nspname FROM pg_namespace n WHERE n.oid = p.pronamespace) = ANY (current_schemas(true))
+            AND (p.proname = ANY ($2::text[])
+              OR EXISTS (SELECT 1 FROM pg_type a WHERE a.oid = p.proargtypes[0] AND a.typtype IN ('c', 'p')))))
+FROM pg_class c WHERE c.oid = to_regclass($1)"""
+"""A cascade and a child table have triggers of their own. The last part finds calls that do not look like one:
+operators, casts, domains, functions that are written like a column, and those with the name of a built-in one. What is
+written in C looks at no table."""
 
 
-def _upsert_key(words: Sequence[str]) -> tuple[Parameter, ...]:
-    if "CONFLICT" not in words or "VALUES" not in words:
-        return ()
-    columns = _list_items(words, words.index("("))
-    values = _list_items(words, words.index("VALUES") + 1)
-    keys = _list_items(words, words.index("CONFLICT") + 1)
-    found = [values[columns.index(name)] for name in keys if name in columns and len(values) == len(columns)]
-    return tuple([Parameter(int(value[1:]) - 1) for value in found if value.startswith("$") and value[1:].isdigit()])
-
-
-def _list_items(words: Sequence[str], place: int) -> list[str]:
-    """Return the items between commas in the parentheses that open here."""
-    found: list[str] = []
-    depth = 0
-    for word in words[place:]:
-        depth += {"(": 1, ")": -1}.get(word, 0)
-        if depth == 0:
-            break
-        if depth == 1 and word in {"(", ","}:
-            found.append("")
-        else:
-            found[-1] += word
-    return found
-
-
-# --- Turns after a conflict ------------------------------------------------------------------------------------------
-# SERIALIZABLE runs transactions concurrently and rolls conflicting ones back. That is fast while conflicts are rare.
-# When all of them change the same row, most work is thrown away, and some transactions never succeed. So after the
-# first conflict a transaction waits for its turn: in this process for a lock, and between processes for a lock on a
-# small table, which the server grants in order of request. The lock is acquired before the transaction reads
-# anything, so that it sees the changes of its predecessor. A recently conflicting transaction waits for its turn
-# from the start.
-#
-# SERIALIZABLE still guarantees correctness: turns only make conflicts rare.
-
-HOT_S: Final = 1.0
-"""Seconds after a conflict in which the same call takes its turn without trying first."""
-
-CALLS_MAX: Final = 1024
-"""Calls that are remembered as hot; the one that conflicted longest ago is forgotten."""
-
-ATTEMPTS_MAX: Final = 30
-PAUSE_S_MAX: Final = 0.1
-
-GATE: Final = "interlock_gate"
-"""The table that stands for the turn between processes. It has no rows."""
-
-
-class ConflictTurns:
-    """The turns of one database in one process, shared by all its users in the process."""
+class PlainTables:
+    """Cached facts about the tables of one schema."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._hot: OrderedDict[Hashable, float] = OrderedDict()
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        self.conflicts = 0
+        self._known: dict[str, tuple[bool, float]] = {}
+        self._changes = 0
 
-    def is_hot(self, call: Hashable) -> bool:
-        """Return whether this call conflicted a moment ago."""
-        until_s = self._hot.get(call)
-        if until_s is None:
-            return False
-        if until_s > self._clock.monotonic_s():
-            return True
-        self._hot.pop(call, None)
-        return False
+    def forget(self) -> None:
+        """Forget all tables, because the schema was changed."""
+        self._known.clear()
+        self._changes += 1
 
-    def conflicted(self, call: Hashable) -> None:
-        """Record that this call has just lost against another transaction."""
-        self.conflicts += 1
-        self._hot[call] = self._clock.monotonic_s() + HOT_S
-        self._hot.move_to_end(call)
-        if len(self._hot) > CALLS_MAX:
-            self._hot.popitem(last=False)
+    def known(self, table: str) -> bool | None:
+        """Return whether the table is plain, from the cache; None if unknown."""
+        found = self._known.get(table)
+        return None if found is None or found[1] < self._clock.monotonic_s() else found[0]
 
-    def lock(self) -> asyncio.Lock:
-        """Return the lock of this event loop: one turn at a time."""
-        loop = asyncio.get_running_loop()
-        found = self._locks.get(loop)
-        if found is None:
-            found = self._locks[loop] = asyncio.Lock()
-        return found
-
-
-def pause_s(attempt: int, luck: float) -> float:
-    """Return the seconds before the next attempt: full jitter, longer each time, up to a small bound."""
-    return luck * min(PAUSE_S_MAX, 0.001 * 2.0**attempt)
-
-
-_shared: OrderedDict[tuple[str, str], ConflictTurns] = OrderedDict()
-_SHARED_MAX: Final = 256
-
-
-def turns_of(url: str, schema: str, clock: Clock) -> ConflictTurns:
-    """Return the turns of the schema at this address, shared by all its users in this process."""
-    found = _shared.get((url, schema))
-    if found is None:
-        found = _shared[url, schema] = ConflictTurns(clock)
-        if len(_shared) > _SHARED_MAX:
-            _shared.popitem(last=False)
-    else:
-        _shared.move_to_end((url, schema))
-    return found
+    async def look_up(self, table: str, run: Callable[[str, Sequence[object]], Awaitable[Answer]]) -> bool:
+        """Return whether the table is plain, from the catalog. A missing table is not plain."""
+        before = self._changes
+        rows = (await run(PLAIN, (table, SIMPLE_NAMES))).rows
+        plain = bool(rows) and rows[0][0] is True
+        if len(self._known) >= TABLES_MAX:
+            self._known.clear()
+        if rows and before == self._changes:  # Otherwise the answer may be older than the change.
+            self._known[table] = (plain, self._clock.monotonic_s() + KNOWN_S)
+        return plain

@@ -23,8 +23,8 @@ from typing import NamedTuple, cast
 import msgspec
 
 from interlock.errors import InterlockError
-from interlock.postgres.connection import Link
 from interlock.postgres.errors import translate_errors
+from interlock.postgres.pool import Link
 
 EVERY_S = 0.05
 EVERY_S_MIN = 0.01

@@ -125,11 +125,11 @@ class SharedBreaker:
         self._forced_unsent = (forced, reason)
         self._start(self._report_forced)
 
-    def probed(self, *, said: bool) -> None:
+    def probed(self, *, announced: bool) -> None:
         """End a probe. One that reported nothing gives its permit back."""
         with self._lock:
             used = self._used.popleft() if self._used else ""
-        if used and not said:
+        if used and not announced:
             self._start(lambda: self._abandon(used))
 
     # --- events of the cluster ---------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol, cast
 from interlock.clock import Chance
 from interlock.errors import MissingExtra
 from interlock.redaction import logger_of
-from interlock.redis.scripts import Script
 from interlock.urls import RedisAddress, unknown_redis_option
 
 # --- Refusals --------------------------------------------------------------------------------------------------------
@@ -165,14 +164,14 @@ class Link:
         await self._try()
         self._beating = self.loop.create_task(self._beat())
 
-    async def call(self, script: Script, keys: Sequence[str], *values: str) -> object:
+    async def call(self, script: str, keys: Sequence[str], *values: str) -> object:
         """Run a script. Raises Gone immediately while Redis is known to be gone."""
         async with self._room:
             if not self.up:
                 raise Gone(self.reason)
             return await self.ask(script, keys, *values)
 
-    async def ask(self, script: Script, keys: Sequence[str], *values: str) -> object:
+    async def ask(self, script: str, keys: Sequence[str], *values: str) -> object:
         """Run a script, also while Redis is taken for gone: for listeners that test it."""
         if self._closing.is_set():
             raise Gone("the engine is being closed")
@@ -194,11 +193,11 @@ class Link:
             if self._closing.is_set() and not self._asking:
                 self._idle.set()
 
-    async def _run(self, script: Script, keys: Sequence[str], *values: str) -> object:
+    async def _run(self, script: str, keys: Sequence[str], *values: str) -> object:
         try:
             return await self._driver.evalsha(_sha(script), len(keys), *keys, *values)
         except self._errors.unknown:
-            return await self._driver.eval(script.text, len(keys), *keys, *values)
+            return await self._driver.eval(script, len(keys), *keys, *values)
 
     @property
     def refusals(self) -> tuple[type[Exception], ...]:
@@ -250,12 +249,14 @@ class Link:
         if self._reported_up is up:
             return
         if up and self._reported_up is False:
-            log.warning("Redis at %s is there again: leases, limits and breakers are shared.", self.address.shown)
+            log.warning(
+                "Redis at %s is there again: leases, limits and breakers are shared.", self.address.redacted_url
+            )
         elif not up:
             log.error(
                 "Redis at %s cannot be used: %s. Leases come from the store, limits and breakers are those of this "
                 "process, until it can.",
-                self.address.shown,
+                self.address.redacted_url,
                 self.reason,
             )
         self._reported_up = up
@@ -285,7 +286,7 @@ class Link:
             self._lost(str(error), still=error.still)
         except Exception as error:
             # A mistake here must not end the beats: the link would never come back.
-            log.exception("a beat of Redis at %s has failed, and is tried again.", self.address.shown)
+            log.exception("a beat of Redis at %s has failed, and is tried again.", self.address.redacted_url)
             self._lost(f"{type(error).__name__}: {error}")
 
 
@@ -303,7 +304,7 @@ def _driver(address: RedisAddress) -> tuple[Driver, _Errors]:
         from redis.exceptions import NoScriptError, RedisClusterException, RedisError  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(
-            f"{address.shown} needs the driver of Redis, which is not installed.", extra="redis"
+            f"{address.redacted_url} needs the driver of Redis, which is not installed.", extra="redis"
         ) from error
     kind = redis.asyncio.RedisCluster if address.cluster else redis.asyncio.Redis
     try:
@@ -325,6 +326,6 @@ def _driver(address: RedisAddress) -> tuple[Driver, _Errors]:
 
 
 @functools.cache
-def _sha(script: Script) -> str:
+def _sha(script: str) -> str:
     """Return the name by which Redis knows a script. It is not a secret."""
-    return hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()

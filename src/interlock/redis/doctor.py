@@ -6,7 +6,7 @@ in an outage: keys that are evicted, a replica that refuses to write, one node o
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -58,9 +58,9 @@ async def _examine(address: RedisAddress) -> RedisReport:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * CLOSE_S):
                 await link.close()
-    findings = findings_of(facts, cluster=address.cluster)
+    findings = list(findings_of(facts, cluster=address.cluster))
     return RedisReport(
-        url=address.shown,
+        url=address.redacted_url,
         healthy=all(each.severity == "info" for each in findings),
         prefix=address.prefix,
         version=facts.get("redis_version", "unknown"),
@@ -85,68 +85,56 @@ async def _facts(link: Link, *, cluster: bool) -> tuple[dict[str, str], float]:
     return {name: str(value) for name, value in answer.items()}, took_s
 
 
-def findings_of(facts: Mapping[str, str], *, cluster: bool) -> list[Finding]:
-    """Return the findings that the facts of INFO show."""
-    found: list[Finding] = []
+def findings_of(facts: Mapping[str, str], *, cluster: bool) -> Iterator[Finding]:
+    """Yield the findings that the facts of INFO show."""
     version = tuple(int(part) for part in facts.get("redis_version", "0").split(".")[:2] if part.isdecimal())
     if version < VERSION_MIN:
-        found.append(
-            Finding(
-                code="redis-old",
-                severity="error",
-                what=f"this is Redis {facts.get('redis_version', 'unknown')}; it must be 6.2 or later.",
-                why="Its scripts must be able to look at the clock before they write.",
-                fix="Use a later one, or what speaks its language.",
-            )
+        yield Finding(
+            code="redis-old",
+            severity="error",
+            what=f"this is Redis {facts.get('redis_version', 'unknown')}; it must be 6.2 or later.",
+            why="Its scripts must be able to look at the clock before they write.",
+            fix="Use a later one, or what speaks its language.",
         )
     if facts.get("role") == "slave":
-        found.append(
-            Finding(
-                code="redis-replica",
-                severity="error",
-                what="this is a replica.",
-                why="A replica takes no writes, so nothing can be shared through it.",
-                fix="Give the address of its primary.",
-            )
+        yield Finding(
+            code="redis-replica",
+            severity="error",
+            what="this is a replica.",
+            why="A replica takes no writes, so nothing can be shared through it.",
+            fix="Give the address of its primary.",
         )
     if (facts.get("redis_mode") == "cluster") is not cluster:
         what = "is not a node of a Redis Cluster, but the address says cluster=yes."
         fix = "Take cluster=yes out of the address."
         if not cluster:
             what, fix = "is a node of a Redis Cluster, and the address does not say so.", "Add cluster=yes to it."
-        found.append(
-            Finding(
-                code="redis-cluster",
-                severity="error",
-                what=f"this {what}",
-                why="The keys of a cluster are on several nodes; only a client that knows it finds them.",
-                fix=fix,
-            )
+        yield Finding(
+            code="redis-cluster",
+            severity="error",
+            what=f"this {what}",
+            why="The keys of a cluster are on several nodes; only a client that knows it finds them.",
+            fix=fix,
         )
     policy = facts.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         limited = facts.get("maxmemory", "0") != "0"
-        found.append(
-            Finding(
-                code="redis-evicts",
-                severity="warning" if limited else "info",
-                what=f"its maxmemory-policy is {policy}"
-                + ("." if limited else ", which does nothing while it has no maxmemory."),
-                why="A lease whose key is evicted is lost, and a breaker is forgotten.",
-                fix="Set maxmemory-policy noeviction, or use a Redis that is not a cache.",
-            )
+        yield Finding(
+            code="redis-evicts",
+            severity="warning" if limited else "info",
+            what=f"its maxmemory-policy is {policy}"
+            + ("." if limited else ", which does nothing while it has no maxmemory."),
+            why="A lease whose key is evicted is lost, and a breaker is forgotten.",
+            fix="Set maxmemory-policy noeviction, or use a Redis that is not a cache.",
         )
     if _keeps(facts) == "nothing":
-        found.append(
-            Finding(
-                code="redis-forgets",
-                severity="info",
-                what="it has no append-only file (appendonly no).",
-                why="Tokens grow all the same. After a restart it gives no lease for up to ten seconds.",
-                fix="Nothing to do; with appendonly yes that pause is shorter.",
-            )
+        yield Finding(
+            code="redis-forgets",
+            severity="info",
+            what="it has no append-only file (appendonly no).",
+            why="Tokens grow all the same. After a restart it gives no lease for up to ten seconds.",
+            fix="Nothing to do; with appendonly yes that pause is shorter.",
         )
-    return found
 
 
 def _keeps(facts: Mapping[str, str]) -> Literal["nothing", "everything"]:
@@ -155,7 +143,7 @@ def _keeps(facts: Mapping[str, str]) -> Literal["nothing", "everything"]:
 
 def _away(address: RedisAddress, why: str) -> UnavailableError:
     return UnavailableError(
-        f"Redis at {address.shown} cannot be used: {why}.",
+        f"Redis at {address.redacted_url} cannot be used: {why}.",
         why="Engines that have this address go on without it, with leases of the store and limits of each process.",
         fix="Look whether it runs and can be reached from here, and whether the address is right.",
     )

@@ -15,7 +15,7 @@ another keeper, and the token decides at the protected resource: that of the sto
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol, cast
 
 from interlock.clock import Chance, Clock, Ids
@@ -24,6 +24,7 @@ from interlock.redaction import logger_of
 from interlock.redis.connection import Gone, Link
 from interlock.redis.scripts import ACQUIRE, ADOPT, BEAT, RAISE, RELEASE, RENEW
 from interlock.store.protocol import Granted, Held, Leases
+from interlock.urls import RedisAddress
 
 # --- Epochs and the leases of the store ------------------------------------------------------------------------------
 # Epochs make the tokens of leases grow although two keepers grant them, and one may lose its data (G4). The higher half
@@ -54,7 +55,7 @@ class Notes(Protocol):
         """Write a note, replacing the one of that name."""
         ...
 
-    async def noted(self) -> dict[str, str]:
+    async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
         ...
 
@@ -86,7 +87,7 @@ class Epochs:
     async def learn(self) -> int:
         """Read how far other processes of this store have gone; return the highest epoch."""
         if self._notes is not None:
-            self.saw(read_highest(await self._notes.noted()))
+            self.saw(read_highest(await self._notes.notes()))
         return self.highest
 
     async def save(self) -> None:
@@ -100,7 +101,7 @@ class Epochs:
         Others of this store may have gone further, while Redis is gone or in one that has other homes as well; the
         store's own tokens are lower there, and keep no two holders apart.
         """
-        saved = 0 if self._notes is None else read_highest(await self._notes.noted())
+        saved = 0 if self._notes is None else read_highest(await self._notes.notes())
         highest = self.highest = max(self.highest, saved) + more
         if highest > saved and self._notes is not None:
             await self._notes.note(HIGHEST, str(highest))
@@ -436,3 +437,47 @@ def _no_answer(name: str, token: int, error: Gone) -> UnavailableError:
         why="Only the keeper that granted a lease can renew it.",
         fix="Nothing to do: it is lost when its time is over, and can then be acquired from the store.",
     )
+
+
+# --- Cluster ---------------------------------------------------------------------------------------------------------
+# The order of the listeners matters: leases first, because Redis may grant none before it has its epoch.
+
+
+class Cluster:
+    """The processes that share a Redis and a prefix, as one engine takes part in them."""
+
+    def __init__(
+        self,
+        address: RedisAddress,
+        store: Leases,
+        *,
+        clock: Clock,
+        chance: Chance,
+        ids: Ids,
+        notes: Notes,
+        changed: Callable[[bool, str], None],
+    ) -> None:
+        self.address = address
+        self._on_change = changed
+        self.link = Link(address, chance, self._changed)
+        self.epochs = Epochs(store, chance, ids, notes=notes)
+        self.leases = SharedLeases(self.link, store, self.epochs, clock)
+        self.link.listen(self.leases)
+
+    async def begin(self, home: str, *, highest: int = 0, several: bool = False) -> None:
+        """Connect. A Redis that does not answer does not stop the engine: the link retries until it does.
+
+        `highest` and `several` come from the notes of an earlier process.
+        """
+        self.epochs.saw(highest)
+        self.leases.home, self.leases.several = home, several
+        await self.link.begin()
+
+    async def close(self) -> None:
+        """Close the link."""
+        await self.link.close()
+
+    def _changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 -- the one thing that changes.
+        if not up:
+            self.leases.lost()
+        self._on_change(up, reason)

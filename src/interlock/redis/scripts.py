@@ -9,16 +9,6 @@ Redis that was restarted or emptied, or a replica that took over, may have lost 
 run that the epoch was given to, and grants nothing before it has a new epoch.
 """
 
-from typing import NamedTuple
-
-
-class Script(NamedTuple):
-    """One script, by the name that errors and measurements use."""
-
-    name: str
-    text: str
-
-
 TIME = """
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -51,9 +41,7 @@ local function give(key, held, name, owner, epoch, count, since, until_us)
 end
 """
 
-ACQUIRE = Script(
-    "acquire",
-    f"""{TIME}{RUN}{GIVE}
+ACQUIRE = f"""{TIME}{RUN}{GIVE}
 -- KEYS: the lease, the fence, who holds what, what may be held. ARGV: name, owner, how long, the highest epoch that the
 -- caller has seen: a Redis with a lower one was emptied, and got its epoch from a process that knew of none.
 local name, owner, until_us = ARGV[1], ARGV[2], now + ARGV[3]
@@ -78,23 +66,17 @@ end
 local count = redis.call('HINCRBY', KEYS[2], 'count', 1)
 give(KEYS[1], KEYS[3], name, owner, fence[1], count, whole(now), until_us)
 return {{'granted', fence[1], whole(count)}}
-""",
-)
+"""
 
-RENEW = Script(
-    "renew",
-    f"""{TIME}{GIVE}
+RENEW = f"""{TIME}{GIVE}
 -- KEYS: the lease, who holds what. ARGV: name, epoch, count, how long.
 local found = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'count', 'since')
 if not found[1] or found[2] ~= ARGV[2] or found[3] ~= ARGV[3] then return 0 end
 give(KEYS[1], KEYS[2], ARGV[1], found[1], found[2], found[3], found[4], now + ARGV[4])
 return 1
-""",
-)
+"""
 
-RELEASE = Script(
-    "release",
-    """
+RELEASE = """
 -- KEYS: the lease, who holds what, what may be held. ARGV: name, epoch, count.
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'count')
 if found[1] ~= ARGV[2] or found[2] ~= ARGV[3] then return 0 end
@@ -102,12 +84,9 @@ redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 return 1
-""",
-)
+"""
 
-ADOPT = Script(
-    "adopt",
-    f"""{TIME}{GIVE}
+ADOPT = f"""{TIME}{GIVE}
 -- A lease that the store gave while Redis was gone. KEYS: the lease, who holds what.
 -- ARGV: name, owner, epoch, count, for how long it is held already, how long.
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'count', 'until', 'owner')
@@ -115,12 +94,9 @@ local same = found[4] == ARGV[2] or (found[1] == ARGV[3] and found[2] == ARGV[4]
 if found[1] and not same and tonumber(found[3]) > now then return 0 end
 give(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], whole(now - ARGV[5]), now + ARGV[6])
 return 1
-""",
-)
+"""
 
-RAISE = Script(
-    "raise",
-    f"""{TIME}{RUN}
+RAISE = f"""{TIME}{RUN}
 -- KEYS: the fence, what may be held. ARGV: an epoch, how long to give nothing after a loss of data, how long after a
 -- return, and then names that were held before the loss, each with how long that may still be.
 local epoch = tonumber(ARGV[1])
@@ -138,12 +114,9 @@ end
 local until_us = math.max(tonumber(found[3] or '0'), now + quiet)
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'run', run, 'count', '0', 'quiet', whole(until_us))
 return epoch
-""",
-)
+"""
 
-BEAT = Script(
-    "beat",
-    f"""{TIME}
+BEAT = f"""{TIME}
 -- KEYS: who holds what, the homes, the fence. ARGV: how many names at most, the home of who asks. How many homes there
 -- are, the epoch, and the names with the most time left, each with that time.
 redis.call('ZADD', KEYS[2], whole(now), ARGV[2])
@@ -155,12 +128,9 @@ for at = 1, #found, 2 do
     answer[at + 2], answer[at + 3] = found[at], whole(found[at + 1] - now)
 end
 return answer
-""",
-)
+"""
 
-TAKE = Script(
-    "take",
-    f"""{TIME}
+TAKE = f"""{TIME}
 -- KEYS: a bucket. ARGV: rate per second, burst, how many are wanted, how many come back; fewer than 0 were borrowed.
 local rate, burst, want, back = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local found = redis.call('HMGET', KEYS[1], 'level', 'at')
@@ -174,22 +144,16 @@ level = level - given
 redis.call('HSET', KEYS[1], 'level', string.format('%.6f', level), 'at', whole(now))
 redis.call('PEXPIRE', KEYS[1], whole(math.min({KEPT_MS_MAX}, math.ceil((burst - level) / rate * 1000) + 60000)))
 return {{given, string.format('%.6f', level)}}
-""",
-)
+"""
 
-LOOK = Script(
-    "look",
-    f"""{TIME}
+LOOK = f"""{TIME}
 -- KEYS: a breaker. Everything about it, with the time until probes are admitted.
 local found = redis.call('HMGET', KEYS[1], 'generation', 'state', 'until', 'forced', 'reason', 'by', 'life')
 if not found[1] then return {{'0', 'closed', '0', '', '', '', ''}} end
 return {{found[1], found[2], whole(math.max(0, found[3] - now)), found[4], found[5], found[6], found[7]}}
-""",
-)
+"""
 
-SAY = Script(
-    "say",
-    f"""{TIME}
+SAY = f"""{TIME}
 -- KEYS: a breaker, its probes. ARGV: what (open, closed, force), the generation that is known, how long it stays open,
 -- how it is forced, why, by whom, the life that is known, a new one. Of two reports about one generation the first
 -- counts. A life begins when Redis knows nothing of the breaker: generations of two lives cannot be compared.
@@ -211,12 +175,9 @@ redis.call('HSET', KEYS[1], 'generation', generation, 'state', state, 'until', u
     'reason', why, 'by', by, 'life', life)
 redis.call('DEL', KEYS[2])
 return 1
-""",
-)
+"""
 
-PROBE = Script(
-    "probe",
-    f"""{TIME}
+PROBE = f"""{TIME}
 -- KEYS: a breaker, its probes. ARGV: the generation that is known, probes_max, the permit, how long a probe may take.
 local found = redis.call('HMGET', KEYS[1], 'generation', 'state', 'until')
 if found[1] ~= ARGV[1] or found[2] ~= 'open' or tonumber(found[3]) > now then return 0 end
@@ -225,13 +186,9 @@ if redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[2]) then return 0 end
 redis.call('ZADD', KEYS[2], whole(now + ARGV[4]), ARGV[3])
 redis.call('PEXPIRE', KEYS[2], whole(math.ceil(ARGV[4] / 1000) + 1000))
 return 1
-""",
-)
+"""
 
-ABANDON = Script(
-    "abandon",
-    """
+ABANDON = """
 -- A probe has reported nothing. KEYS: the probes of a breaker. ARGV: who has asked.
 return redis.call('ZREM', KEYS[1], ARGV[1])
-""",
-)
+"""

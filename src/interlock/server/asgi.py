@@ -14,36 +14,45 @@ from interlock.clock import Clock
 from interlock.database.database import Database
 from interlock.engine.engine import Engine
 from interlock.errors import InterlockError, OutcomeUnknown, Overloaded
-from interlock.server.handlers.services import Served
-from interlock.server.handlers.webhooks import Webhook
-from interlock.server.limits import Limits
+from interlock.server.app_declaration import Limits, Webhook
+from interlock.server.messages import (
+    API_HEADERS,
+    CLOSE,
+    Answer,
+    AsgiScope,
+    Disconnected,
+    Receive,
+    Request,
+    Send,
+    Streamed,
+    answer_to,
+    headers_of,
+    slow_body,
+)
 from interlock.server.openapi import PAGES
-from interlock.server.overload import OverloadCheck, permitted
-from interlock.server.problems import HttpProblem, answer_to, unexpected
-from interlock.server.request import CLOSE, AsgiScope, Disconnected, Receive, Request, Send, slow_body
-from interlock.server.response import Answer, Streamed
-from interlock.server.routes import ROUTES
-from interlock.server.routing import Route, Router
+from interlock.server.problems import HttpProblem, log_unexpected
+from interlock.server.routes import ROUTES, Route, Router
 from interlock.server.security.audit import Audit
-from interlock.server.security.guard import Guard
-from interlock.server.security.headers import API_HEADERS
+from interlock.server.security.guard import Guard, Identity
 from interlock.server.service import Service
 from interlock.ui.assets import PAGE, PREFIX, answer, assets
 
 RETRY_S = 1.0
 
+CROWD = 256
+"""With more room than this no head is refused: fewer heads than this arrive in one turn of the event loop."""
 
-async def asset(served: Served, request: Request) -> Answer:
+
+async def asset(service: Service, request: Request) -> Answer:
     """Return one file of the dashboard, or 304 when the browser has it. A path is never joined to a folder."""
-    del served
+    del service
     path = PREFIX + "/".join(request.parts) if request.parts else PAGE
     known = request.headers.get(b"if-none-match")
     found = answer(path, None if known is None else known.decode("latin-1"))
     if found is None:
         raise HttpProblem(
-            404,
+            "not-found",
             f"the dashboard has no file {path!r:.300}.",
-            code="not-found",
             why="It has only the files that are installed with Interlock.",
             fix="Load the page again: after an upgrade it names other files.",
         )
@@ -56,8 +65,8 @@ def _depths() -> list[str]:
     return [PREFIX + "/".join(["{folder}"] * (depth - 1) + ["{path}"]) for depth in sorted(depths)]
 
 
-DASHBOARD: tuple[Route[Served], ...] = tuple(
-    Route(method="GET", path=path, handler=asset, scope=None, summary="", tag="Pages", hidden=True)
+DASHBOARD: tuple[Route, ...] = tuple(
+    Route(method="GET", path=path, handler=asset, scope=None, summary="", tag="Pages", hidden=True, ignores_query=True)
     for path in (PAGE, *_depths())
 )
 
@@ -65,11 +74,11 @@ DASHBOARD: tuple[Route[Served], ...] = tuple(
 class AsgiApp:
     """An ASGI app that serves one engine. Make one with `interlock.asgi`."""
 
-    def __init__(self, served: Served, routes: Sequence[Route[Served]] = ()) -> None:
-        self.served = served
-        self._service = served.service
+    def __init__(self, service: Service, routes: Sequence[Route] = ()) -> None:
+        self.service = service
         self._router = Router((*ROUTES, *PAGES, *DASHBOARD, *routes))
-        self.overload = OverloadCheck(self._service, self._router)
+        self._admitted = 0
+        """Requests admitted by `refusal` in this turn of the event loop."""
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request, or handle the lifespan protocol."""
@@ -82,13 +91,48 @@ class AsgiApp:
             await receive()
             await send({"type": "websocket.close", "code": 1003, "reason": "WebSockets are not supported."})
 
+    def refusal(self, scope: AsgiScope) -> Answer | None:
+        """Return the answer to a request that is refused by its head alone under overload (C7); None for all others.
+
+        Most requests are refused then, and the cost of a refusal slows admitted requests down. A refusal therefore
+        creates no task, awaits nothing, and does not read the body. The answer is the one that the route would give.
+        Any other problem of a request is left to the route.
+
+        Many heads may be read in one turn of the event loop, before any of their requests has taken its token.
+        Requests admitted in this turn are therefore counted as if they had taken theirs.
+        """
+        service = self.service
+        room = service.room
+        if room > CROWD or service.under_way >= service.limits.requests_max or scope["query_string"]:
+            return None
+        try:
+            route, parts = self._router.find(scope["method"], scope)
+            if route.enters is None or not service.guard.is_fresh:
+                return None
+            starts = route.enters == "start"
+            if starts:
+                service.machine(parts[0])
+            authorize(service, route, parts, headers_of(scope["headers"]))
+        except InterlockError:
+            return None  # The route raises it again, in its own order.
+        refused = service.overloaded(self._admitted, starts=starts) if room < 1 + self._admitted else None
+        if refused is not None:
+            return answer_to(refused)
+        if not self._admitted:
+            asyncio.get_running_loop().call_soon(self._reset_turn)
+        self._admitted += 1
+        return None
+
+    def _reset_turn(self) -> None:
+        self._admitted = 0
+
     def leave(self) -> None:
         """Announce that the server is about to stop: `/readyz` fails from now on, and streams end."""
-        self.served.leave()
+        self.service.leave()
 
     async def close(self) -> None:
         """End the streams and close the databases that the app opened. The caller closes the engine."""
-        await self.served.close()
+        await self.service.close()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -100,7 +144,7 @@ class AsgiApp:
             await send({"type": "lifespan.startup.complete"})
 
     async def _http(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        service = self._service
+        service = self.service
         request = Request(scope, receive, service.limits)
         service.under_way += 1
         try:
@@ -122,16 +166,18 @@ class AsgiApp:
 
     async def _answer(self, scope: AsgiScope, request: Request) -> Answer | Streamed:
         try:
-            if self._service.under_way > self._service.limits.requests_max:
-                raise Overloaded(RETRY_S, f"{self._service.under_way:,} requests are under way already.")  # noqa: TRY301
+            if self.service.under_way > self.service.limits.requests_max:
+                raise Overloaded(RETRY_S, f"{self.service.under_way:,} requests are under way already.")  # noqa: TRY301
             route, request.parts = self._router.find(request.method, scope)
             if route.scope is not None:
                 await self._check(route, request)
+            if request.query_string and not route.ignores_query:
+                request.parse_query(route.query_names)
             async with asyncio.timeout(request.limits.request_s):
-                if self._service.carried is None:
-                    return await route.handler(self.served, request)
-                with self._service.carried(request.header(b"traceparent") or ""):
-                    return await route.handler(self.served, request)
+                if self.service.carried is None:
+                    return await route.handler(self.service, request)
+                with self.service.carried(request.header(b"traceparent") or ""):
+                    return await route.handler(self.service, request)
         except InterlockError as error:
             return answer_to(error)
         except TimeoutError:
@@ -139,12 +185,24 @@ class AsgiApp:
         except Disconnected:
             raise
         except Exception as error:  # noqa: BLE001 -- every bug is answered with 500 and logged.
-            return answer_to(unexpected(error, f"{request.method} {scope['path']!r:.200}"))
+            return answer_to(log_unexpected(error, f"{request.method} {scope['path']!r:.200}"))
 
-    async def _check(self, route: Route[Served], request: Request) -> None:
+    async def _check(self, route: Route, request: Request) -> None:
         """Authorize the request by its route and path. Raises 401 and 403."""
-        await self._service.guard.fresh()
-        request.identity = permitted(self._service, route, request.parts, request.headers)
+        await self.service.guard.fresh()
+        request.identity = authorize(self.service, route, request.parts, request.headers)
+
+
+def authorize(service: Service, route: Route, parts: Sequence[str], headers: Mapping[bytes, bytes]) -> Identity:
+    """Authorize a request by its head. Raises 401 and 403."""
+    identity = service.guard.identify(headers)
+    assert route.scope is not None
+    first = parts[0] if parts else None
+    only = service.only if route.about == "workflow" else None
+    machine = first if route.about == "machine" else None if only is None else only.name
+    workflow = first if route.about == "workflow" else None
+    identity.require(route.scope, machine=machine, workflow=workflow, whole=route.about == "home")
+    return identity
 
 
 async def _stream(answer: Streamed, request: Request, send: Send) -> None:
@@ -188,5 +246,15 @@ def asgi(
     `home` makes its databases reachable; `databases` passes open ones by name. Without a `guard` every client may do
     everything: mount the app where another layer authorizes requests, or serve it on loopback.
     """
-    service = Service(engine, guard=guard, audit=audit, limits=limits, clock=clock)
-    return AsgiApp(Served(service, home=home, databases=databases, webhooks=webhooks))
+    return AsgiApp(
+        Service(
+            engine,
+            guard=guard,
+            audit=audit,
+            limits=limits,
+            clock=clock,
+            home=home,
+            databases=databases,
+            webhooks=webhooks,
+        )
+    )

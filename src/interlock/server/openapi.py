@@ -10,44 +10,18 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
+import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
 from interlock.engine.bound_machine import BoundMachine
-from interlock.errors import (
-    ConstraintViolation,
-    DialectError,
-    GuardRejected,
-    InterlockError,
-    InternalError,
-    InvalidPayload,
-    InvalidTransition,
-    KeyReused,
-    LimitReached,
-    MachineMismatch,
-    NotAuthenticated,
-    NotPermitted,
-    OutcomeUnknown,
-    Overloaded,
-    PayloadTooLarge,
-    TargetNotFound,
-    TransactionError,
-    UnavailableError,
-    UserCodeError,
-    VersionConflict,
-    WaitFailed,
-    WaitTimeout,
-    WorkflowExists,
-    WorkflowNotFound,
-)
-from interlock.server.handlers.services import Served
-from interlock.server.problems import TITLES, HttpProblem, Problem, phrase, problem_of
-from interlock.server.request import Request
-from interlock.server.response import PAGE, Answer, Headers, encode, json_answer
-from interlock.server.routes import ROUTES
-from interlock.server.routing import Route, mounted_at
-from interlock.server.security.scopes import Scope
+from interlock.server.messages import PAGE, Answer, Request, json_answer
+from interlock.server.problems import TITLES, Headers, HttpProblem, phrase, problem_of
+from interlock.server.routes import ROUTES, Route, mounted_at
+from interlock.server.security.keys import Scope
+from interlock.server.service import Service
+from interlock.wire import Problem, encode
 
 EXAMPLES_MAX = 50
 """Examples of one request body: a server may have many machines with many events."""
@@ -66,52 +40,56 @@ Schema = Mapping[str, object]
 # A problem example is built from an error, as for an answer.
 
 
-def _sample_errors() -> Iterable[InterlockError]:
+def _sample_errors() -> Iterable[errors.InterlockError]:
     rich = ("affordable", "The amount is between 1 cent and 100 euros.")
-    yield InvalidTransition(machine="order", state="done", event="SUBMIT", allowed=())
-    yield GuardRejected(machine="order", state="draft", event="SUBMIT", guards=[rich], allowed=["SUBMIT", "CANCEL"])
-    yield InvalidPayload("there is no event 'SUMBIT'; the events are SUBMIT, CANCEL. Did you mean SUBMIT?")
-    yield PayloadTooLarge("the body of the request", size_bytes=3_000_000, limit_bytes=2_097_152)
-    yield LimitReached("100 databases are open already (databases_max).")
-    yield WorkflowNotFound("there is no workflow 'o-1'.")
-    yield WorkflowExists("workflow 'o-1' exists already, with other input.")
-    yield VersionConflict("workflow 'o-1' is at version 3, not 2.")
-    yield KeyReused("the key 'click-7' was used for another event of workflow 'o-1'.")
-    yield WaitFailed("workflow 'o-1' ended in state 'cancelled', not in 'done'.")
-    yield WaitTimeout("workflow 'o-1' did not reach the state 'done' within 10 s.")
-    yield TargetNotFound("there is no dead letter '7e57'.")
-    yield DialectError("PRAGMA is not a statement of this dialect.")
-    yield TransactionError("there is no table 'stokc'.")
-    yield ConstraintViolation("the CHECK constraint of table 'stock' refuses n = -1.")
-    yield NotAuthenticated("the request has no API key.")
-    yield NotPermitted("the key has no scope send; it has read.")
-    bug = UserCodeError(
+    yield errors.InvalidTransition(machine="order", state="done", event="SUBMIT", allowed=())
+    yield errors.GuardRejected(
+        machine="order", state="draft", event="SUBMIT", guards=[rich], allowed=["SUBMIT", "CANCEL"]
+    )
+    yield errors.InvalidPayload("there is no event 'SUMBIT'; the events are SUBMIT, CANCEL. Did you mean SUBMIT?")
+    yield errors.PayloadTooLarge("the body of the request", size_bytes=3_000_000, limit_bytes=2_097_152)
+    yield errors.LimitReached("100 databases are open already (databases_max).")
+    yield errors.WorkflowNotFound("there is no workflow 'o-1'.")
+    yield errors.WorkflowExists("workflow 'o-1' exists already, with other input.")
+    yield errors.VersionConflict("workflow 'o-1' is at version 3, not 2.")
+    yield errors.KeyReused("the key 'click-7' was used for another event of workflow 'o-1'.")
+    yield errors.WaitFailed("workflow 'o-1' ended in state 'cancelled', not in 'done'.")
+    yield errors.WaitTimeout("workflow 'o-1' did not reach the state 'done' within 10 s.")
+    yield errors.TargetNotFound("there is no dead letter '7e57'.")
+    yield errors.DialectError("PRAGMA is not a statement of this dialect.")
+    yield errors.TransactionError("there is no table 'stokc'.")
+    yield errors.ConstraintViolation("the CHECK constraint of table 'stock' refuses n = -1.")
+    yield errors.NotAuthenticated("the request has no API key.")
+    yield errors.NotPermitted("the key has no scope send; it has read.")
+    bug = errors.UserCodeError(
         "order: guard affordable for SUBMIT in state 'draft' raised ZeroDivisionError: division by zero",
         machine="order",
         event="SUBMIT",
     )
     bug.correlation_id = "0b5fd0a1-6f6e-4c1e-9d51-1f6a3c0e7a42"  # Without an id the example would be logged as a bug.
     yield bug
-    yield UnavailableError("the store does not answer.")
-    yield MachineMismatch("workflow 'o-1' was stored by version 2 of machine 'order'; this process runs version 1.")
-    yield Overloaded(1.5)
-    yield OutcomeUnknown("the request took longer than 60 s.")
-    yield InternalError("Something unexpected happened; it is in the server's log as 0b5fd0a1.")
+    yield errors.UnavailableError("the store does not answer.")
+    yield errors.MachineMismatch(
+        "workflow 'o-1' was stored by version 2 of machine 'order'; this process runs version 1."
+    )
+    yield errors.Overloaded(1.5)
+    yield errors.OutcomeUnknown("the request took longer than 60 s.")
+    yield errors.InternalError("Something unexpected happened; it is in the server's log as 0b5fd0a1.")
 
 
-_OF_HTTP: dict[str, tuple[int, str]] = {
-    "bad-signature": (401, "the delivery has no valid signature."),
-    "breaker-not-found": (404, "there is no breaker 'gatway'. Did you mean 'gateway'?"),
-    "database-not-found": (404, "there is no database 'stokc' here."),
-    "head-too-large": (431, "the head of the request is larger than 65,536 bytes (head_bytes_max)."),
-    "invalid-request": (400, "the request is not valid HTTP/1.1."),
-    "machine-not-found": (404, "there is no machine 'ordr'. Did you mean 'order'?"),
-    "method-not-allowed": (405, "PATCH is not allowed here; GET is."),
-    "no-metrics": (501, "this engine has no Prometheus exporter."),
-    "not-found": (404, "there is nothing at '/v1/nothing'."),
-    "request-timeout": (408, "no piece of the body arrived for 30 s (body_s)."),
-    "unsupported-media-type": (415, "the body has the type 'text/plain'."),
-    "webhook-not-found": (404, "there is no source of webhooks 'strpe'."),
+_OF_HTTP: dict[str, str] = {
+    "bad-signature": "the delivery has no valid signature.",
+    "breaker-not-found": "there is no breaker 'gatway'. Did you mean 'gateway'?",
+    "database-not-found": "there is no database 'stokc' here.",
+    "head-too-large": "the head of the request is larger than 65,536 bytes (head_bytes_max).",
+    "invalid-request": "the request is not valid HTTP/1.1.",
+    "machine-not-found": "there is no machine 'ordr'. Did you mean 'order'?",
+    "method-not-allowed": "PATCH is not allowed here; GET is.",
+    "no-metrics": "this engine has no Prometheus exporter.",
+    "not-found": "there is nothing at '/v1/nothing'.",
+    "request-timeout": "no piece of the body arrived for 30 s (body_s).",
+    "unsupported-media-type": "the body has the type 'text/plain'.",
+    "webhook-not-found": "there is no source of webhooks 'strpe'.",
 }
 
 
@@ -119,8 +97,8 @@ _OF_HTTP: dict[str, tuple[int, str]] = {
 def problem_examples() -> dict[str, Problem]:
     """An example for each code that a client may receive."""
     found = {error.code: problem_of(error) for error in _sample_errors()}
-    for code, (status, what) in _OF_HTTP.items():
-        error = HttpProblem(status, what, code=code, why="The answer says why.", fix="The answer says how to go on.")
+    for code, what in _OF_HTTP.items():
+        error = HttpProblem(code, what, why="The answer says why.", fix="The answer says how to go on.")
         found[code] = problem_of(error)
     return found
 
@@ -211,7 +189,7 @@ def _read_by(bound: BoundMachine, event: str | None, schema: Schema) -> object:
                 bound.codec.decode_context(data, strict=True)
             else:
                 bound.codec.decode_event(event, data, strict=True)
-        except (InterlockError, TypeError, msgspec.MsgspecError):
+        except (errors.InterlockError, TypeError, msgspec.MsgspecError):
             continue
         return value
     return None
@@ -313,9 +291,7 @@ DESCRIPTION = (
 )
 
 
-def document(
-    routes: Sequence[Route[Any]], *, root: str = "", machines: Sequence[BoundMachine] = ()
-) -> dict[str, object]:
+def document(routes: Sequence[Route], *, root: str = "", machines: Sequence[BoundMachine] = ()) -> dict[str, object]:
     """Return the document of an app that is mounted at `root`, with examples for these machines."""
     bodies = machine_examples(machines)
     visible = [route for route in routes if not route.hidden]
@@ -355,9 +331,7 @@ def _version() -> str:
         return "source"
 
 
-def _operation(
-    route: Route[Any], references: dict[type, dict[str, object]], bodies: Examples | None
-) -> dict[str, object]:
+def _operation(route: Route, references: dict[type, dict[str, object]], bodies: Examples | None) -> dict[str, object]:
     operation: dict[str, object] = {
         "summary": route.summary,
         "operationId": _operation_id(route),
@@ -375,17 +349,17 @@ def _operation(
     return operation
 
 
-def _operation_id(route: Route[Any]) -> str:
+def _operation_id(route: Route) -> str:
     words = re.findall(r"[a-z]+", route.path.removeprefix("/v1"))
     return "_".join([route.method.lower(), *words])
 
 
-def _path_parameters(route: Route[Any]) -> Iterable[dict[str, object]]:
+def _path_parameters(route: Route) -> Iterable[dict[str, object]]:
     for name in re.findall(r"{(\w+)}", route.path):
         yield {"name": name, "in": "path", "required": True, "schema": ID}
 
 
-def _parameters(route: Route[Any]) -> Iterable[dict[str, object]]:
+def _parameters(route: Route) -> Iterable[dict[str, object]]:
     for each in route.parameters:
         found: dict[str, object] = {
             "name": each.name,
@@ -397,7 +371,7 @@ def _parameters(route: Route[Any]) -> Iterable[dict[str, object]]:
         yield found if each.example is None else {**found, "example": each.example}
 
 
-def _responses(route: Route[Any], references: dict[type, dict[str, object]]) -> dict[str, object]:
+def _responses(route: Route, references: dict[type, dict[str, object]]) -> dict[str, object]:
     responses: dict[str, object] = {}
     for status in route.answers:
         schema: dict[str, object] = {"type": "string"} if route.answer is None else references[route.answer]
@@ -450,36 +424,33 @@ td { border-top: 1px solid var(--line); padding: .25rem .5rem; vertical-align: t
 """
 
 
-async def openapi(served: Served, request: Request) -> Answer:
+async def openapi(service: Service, request: Request) -> Answer:
     """The OpenAPI document."""
-    request.query()
-    return json_answer(await _document(served, request, "/openapi.json"))
+    return json_answer(await _document(service, request, "/openapi.json"))
 
 
-async def _document(served: Served, request: Request, path: str) -> dict[str, object]:
+async def _document(service: Service, request: Request, path: str) -> dict[str, object]:
     """Return the document, with examples for the machines that the client's key may read."""
-    service = served.service
     bounds: list[BoundMachine] = []
-    with contextlib.suppress(NotAuthenticated, NotPermitted, UnavailableError):
+    with contextlib.suppress(errors.NotAuthenticated, errors.NotPermitted, errors.UnavailableError):
         await service.guard.fresh()
         identity = service.guard.identify(request.headers)
         identity.require(Scope.READ)
-        bounds = [bound for bound in service.chosen(None) if identity.allows(bound.name, None)]
+        bounds = [bound for bound in service.select_machines(None) if identity.allows(bound.name, None)]
     return document(ROUTES, root=mounted_at(request.scope, path), machines=bounds)
 
 
-async def docs(served: Served, request: Request) -> Answer:
+async def docs(service: Service, request: Request) -> Answer:
     """Return the page about all routes, or the document for a client that accepts JSON but not HTML."""
-    request.query()
     wanted = request.header(b"accept") or ""
     if "json" in wanted and "html" not in wanted:
-        return json_answer(await _document(served, request, "/docs"), headers=VARY)
+        return json_answer(await _document(service, request, "/docs"), headers=VARY)
     return Answer(200, page().encode(), PAGE + VARY, secured=True)
 
 
-async def style(served: Served, request: Request) -> Answer:
+async def style(service: Service, request: Request) -> Answer:
     """Return the style sheet of the page."""
-    del served, request
+    del service, request
     return Answer(200, STYLE.encode(), CSS)
 
 
@@ -498,7 +469,7 @@ def page() -> str:
     )
 
 
-def _article(route: Route[Served]) -> str:
+def _article(route: Route) -> str:
     parts = [f"<article><h3><b>{route.method}</b>{html.escape(route.path)}</h3><p>{html.escape(route.summary)}.</p>"]
     if route.scope is not None:
         parts.append(f"<p>Scope: <code>{route.scope}</code></p>")
@@ -521,7 +492,16 @@ def _example_html(value: object) -> str:
     return html.escape(value if isinstance(value, str) else encode(value).decode())
 
 
-PAGES: tuple[Route[Served], ...] = tuple(
-    Route(method="GET", path=path, handler=handler, scope=None, summary="", tag="Pages", hidden=True)
+PAGES: tuple[Route, ...] = tuple(
+    Route(
+        method="GET",
+        path=path,
+        handler=handler,
+        scope=None,
+        summary="",
+        tag="Pages",
+        hidden=True,
+        ignores_query=handler is style,
+    )
     for path, handler in (("/openapi.json", openapi), ("/docs", docs), ("/docs/style.css", style))
 )

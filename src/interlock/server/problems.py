@@ -5,70 +5,59 @@ and `fix` is the remedy. One table maps error classes to statuses; a subclass th
 unexpected exception is answered with 500 and an id under which it is logged: its text may hold a secret.
 """
 
-import math
 from http import HTTPStatus
 
-import msgspec
-
+import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
 from interlock.clock import RandomIds
-from interlock.errors import (
-    GuardRejected,
-    InterlockError,
-    InternalError,
-    InvalidPayload,
-    InvalidTransition,
-    KeyReused,
-    LimitReached,
-    NotAuthenticated,
-    NotPermitted,
-    Overloaded,
-    PayloadTooLarge,
-    Refusal,
-    RequestError,
-    StepError,
-    TargetNotFound,
-    TransactionError,
-    UnavailableError,
-    UserCodeError,
-    VersionConflict,
-    WaitFailed,
-    WaitTimeout,
-    WorkflowExists,
-    WorkflowNotFound,
-)
 from interlock.redaction import bounded_text, logger_of
-from interlock.server.response import Answer, Headers, encode
-from interlock.server.security.headers import challenge
+from interlock.wire import Problem, members_of
 
 log = logger_of("interlock.server")
 
-PROBLEM: Headers = ((b"content-type", b"application/problem+json"),)
+Headers = tuple[tuple[bytes, bytes], ...]
 
-STATUS: dict[type[InterlockError], int] = {
-    InterlockError: 500,
-    RequestError: 400,
-    Refusal: 409,
-    InvalidTransition: 409,
-    GuardRejected: 422,
-    InvalidPayload: 400,
-    PayloadTooLarge: 413,
-    LimitReached: 409,
-    WorkflowNotFound: 404,
-    TargetNotFound: 404,
-    WorkflowExists: 409,
-    VersionConflict: 409,
-    KeyReused: 422,
-    WaitFailed: 409,
-    WaitTimeout: 408,
-    TransactionError: 422,
-    StepError: 500,
-    UserCodeError: 500,
-    UnavailableError: 503,
-    Overloaded: 429,
-    NotAuthenticated: 401,
-    NotPermitted: 403,
+STATUS: dict[type[errors.InterlockError], int] = {
+    errors.InterlockError: 500,
+    errors.RequestError: 400,
+    errors.Refusal: 409,
+    errors.InvalidTransition: 409,
+    errors.GuardRejected: 422,
+    errors.InvalidPayload: 400,
+    errors.PayloadTooLarge: 413,
+    errors.LimitReached: 409,
+    errors.WorkflowNotFound: 404,
+    errors.TargetNotFound: 404,
+    errors.WorkflowExists: 409,
+    errors.VersionConflict: 409,
+    errors.KeyReused: 422,
+    errors.WaitFailed: 409,
+    errors.WaitTimeout: 408,
+    errors.TransactionError: 422,
+    errors.StepError: 500,
+    errors.UserCodeError: 500,
+    errors.UnavailableError: 503,
+    errors.Overloaded: 429,
+    errors.NotAuthenticated: 401,
+    errors.NotPermitted: 403,
 }
 """The status of each class of errors."""
+
+HTTP_STATUS: dict[str, int] = {
+    "bad-signature": 401,
+    "breaker-not-found": 404,
+    "database-not-found": 404,
+    "head-too-large": 431,
+    "invalid-request": 400,
+    "machine-not-found": 404,
+    "method-not-allowed": 405,
+    "no-metrics": 501,
+    "not-found": 404,
+    "overloaded": 429,
+    "request-timeout": 408,
+    "unsupported-media-type": 415,
+    "webhook-not-found": 404,
+}
+"""The status of each code that only HTTP has."""
 
 TITLES: dict[str, str] = {
     "interlock": "The request failed.",
@@ -128,73 +117,36 @@ TITLES: dict[str, str] = {
 BUG_CHARACTERS_MAX = 2_000
 """Characters of the text of a bug, which quotes an exception."""
 
-RETRY_S = 1
-"""Seconds after which to retry when the server is unavailable, where nothing better is known."""
 
-
-class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A problem document."""
-
-    type: str
-    title: str
-    """The type of the problem: the same sentence each time."""
-    status: int
-    detail: str
-    """What happened this time, and why."""
-    code: str
-    what: str
-    """What happened this time: the first part of `detail`, without the reason."""
-    fix: str
-    retry: str | None = None
-    """When a repetition may help: "now" or "later"."""
-    retry_after_s: float | None = None
-    id: str | None = None
-    """The workflow, in a line of a batch."""
-    machine: str | None = None
-    state: str | None = None
-    event: str | None = None
-    allowed: tuple[str, ...] | None = None
-    guard: str | None = None
-    guards: tuple[str, ...] | None = None
-    reasons: tuple[str, ...] | None = None
-    """The descriptions of the guards that refused the event."""
-    size_bytes: int | None = None
-    limit_bytes: int | None = None
-    correlation_id: str | None = None
-    """The id under which the traceback of a bug is in the server's log."""
-
-
-class HttpProblem(RequestError):
+class HttpProblem(errors.RequestError):
     """An error that only HTTP has: an unknown path, a missing key, a method that is not allowed."""
 
     code = "http"
 
     def __init__(
         self,
-        status: int,
+        code: str,
         what: str,
         *,
-        code: str,
         why: str,
         fix: str,
         headers: Headers = (),
         retry_s: int | None = None,
     ) -> None:
         super().__init__(what, why=why, fix=fix)
-        self.status, self.headers, self.retry_s = status, headers, retry_s
-        self.problem_code = code
+        self.problem_code, self.headers, self.retry_s = code, headers, retry_s
 
 
-def status_of(error: InterlockError) -> int:
+def status_of(error: errors.InterlockError) -> int:
     """Return the HTTP status of an error."""
     if isinstance(error, HttpProblem):
-        return error.status
-    if isinstance(error, TransactionError) and error.retry == "now":
+        return HTTP_STATUS[error.problem_code]
+    if isinstance(error, errors.TransactionError) and error.retry == "now":
         return 409  # It lost to other transactions in every attempt: the same request may succeed later.
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 
-def problem_of(error: InterlockError, *, status: int | None = None, workflow: str | None = None) -> Problem:
+def problem_of(error: errors.InterlockError, *, status: int | None = None, workflow: str | None = None) -> Problem:
     """Build the problem document of an error."""
     code = error.problem_code if isinstance(error, HttpProblem) else error.code
     found = Problem(
@@ -208,34 +160,27 @@ def problem_of(error: InterlockError, *, status: int | None = None, workflow: st
         retry=None if error.retry == "never" else error.retry,
         id=workflow,
     )
-    if isinstance(error, Overloaded):
+    for name in members_of(type(error)):
+        if name in Problem.__struct_fields__:
+            setattr(found, name, getattr(error, name))
+    if isinstance(error, errors.Overloaded):
         found.retry_after_s = round(error.retry_after_s, 3)
-    if isinstance(error, Refusal):
-        found.machine, found.state, found.event, found.allowed = error.machine, error.state, error.event, error.allowed
-    if isinstance(error, GuardRejected):
-        found.guard, found.guards, found.reasons = error.guard, error.guards, error.reasons
-    if isinstance(error, PayloadTooLarge):
-        found.size_bytes, found.limit_bytes = error.size_bytes, error.limit_bytes
-    if isinstance(error, UserCodeError):
+    if isinstance(error, errors.UserCodeError):
         found.what = bounded_text(error.what, BUG_CHARACTERS_MAX)
         found.detail = f"{found.what} {error.why}"
         found.machine, found.event = error.machine or None, error.event or None
-        found.correlation_id = _log_id(error)
+        # Its id in the log; it is logged now, unless the engine has.
+        found.correlation_id = error.correlation_id or log_bug(error, exc_info=error)
     return found
 
 
-def _title(error: InterlockError, code: str) -> str:
+def _title(error: errors.InterlockError, code: str) -> str:
     """Return the title of a code; a code that a program declares has the title of its parent class."""
     parents = (str(getattr(cls, "code", "")) for cls in type(error).__mro__)
     return TITLES.get(code) or next(TITLES[each] for each in parents if each in TITLES)
 
 
-def _log_id(error: UserCodeError) -> str:
-    """Return the id under which the error is logged, logging it now unless the engine has."""
-    return error.correlation_id or log_bug(error, exc_info=error)
-
-
-def log_bug(error: UserCodeError, *, frames: str = "", exc_info: BaseException | None = None) -> str:
+def log_bug(error: errors.UserCodeError, *, frames: str = "", exc_info: BaseException | None = None) -> str:
     """Log a bug of the program with its traceback, and return the id under which it is in the log."""
     number = error.correlation_id = RandomIds().text()
     fields = {"machine": error.machine or None, "event": error.event or None, "correlation_id": number}
@@ -244,34 +189,11 @@ def log_bug(error: UserCodeError, *, frames: str = "", exc_info: BaseException |
     return number
 
 
-def answer_to(error: InterlockError, *, status: int | None = None) -> Answer:
-    """Build the answer that reports an error."""
-    problem = problem_of(error, status=status)
-    headers = PROBLEM
-    if isinstance(error, HttpProblem):
-        headers += error.headers
-    if isinstance(error, NotAuthenticated | NotPermitted):
-        headers += (challenge(error),)
-    retry_s = retry_after(error)
-    if retry_s is not None:
-        headers += ((b"retry-after", str(retry_s).encode()),)
-    return Answer(problem.status, encode(problem), headers)
-
-
-def retry_after(error: InterlockError) -> int | None:
-    """Return the whole seconds, at least 1, after which to retry; None when that is not known."""
-    if isinstance(error, Overloaded):
-        return max(RETRY_S, math.ceil(error.retry_after_s))
-    if isinstance(error, HttpProblem):
-        return error.retry_s
-    return RETRY_S if isinstance(error, UnavailableError) else None
-
-
-def unexpected(error: BaseException, where: str) -> InterlockError:
+def log_unexpected(error: BaseException, where: str) -> errors.InterlockError:
     """Log an unexpected exception, and return the error that carries its log id to the client."""
     number = RandomIds().text()
     log.error("%s failed (%s)", where, number, exc_info=error)
-    return InternalError(
+    return errors.InternalError(
         f"Something unexpected happened; it is in the server's log as {number}.",
         why="It is a bug, in Interlock or in the program that it serves.",
         fix="Look it up in the log. A request with an idempotency key can be repeated safely.",

@@ -5,7 +5,7 @@ of a head are bounded, and so are bytes outside of bodies (trailers, empty lines
 app bounds bodies. A client that reads nothing of its answer is disconnected: a client that sends everything before it
 reads could otherwise wait for the server while the server waits for it.
 
-Requests that `overload` refuses are answered here, before a task is created; the connection stays open.
+Requests that `AsgiApp.refusal` refuses are answered here, before a task is created; the connection stays open.
 
 A request may be answered before its body has arrived. A small rest is read and dropped, and the connection stays open.
 After a large one the connection ends: the server closes its own side, and reads a bounded rest for a bounded time. A
@@ -19,18 +19,16 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from interlock.errors import Overloaded
-from interlock.server.limits import Limits
-from interlock.server.overload import OverloadCheck
-from interlock.server.problems import HttpProblem, answer_to, phrase
-from interlock.server.request import CLOSE, headers_of, is_rest_large
-from interlock.server.response import Answer, Headers
-from interlock.server.security.headers import API_HEADERS
+from interlock.errors import InterlockError, Overloaded
+from interlock.server.app_declaration import Limits
+from interlock.server.asgi import AsgiApp
+from interlock.server.messages import API_HEADERS, CLOSE, Answer, answer_to, headers_of, is_rest_large
+from interlock.server.problems import Headers, HttpProblem, phrase
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-    from interlock.server.request import AsgiScope
+    from interlock.server.messages import AsgiScope
 
 BUSY_S = 5.0
 """Seconds after which to retry at a server whose connections are all in use."""
@@ -40,11 +38,11 @@ DRAIN_S = 2.0
 """How many bytes of a body are read and dropped after the answer, and for how long."""
 
 
-class Bounded(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):
     """One connection with bounds on heads, idle time and unread answers."""
 
-    limits: ClassVar[Limits] = Limits()
-    overload: ClassVar[OverloadCheck | None] = None
+    limits: ClassVar[Limits]
+    asgi_app: ClassVar[AsgiApp]
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _left_bytes = 0
@@ -65,7 +63,7 @@ class Bounded(HttpToolsProtocol):
         super().connection_made(transport)
         self._closing = cast("asyncio.Transport", _ClosedInOrder(transport, self.close_in_order))
         if len(self.connections) > self.limits.connections_max:
-            self._refuse(answer_to(_too_many(self.limits)))
+            self._refuse(_too_many(self.limits))
         else:
             self._late = self.loop.call_later(self.limits.head_s, self._too_late)
 
@@ -85,7 +83,7 @@ class Bounded(HttpToolsProtocol):
         if self._in_body and self.cycle.response_complete:
             self._drop(len(data))
         if self._uncounted > self.limits.head_bytes_max:
-            self._refuse(answer_to(_too_large(self.limits)))
+            self._refuse(_too_large(self.limits))
         elif self._in_head and self._late is None:
             self._late = self.loop.call_later(self.limits.head_s, self._too_late)
 
@@ -111,7 +109,7 @@ class Bounded(HttpToolsProtocol):
         self._in_head = False
         self._stop_late()
         if received > self.limits.head_bytes_max and self._head_bytes() > self.limits.head_bytes_max:
-            self._refuse(answer_to(_too_large(self.limits)))
+            self._refuse(_too_large(self.limits))
             raise ValueError  # The head came in one piece. The parser stops, and the answer is already written.
         parser = self.parser
         assert parser is not None
@@ -121,7 +119,7 @@ class Bounded(HttpToolsProtocol):
             # The parser would drop the body, or read it as the next request.
             fault = "The request has a body and the header Upgrade; the server speaks no other protocol."
         if fault is not None:
-            self._refuse(answer_to(_invalid_http(fault)))
+            self._refuse(_invalid_http(fault))
             raise ValueError  # As above.
         self._in_body = True
         try:
@@ -161,15 +159,15 @@ class Bounded(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP with a problem document."""
-        self._refuse(answer_to(_invalid_http(msg)))
+        self._refuse(_invalid_http(msg))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Refuse the request, or pass it to the app."""
         # Pipelined requests are passed to the app, one turn of the event loop each: here they would recurse.
         cycle.transport = self._closing
         refused = None
-        if self.overload is not None and not self.pipeline and not self.flow.write_paused:
-            refused = self.overload.refusal(cast("AsgiScope", cycle.scope))
+        if not self.pipeline and not self.flow.write_paused:
+            refused = self.asgi_app.refusal(cast("AsgiScope", cycle.scope))
         if refused is None:
             super()._start_asgi_task(cycle, app)
             return
@@ -221,15 +219,16 @@ class Bounded(HttpToolsProtocol):
     def _too_late(self) -> None:
         self._late = None
         if self._in_head:
-            self._refuse(answer_to(_too_slow(self.limits)))
+            self._refuse(_too_slow(self.limits))
         else:
             self.transport.close()  # No request has begun, so there is nothing to answer.
 
-    def _refuse(self, answer: Answer) -> None:
+    def _refuse(self, error: InterlockError) -> None:
         self._uncounted = 0
         if not self.transport.is_closing():
             # At any other position it would be read as the answer to another request, or as a part of one.
             if self._is_next():
+                answer = answer_to(error)
                 self.transport.write(_encode_answer(answer, answer.headers, CLOSE))
             self.transport.close()
 
@@ -250,12 +249,12 @@ class _ClosedInOrder:
         self.write, self.is_closing, self.close = transport.write, transport.is_closing, close
 
 
-def bounded_protocol(bounds: Limits, check: OverloadCheck | None = None) -> type[Bounded]:
-    """Return a protocol class with these bounds, and with an overload check."""
+def bounded_protocol(app: AsgiApp) -> type[BoundedProtocol]:
+    """Return a protocol class with the bounds and the overload check of an app."""
 
-    class Limited(Bounded):
-        limits = bounds
-        overload = check
+    class Limited(BoundedProtocol):
+        limits = app.service.limits
+        asgi_app = app
 
     return Limited
 
@@ -318,9 +317,8 @@ def _too_many(limits: Limits) -> Overloaded:
 
 def _too_large(limits: Limits) -> HttpProblem:
     return HttpProblem(
-        431,
+        "head-too-large",
         f"the head of the request is larger than {limits.head_bytes_max:,} bytes (head_bytes_max).",
-        code="head-too-large",
         why="It is kept in memory before the client is authenticated.",
         fix="Send less in the address and in headers; put large values into the body.",
     )
@@ -328,9 +326,8 @@ def _too_large(limits: Limits) -> HttpProblem:
 
 def _too_slow(limits: Limits) -> HttpProblem:
     return HttpProblem(
-        408,
+        "request-timeout",
         f"the head of the request was not here within {limits.head_s:g} s (head_s).",
-        code="request-timeout",
         why="A silent connection would occupy a slot for ever.",
         fix="Send the request again; one with an idempotency key applies once.",
     )
@@ -338,9 +335,8 @@ def _too_slow(limits: Limits) -> HttpProblem:
 
 def _invalid_http(reason: str) -> HttpProblem:
     return HttpProblem(
-        400,
+        "invalid-request",
         "the request is not valid HTTP/1.1.",
-        code="invalid-request",
         why=reason,
         fix="Use an HTTP client, and check that no proxy changes what it sends.",
     )

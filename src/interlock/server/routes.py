@@ -1,22 +1,207 @@
-"""The table of routes: path, handler, required scope and description of each.
+"""The table of routes: path, handler, required scope and description of each; and the router that finds one.
 
-The document at /openapi.json and the page at /docs are generated from it. `scope` and `about` decide who may use a
-route. A test has both a second time for every route, so that no route can be opened by mistake.
+The document at /openapi.json and the page at /docs are generated from the table. `scope` and `about` decide who may use
+a route. A test has both a second time for every route, so that no route can be opened by mistake.
+
+The router is a tree of path segments; a literal segment takes precedence over a variable. Values are taken from the
+path as it was sent: an encoded slash stays in its id, which is refused as invalid, instead of selecting another route.
+
+Sections: `Route`, the router, the table.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+from urllib.parse import quote, unquote
 
+import msgspec
+
+import interlock.wire as wire  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
 from interlock.engine.dependencies.breakers import BreakerView
+from interlock.engine.path.caller_commands import DOT_SEGMENTS
 from interlock.engine.settings import Admission
 from interlock.engine.views import Compensation, Counts, DeadLetter
-from interlock.server import shapes
-from interlock.server.handlers import batch, databases, operations, stream, webhooks, workflows
-from interlock.server.handlers.services import Served
-from interlock.server.request import Request
-from interlock.server.response import Answer, Streamed
-from interlock.server.routing import Handler, Parameter, Route
-from interlock.server.security.scopes import Scope
+from interlock.errors import InvalidPayload
+from interlock.server.handlers import batch, operations, sql, stream, webhooks, workflows
+from interlock.server.messages import Answer, AsgiScope, Request, Streamed
+from interlock.server.problems import HttpProblem
+from interlock.server.security.keys import Scope
 from interlock.server.service import Service
+
+Handler = Callable[[Service, Request], Awaitable[Answer | Streamed]]
+
+SEGMENTS_MAX = 20
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A query parameter or a header, as OpenAPI describes it."""
+
+    name: str
+    description: str
+    schema: dict[str, object]
+    place: Literal["query", "header"] = "query"
+    example: object = None
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One route: its path, handler and scope, and its description for OpenAPI."""
+
+    method: str
+    path: str
+    handler: Handler
+    scope: Scope | None
+    """The scope that a key must have; None if no key is needed."""
+    about: Literal["workflow", "machine", "letter", "items", "home"] | None = None
+    """How the limits of a key apply: to the workflow, machine or dead letter in the path, to each item by itself (left
+    out of a listing, refused in a batch), or to the whole home, which a key with limits may not use. None without
+    workflow data.
+    """
+    enters: Literal["start", "event"] | None = None
+    """The kind of call that the engine's admission may refuse."""
+    summary: str
+    tag: str
+    parameters: tuple[Parameter, ...] = ()
+    ignores_query: bool = False
+    """Whether a query may have any parameters; other routes refuse those that they do not declare."""
+    body: type | None = None
+    body_example: object = None
+    body_media: str = "application/json"
+    answer: type | None = None
+    answers: tuple[int, ...] = (200,)
+    answer_example: object = None
+    answer_media: str = "application/json"
+    lists: bool = False
+    """The answer is a listing of `answer`."""
+    problems: tuple[int, ...] = ()
+    hidden: bool = False
+    """Whether it is left out of the document, as pages are."""
+
+    @property
+    def query_names(self) -> list[str]:
+        """The names of its query parameters."""
+        return [each.name for each in self.parameters if each.place == "query"]
+
+
+# --- Router ----------------------------------------------------------------------------------------------------------
+
+
+class _Node:
+    __slots__ = ("methods", "parts", "value")
+
+    def __init__(self) -> None:
+        self.parts: dict[str, _Node] = {}
+        self.value: _Node | None = None
+        self.methods: dict[str, Route] = {}
+
+
+class Router:
+    """The routes of an app."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._root = _Node()
+        for route in routes:
+            node = self._root
+            for part in route.path.split("/")[1:]:
+                if part.startswith("{"):
+                    node.value = node.value or _Node()
+                    node = node.value
+                else:
+                    node = node.parts.setdefault(part, _Node())
+            assert route.method not in node.methods, route.path
+            node.methods[route.method] = route
+
+    def find(self, method: str, scope: AsgiScope) -> tuple[Route, tuple[str, ...]]:
+        """Return the route of a request, and the values in its path. Raises 404 and 405."""
+        node = self._root
+        values: list[str] = []
+        for part in segments(scope):
+            known = node.parts.get(part)
+            if known is None:
+                known = node.value
+                if part in DOT_SEGMENTS:
+                    raise _dot_segment(part)
+                values.append(part)
+            if known is None:
+                raise _no_path(scope)
+            node = known
+        route = node.methods.get(method)
+        if route is None and method == "HEAD":
+            route = node.methods.get("GET")
+        if route is None:
+            if not node.methods:
+                raise _no_path(scope)
+            raise _no_method(method, list(node.methods))
+        return route, tuple(values)
+
+
+def segments(scope: AsgiScope) -> list[str]:
+    """Return the segments of the path below the app's mount point, each decoded by itself."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and (path == root or path.startswith(root.rstrip("/") + "/")):
+        path = path[len(root.rstrip("/")) :]
+    sent = (scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1")
+    # Some frameworks that mount the app append a slash to the path, which the client did not send.
+    bare = path.removesuffix("/") if sent and not sent.endswith("/") else path
+    if "%" not in sent:
+        return _split(bare)
+    try:
+        # The app may be mounted anywhere; a framework shortens the path, but not always the raw path.
+        at = 0
+        while at >= 0:
+            if unquote(sent[at:], errors="strict") == bare:
+                return [unquote(part, errors="strict") for part in _split(sent[at:])]
+            at = sent.find("/", at + 1)
+    except UnicodeDecodeError as error:
+        raise InvalidPayload(
+            f"the path {sent!r:.100} is not UTF-8: {error.reason}.",
+            why="Ids are text, and an address carries text as percent-encoded UTF-8.",
+            fix="Encode the id as UTF-8, then percent-encode it.",
+        ) from error
+    return _split(bare)
+
+
+def mounted_at(scope: AsgiScope, path: str) -> str:
+    """Return the app's mount point, from the scope of a request for `path` below it; empty if it is not mounted."""
+    root: str = scope.get("root_path", "")
+    if not root:  # Some frameworks do not set root_path; the raw path still shows it.
+        sent = unquote((scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1"))
+        root = sent.removesuffix(path) if sent.endswith(path) else ""
+    return quote(root.rstrip("/"))
+
+
+def _split(path: str) -> list[str]:
+    return path.split("/", SEGMENTS_MAX)[1:] or [""]
+
+
+def _dot_segment(part: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{part!r} is not an id or a name in an address.",
+        why="Clients and proxies remove such a part from an address, so the request may be meant for another one.",
+        fix="Use an id of 1 to 200 printable characters without a slash, other than . and ..",
+    )
+
+
+def _no_path(scope: AsgiScope) -> HttpProblem:
+    return HttpProblem(
+        "not-found",
+        f"there is nothing at {scope['path']!r:.300}.",
+        why="No route has this path.",
+        fix="The page /docs shows every path.",
+    )
+
+
+def _no_method(method: str, allowed: list[str]) -> HttpProblem:
+    known = ", ".join(sorted(allowed))
+    return HttpProblem(
+        "method-not-allowed",
+        f"{method[:20]} is not allowed here; {known} is.",
+        why="The path has no route for this method.",
+        fix=f"Use {known}.",
+        headers=((b"allow", known.encode()),),
+    )
+
+
+# --- Table -----------------------------------------------------------------------------------------------------------
 
 TEXT: dict[str, object] = {"type": "string"}
 NUMBER: dict[str, object] = {"type": "integer", "minimum": 1, "maximum": 1_000}
@@ -52,36 +237,19 @@ WORKFLOW: dict[str, object] = {
 MOVE: dict[str, object] = {"id": "o-1", "state": "charging", "version": 2, "duplicate": False, "ignored": False}
 
 
-def _of_service(
-    handler: Callable[[Service, Request], Awaitable[Answer | Streamed]],
-) -> Handler[Served]:
-    def call(served: Served, request: Request) -> Awaitable[Answer | Streamed]:
-        return handler(served.service, request)
-
-    return call
-
-
-def _stream(served: Served, request: Request) -> Awaitable[Streamed]:
-    return stream.stream(served.service, served.ring, request)
-
-
-def _deliver(served: Served, request: Request) -> Awaitable[Answer]:
-    return webhooks.deliver(served.service, served.webhooks, request)
-
-
-_WORKFLOWS: tuple[Route[Served], ...] = (
+ROUTES: tuple[Route, ...] = (
     Route(
         method="POST",
         path="/v1/machines/{machine}/workflows",
-        handler=_of_service(workflows.start),
+        handler=workflows.start,
         scope=Scope.SEND,
         about="machine",
         enters="start",
         summary="Start a workflow; repeated with the same id and context, returns the existing one",
         tag="Workflows",
-        body=shapes.StartBody,
+        body=wire.StartBody,
         body_example={"id": "o-1", "context": {"cents": 0}},
-        answer=shapes.ShownWorkflow,
+        answer=wire.ShownWorkflow,
         answers=(200, 201),
         answer_example=WORKFLOW,
         problems=(400, 404, 409, 413, 429, 503),
@@ -89,35 +257,35 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/workflows/{id}",
-        handler=_of_service(workflows.get),
+        handler=workflows.get,
         scope=Scope.READ,
         about="workflow",
         summary="Get a workflow; its ETag is its version",
         tag="Workflows",
-        answer=shapes.ShownWorkflow,
+        answer=wire.ShownWorkflow,
         answer_example=WORKFLOW,
         problems=(400, 404, 503),
     ),
     Route(
         method="POST",
         path="/v1/workflows/{id}/events",
-        handler=_of_service(workflows.send),
+        handler=workflows.send,
         scope=Scope.SEND,
         about="workflow",
         enters="event",
         summary="Send an event; answered when its transition is durable",
         tag="Workflows",
         parameters=(KEY, MATCH, IF_ALLOWED),
-        body=shapes.EventBody,
+        body=wire.EventBody,
         body_example={"event": "SUBMIT", "data": {"cents": 999}},
-        answer=shapes.ShownMove,
+        answer=wire.ShownMove,
         answer_example=MOVE,
         problems=(400, 404, 409, 412, 413, 422, 429, 503),
     ),
     Route(
         method="GET",
         path="/v1/workflows/{id}/history",
-        handler=_of_service(workflows.history),
+        handler=workflows.history,
         scope=Scope.READ,
         about="workflow",
         summary="The history of a workflow, in the order of versions",
@@ -126,14 +294,14 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
             Parameter("cursor", "Only rows after this version.", {"type": "integer", "minimum": 0}),
             Parameter("limit", "Maximum number of rows.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
         ),
-        answer=shapes.ShownRow,
+        answer=wire.ShownRow,
         lists=True,
         problems=(400, 404, 503),
     ),
     Route(
         method="GET",
         path="/v1/workflows/{id}/allowed",
-        handler=_of_service(workflows.allowed),
+        handler=workflows.allowed,
         scope=Scope.READ,
         about="workflow",
         summary="The events that have a transition from the current state",
@@ -142,27 +310,27 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
             Parameter("event", "Also evaluate the guards of this event.", TEXT, example="SUBMIT"),
             Parameter("data", "Its fields, as JSON.", TEXT, example='{"cents": 5}'),
         ),
-        answer=shapes.ShownAllowed,
+        answer=wire.ShownAllowed,
         lists=True,
         problems=(400, 404, 503),
     ),
     Route(
         method="GET",
         path="/v1/workflows",
-        handler=_of_service(workflows.find),
+        handler=workflows.find,
         scope=Scope.READ,
         about="items",
         summary="Find workflows by machine and state, page by page",
         tag="Workflows",
         parameters=(MACHINE, STATE, CURSOR, LIMIT),
-        answer=shapes.ShownWorkflow,
+        answer=wire.ShownWorkflow,
         lists=True,
         problems=(400, 404, 503),
     ),
     Route(
         method="GET",
         path="/v1/stalled",
-        handler=_of_service(workflows.stalled),
+        handler=workflows.stalled,
         scope=Scope.READ,
         about="items",
         summary="The active workflows that have been in their state for too long",
@@ -173,31 +341,28 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
             STATE,
             LIMIT,
         ),
-        answer=shapes.ShownWorkflow,
+        answer=wire.ShownWorkflow,
         lists=True,
         problems=(400, 404, 503),
     ),
     Route(
         method="POST",
         path="/v1/events:batch",
-        handler=_of_service(batch.send_batch),
+        handler=batch.send_batch,
         scope=Scope.SEND,
         about="items",
         summary="Send many events, one per line of JSON; answers one result or problem per line, in order",
         tag="Workflows",
-        body=shapes.BatchLine,
+        body=wire.BatchLine,
         body_example='{"id": "o-1", "event": "SUBMIT", "data": {"cents": 5}, "key": "click-7"}\n',
         body_media="application/x-ndjson",
         answer_media="application/x-ndjson",
         problems=(400,),
     ),
-)
-
-_MACHINES: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/machines",
-        handler=_of_service(workflows.machines),
+        handler=workflows.machines,
         scope=Scope.READ,
         about="items",
         summary="The machines, as plain data",
@@ -209,7 +374,7 @@ _MACHINES: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/machines/{machine}",
-        handler=_of_service(workflows.machine),
+        handler=workflows.machine,
         scope=Scope.READ,
         about="machine",
         summary="One machine with its diagram, and with `counts` how many workflows are in each state",
@@ -218,13 +383,10 @@ _MACHINES: tuple[Route[Served], ...] = (
         answer=dict,
         problems=(400, 404, 503),
     ),
-)
-
-_OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/compensations",
-        handler=_of_service(operations.compensations),
+        handler=operations.compensations,
         scope=Scope.READ,
         about="items",
         summary="The undos that are pending or being tried",
@@ -236,7 +398,7 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/dead-letters",
-        handler=_of_service(operations.dead_letters),
+        handler=operations.dead_letters,
         scope=Scope.READ,
         about="items",
         summary="Dead letters, which wait for a person, oldest first",
@@ -254,33 +416,33 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="POST",
         path="/v1/dead-letters/{letter}/retry",
-        handler=_of_service(operations.retry),
+        handler=operations.retry,
         scope=Scope.OPERATE,
         about="letter",
         summary="Retry a dead letter, with the same idempotency key and all its attempts",
         tag="Operating",
-        answer=shapes.ShownRuling,
+        answer=wire.ShownRuling,
         answer_example={"id": "7e57…", "ruling": "retried"},
         problems=(400, 404, 413, 503),
     ),
     Route(
         method="POST",
         path="/v1/dead-letters/{letter}/resolve",
-        handler=_of_service(operations.resolve),
+        handler=operations.resolve,
         scope=Scope.OPERATE,
         about="letter",
         summary="Mark a dead letter as resolved by a person",
         tag="Operating",
-        body=shapes.ResolveBody,
+        body=wire.ResolveBody,
         body_example={"note": "refunded by hand"},
-        answer=shapes.ShownRuling,
+        answer=wire.ShownRuling,
         answer_example={"id": "7e57…", "ruling": "resolved"},
         problems=(400, 404, 413, 503),
     ),
     Route(
         method="GET",
         path="/v1/breakers",
-        handler=_of_service(operations.breakers),
+        handler=operations.breakers,
         scope=Scope.READ,
         about="home",
         summary="The breakers of all dependencies, as this process has them",
@@ -292,12 +454,12 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="PUT",
         path="/v1/breakers/{name}",
-        handler=_of_service(operations.hold_breaker),
+        handler=operations.hold_breaker,
         scope=Scope.OPERATE,
         about="home",
         summary="Hold a breaker open or closed, return it to automatic, or change its dependency's limits",
         tag="Operating",
-        body=shapes.BreakerBody,
+        body=wire.BreakerBody,
         body_example={"state": "open"},
         answer=BreakerView,
         problems=(400, 404, 413, 503),
@@ -305,19 +467,19 @@ _OPERATING: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/contention",
-        handler=databases.contention,
+        handler=sql.contention,
         scope=Scope.READ,
         about="items",
         summary="The rows and workflows that writers contend for, worst first",
         tag="Operating",
-        answer=databases.ShownHot,
+        answer=wire.ShownHot,
         lists=True,
         problems=(400, 503),
     ),
     Route(
         method="GET",
         path="/v1/stream",
-        handler=_stream,
+        handler=stream.stream,
         scope=Scope.READ,
         about="items",
         summary="Events of the answering process, as server-sent events; Last-Event-ID resumes",
@@ -325,30 +487,27 @@ _OPERATING: tuple[Route[Served], ...] = (
         parameters=(
             MACHINE,
             Parameter("workflow", "Only this workflow.", TEXT),
-            Parameter("kind", f"Only some of {', '.join(stream.KINDS)}.", TEXT, example="transition_applied"),
+            Parameter("kind", f"Only some of {', '.join(wire.KINDS)}.", TEXT, example="transition_applied"),
             Parameter("last_event_id", "As the header, for clients that cannot set headers.", TEXT),
             Parameter("Last-Event-ID", "Resume after this event.", TEXT, "header"),
         ),
         answer_media="text/event-stream",
         problems=(400, 404, 429),
     ),
-)
-
-_OTHERS: tuple[Route[Served], ...] = (
     Route(
         method="POST",
         path="/v1/databases/{name}/transactions",
-        handler=databases.transact,
+        handler=sql.transact,
         scope=Scope.ADMIN,
         about="home",
         summary="Run SQL statements as one durable transaction",
         tag="Databases",
-        body=shapes.TransactionBody,
+        body=wire.TransactionBody,
         body_example={
             "statements": [{"sql": "UPDATE stock SET n = n - $1 WHERE sku = $2", "params": [2, "A-1"]}],
             "key": "order-7",
         },
-        answer=shapes.ShownTransaction,
+        answer=wire.ShownTransaction,
         answer_example={"results": [{"count": 1, "rows": None}]},
         problems=(400, 404, 409, 413, 422, 429, 503),
     ),
@@ -356,7 +515,7 @@ _OTHERS: tuple[Route[Served], ...] = (
     Route(
         method="POST",
         path="/v1/webhooks/{source}",
-        handler=_deliver,
+        handler=webhooks.deliver,
         scope=None,
         summary="Receive a webhook, signed according to Standard Webhooks",
         tag="Webhooks",
@@ -367,15 +526,16 @@ _OTHERS: tuple[Route[Served], ...] = (
         ),
         body=dict,
         body_example={"type": "charge.succeeded", "data": {"order": "o-1"}},
-        answer=shapes.ShownDelivery,
+        answer=wire.ShownDelivery,
         problems=(400, 401, 404, 413, 422, 429, 503),
     ),
     Route(
         method="GET",
         path="/metrics",
-        handler=_of_service(operations.metrics),
+        handler=operations.metrics,
         scope=Scope.READ,
         about="home",
+        ignores_query=True,
         summary="All metrics, for Prometheus",
         tag="Health",
         answer_media="text/plain",
@@ -385,30 +545,29 @@ _OTHERS: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/healthz",
-        handler=_of_service(operations.health),
+        handler=operations.health,
         scope=None,
+        ignores_query=True,
         summary="Whether this process works, or needs a restart",
         tag="Health",
-        answer=shapes.ShownHealth,
+        answer=wire.ShownHealth,
         answers=(200, 503),
     ),
     Route(
         method="GET",
         path="/readyz",
-        handler=_of_service(operations.readiness),
+        handler=operations.readiness,
         scope=None,
+        ignores_query=True,
         summary="Whether requests should be sent to this process",
         tag="Health",
-        answer=shapes.ShownHealth,
+        answer=wire.ShownHealth,
         answers=(200, 503),
     ),
-)
-
-_ADMINISTRATION: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/workflows/{id}/stats",
-        handler=_of_service(operations.stats),
+        handler=operations.stats,
         scope=Scope.READ,
         about="workflow",
         summary="Outcomes of the events sent to a workflow: applied, duplicate, ignored, refused",
@@ -420,7 +579,7 @@ _ADMINISTRATION: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/workflows/{id}/wait",
-        handler=_of_service(operations.wait),
+        handler=operations.wait,
         scope=Scope.READ,
         about="workflow",
         summary="Wait until a workflow is in a state; 408 when the time is over, 409 when it can never get there",
@@ -439,19 +598,19 @@ _ADMINISTRATION: tuple[Route[Served], ...] = (
                 example=10,
             ),
         ),
-        answer=shapes.ShownWorkflow,
+        answer=wire.ShownWorkflow,
         answer_example=WORKFLOW | {"state": "done", "version": 3, "updated_at": "2026-01-01T12:00:02Z"},
         problems=(400, 404, 408, 409, 429, 503),
     ),
     Route(
         method="PUT",
         path="/v1/limits/{name}",
-        handler=_of_service(operations.set_limit),
+        handler=operations.set_limit,
         scope=Scope.OPERATE,
         about="home",
         summary="Change the limits of a dependency, in this process and until it ends",
         tag="Operating",
-        body=operations.LimitBody,
+        body=wire.LimitBody,
         body_example={"rate_per_s": 50},
         answer=BreakerView,
         problems=(400, 404, 413, 503),
@@ -459,7 +618,7 @@ _ADMINISTRATION: tuple[Route[Served], ...] = (
     Route(
         method="GET",
         path="/v1/admission",
-        handler=_of_service(operations.admission),
+        handler=operations.admission,
         scope=Scope.READ,
         about="home",
         summary="Admission limits of this process: calls per second, burst, calls in flight",
@@ -471,12 +630,12 @@ _ADMINISTRATION: tuple[Route[Served], ...] = (
     Route(
         method="PUT",
         path="/v1/admission",
-        handler=_of_service(operations.set_admission),
+        handler=operations.set_admission,
         scope=Scope.OPERATE,
         about="home",
         summary="Change the admission limits of this process, until it ends",
         tag="Operating",
-        body=operations.AdmissionBody,
+        body=wire.AdmissionBody,
         body_example={"rate_per_s": 500, "burst": 1000},
         answer=Admission,
         answer_example={"rate_per_s": 500.0, "burst": 1000.0, "in_flight_max": 100000},
@@ -485,17 +644,15 @@ _ADMINISTRATION: tuple[Route[Served], ...] = (
     Route(
         method="POST",
         path="/v1/prune",
-        handler=_of_service(operations.prune),
+        handler=operations.prune,
         scope=Scope.ADMIN,
         about="home",
         summary="Remove workflows that ended long ago, or their history; `more` says whether to ask again",
         tag="Operating",
-        body=operations.PruneBody,
+        body=wire.PruneBody,
         body_example={"older_than_s": 2592000, "dry_run": True},
-        answer=operations.ShownPruned,
+        answer=wire.ShownPruned,
         answer_example={"workflows": 12, "events": 60, "more": False},
         problems=(400, 413, 503),
     ),
 )
-
-ROUTES: tuple[Route[Served], ...] = (*_WORKFLOWS, *_MACHINES, *_OPERATING, *_OTHERS, *_ADMINISTRATION)

@@ -15,7 +15,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import msgspec
 
@@ -24,12 +24,11 @@ from interlock.engine.alerts.receivers import receivers_in
 from interlock.engine.engine import Engine
 from interlock.engine.settings import Admission
 from interlock.errors import BadUsage, MissingExtra
-from interlock.observe.names import installed
-from interlock.server.app import App
+from interlock.observe.metrics import installed
+from interlock.server.app_declaration import App, Limits
 from interlock.server.asgi import AsgiApp, asgi
-from interlock.server.limits import Limits
-from interlock.server.security.guard import Guard
-from interlock.server.security.headers import check_address
+from interlock.server.security.audit import Audit
+from interlock.server.security.guard import Guard, check_address
 from interlock.server.security.stores import security_at
 from interlock.server.service import SIGNALS
 from interlock.server.worker_metrics import Siblings
@@ -55,6 +54,12 @@ class Listening(msgspec.Struct, frozen=True):
 
     host: str
     port: int
+
+    @classmethod
+    def at(cls, listener: socket.socket) -> Self:
+        """Return the address of a listening socket."""
+        host, port = listener.getsockname()[:2]
+        return cls(str(host), int(port))
 
     @property
     def url(self) -> str:
@@ -116,6 +121,18 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return found
 
 
+async def open_guard(home: str, host: str, stack: contextlib.AsyncExitStack) -> tuple[Guard, Audit]:
+    """Return the guard and the audit log of a home, closed with the stack. Raises BadUsage for an unguarded host."""
+    clock = SystemClock()
+    security = security_at(home, clock=clock)
+    guard = Guard(security.keys, clock=clock)
+    stack.push_async_callback(security.audit.close)
+    stack.push_async_callback(guard.close)
+    await guard.fresh()
+    check_address(host, keyed=guard.has_keys)
+    return guard, security.audit
+
+
 async def serve(
     app: App,
     home: str,
@@ -139,14 +156,8 @@ async def serve(
     it is one of several workers, each of which reports the metrics of all.
     """
     make = server_maker()
-    clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
-        security = security_at(home, clock=clock)
-        guard = Guard(security.keys, clock=clock)
-        stack.push_async_callback(security.audit.close)
-        stack.push_async_callback(guard.close)
-        await guard.fresh()
-        check_address(host, keyed=guard.has_keys)
+        guard, audit = await open_guard(home, host, stack)
         found = stack.enter_context(contextlib.closing(listener or bound_socket(host, port)))
         async with Engine.open(
             home,
@@ -157,15 +168,14 @@ async def serve(
             alerts=receivers_in(os.environ),
             observers=installed() if observers is None else observers,
         ) as engine:
-            served = asgi(engine, home=home, webhooks=app.webhooks, guard=guard, audit=security.audit, limits=limits)
+            served = asgi(engine, home=home, webhooks=app.webhooks, guard=guard, audit=audit, limits=limits)
             try:
                 server = make(served)
                 if siblings is not None:
-                    await stack.enter_async_context(served.served.service.among(siblings))
-                with stopping(served, server, stop or asyncio.Event(), leave_s):
+                    await stack.enter_async_context(served.service.join_workers(siblings))
+                with stop_on_signals(served, server, stop or asyncio.Event(), leave_s):
                     if listening is not None:
-                        name = found.getsockname()
-                        listening(Listening(host=str(name[0]), port=int(name[1])))
+                        listening(Listening.at(found))
                     await server.serve(sockets=[found])
             finally:
                 await served.close()
@@ -205,7 +215,7 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
         ) from error
 
     class Server(uvicorn.Server):
-        """uvicorn without its signal handlers: `stopping` handles signals."""
+        """uvicorn without its signal handlers: `stop_on_signals` handles them."""
 
         @contextlib.contextmanager
         def capture_signals(self) -> Generator[None, None, None]:
@@ -215,7 +225,7 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
     def make(app: AsgiApp) -> uvicorn.Server:
         config = uvicorn.Config(
             app,
-            http=bounded_protocol(app.served.service.limits, app.overload),
+            http=bounded_protocol(app),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -230,7 +240,7 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
 
 
 @contextlib.contextmanager
-def stopping(
+def stop_on_signals(
     app: AsgiApp, server: "uvicorn.Server", stop: asyncio.Event, leave_s: float
 ) -> Generator[None, None, None]:
     """Handle signals: stop gracefully at the first, and immediately at the second."""
@@ -253,7 +263,7 @@ def stopping(
         del number, frame
         loop.call_soon_threadsafe(request_stop)
 
-    app.served.service.announces_stop = True
+    app.service.announces_stop = True
     before = {}
     with contextlib.suppress(ValueError):  # Only the main thread can handle signals; other threads use `stop`.
         before = {number: signal.signal(number, on_signal) for number in SIGNALS}

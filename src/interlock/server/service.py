@@ -9,32 +9,36 @@ import asyncio
 import contextlib
 import signal
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from enum import Enum
 from types import FrameType
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Protocol, TypeGuard, cast
 
-from interlock.clock import Clock, SystemClock
+from interlock.clock import Clock, RandomIds, SystemClock
 from interlock.core.decide import suggestion
 from interlock.core.events import Event
-from interlock.core.machine import Machine
+from interlock.database.database import Database
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.engine import Engine
 from interlock.engine.internals import EngineParts
-from interlock.engine.path.commands import Start
-from interlock.engine.path.pipeline import Group
-from interlock.engine.pruning import Pruned, Pruner
+from interlock.engine.path.caller_commands import Start
+from interlock.engine.path.staging import Group
+from interlock.engine.pruning import Pruner
 from interlock.engine.settings import Admission
 from interlock.engine.views import View
 from interlock.errors import InterlockError, InvalidPayload, MovedElsewhere, NotPermitted, UnavailableError
-from interlock.server.limits import Limits
+from interlock.server.app_declaration import Limits, Webhook, by_source
+from interlock.server.databases import Databases
+from interlock.server.messages import Request
 from interlock.server.problems import HttpProblem
-from interlock.server.request import Request
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
 from interlock.server.worker_metrics import Siblings
+from interlock.signals import Signal
 from interlock.store.protocol import Batch
+from interlock.wire import PruneBody, ShownPruned
 
 # --- Cached counts of workflows per state ----------------------------------------------------------------------------
 # A count reads every workflow. A small store counts for each call, so that a caller sees the event it has just sent.
@@ -142,6 +146,61 @@ class StopSignals:
 STOP_SIGNALS = StopSignals()
 
 
+# --- Latest signals --------------------------------------------------------------------------------------------------
+
+PIECE_EVENTS_MAX = 500
+
+
+class Ring:
+    """The latest signals of one engine, numbered in order."""
+
+    def __init__(self, engine: Engine, most: int) -> None:
+        self._engine = engine
+        self._kept: deque[Signal] = deque(maxlen=most)
+        self._next: asyncio.Future[None] | None = None
+        self._listens = False
+        self.life = RandomIds().text()[:8]
+        """Identifies this start of the server: numbers of another start are meaningless here."""
+        self.last = 0
+        self.streams = 0
+
+    def listen(self) -> None:
+        """Subscribe to the engine's signals."""
+        if not self._listens:
+            self._listens = True
+            self._engine.subscribe(self._keep)
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        if self._listens:
+            self._listens = False
+            self._engine.unsubscribe(self._keep)
+
+    def has(self, number: int) -> bool:
+        """Return whether all signals after this number are still kept."""
+        return self.last - len(self._kept) <= number <= self.last
+
+    def after(self, number: int) -> list[tuple[int, Signal]]:
+        """Return some signals after a number, oldest first."""
+        first = self.last - len(self._kept) + 1
+        at = number + 1 - first
+        count = min(self.last - number, PIECE_EVENTS_MAX)
+        return [(number + 1 + place, self._kept[at + place]) for place in range(count)]
+
+    def more(self) -> "asyncio.Future[None]":
+        """Return a future that is done with the next signal; all waiters share it."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        return self._next
+
+    def _keep(self, signal: Signal) -> None:
+        self._kept.append(signal)
+        self.last += 1
+        if self._next is not None:
+            self._next.set_result(None)
+            self._next = None
+
+
 # --- Service ---------------------------------------------------------------------------------------------------------
 
 ENDING_S = 10.0
@@ -197,11 +256,17 @@ class Service:
         audit: Audit | None = None,
         limits: Limits | None = None,
         clock: Clock | None = None,
+        home: str | None = None,
+        databases: Mapping[str, Database] | None = None,
+        webhooks: Sequence[Webhook] = (),
     ) -> None:
         self.engine = engine
         self.clock: Clock = clock or SystemClock()
         self.guard = guard or Guard.trusting(self.clock)
         self.limits = limits or Limits()
+        self.databases = Databases(home, databases, most=self.limits.databases_max)
+        self.ring = Ring(engine, self.limits.stream_events_max)
+        self.webhooks = by_source(webhooks)
         self._audit = audit
         self.leaving = asyncio.Event()
         """Set when the server is about to stop: it still answers, but asks for requests to be sent elsewhere."""
@@ -236,47 +301,46 @@ class Service:
         bound = self.machines.get(name)
         if bound is None:
             raise HttpProblem(
-                404,
+                "machine-not-found",
                 f"there is no machine {name!r:.300}.{suggestion(name, list(self.machines))}",
-                code="machine-not-found",
                 why=f"This server has {', '.join(sorted(self.machines))}.",
                 fix="Use one of those names, or serve the machine too.",
             )
         return bound
 
-    def chosen(self, name: str | None) -> Sequence[BoundMachine]:
+    def select_machines(self, name: str | None) -> Sequence[BoundMachine]:
         """Return the machine of that name, or all machines in the order of their names."""
         if name is not None:
             return (self.machine(name),)
         return [self.machines[each] for each in sorted(self.machines)]
 
-    async def bound_of(self, workflow: str) -> BoundMachine:
+    async def machine_of(self, workflow: str) -> BoundMachine:
         """Return the machine of a workflow. Raises WorkflowNotFound."""
-        live = self._inside.pipeline.known(workflow) or self._inside.supposed(workflow)
+        live = self._inside.pipeline.known(workflow) or self._inside.pipeline.supposed(workflow)
         if live is not None:
             return live.bound
         return self.machines[(await self.engine.get(workflow)).machine]
 
-    def machine_known(self, workflow: str) -> str | None:
+    def known_machine(self, workflow: str) -> str | None:
         """Return the name of a workflow's machine if it is known without a read."""
         if self.only is not None:
             return self.only.name
-        live = self._inside.pipeline.known(workflow) or self._inside.supposed(workflow)
+        live = self._inside.pipeline.known(workflow) or self._inside.pipeline.supposed(workflow)
         return None if live is None else live.bound.name
 
-    async def event_for(self, workflow: str, name: str, data: bytes) -> Event:
+    async def decode_event(self, workflow: str, name: str, data: bytes) -> Event:
         """Decode an event for a workflow. Raises InvalidPayload for an unknown event or invalid data.
 
         A machine that alone has an event of this name decodes it. The engine refuses it for a workflow of another
         machine.
         """
-        event = self.event_alone(name, data)
+        event = self.decode_unique_event(name, data)
         if event is None:
-            bound = await self.bound_of(workflow)
+            bound = await self.machine_of(workflow)
             event = cast("Event", bound.codec.decode_event(name, data, strict=True))
         return event
 
-    def event_alone(self, name: str, data: bytes) -> Event | None:
+    def decode_unique_event(self, name: str, data: bytes) -> Event | None:
         """Decode an event without waiting; None for a name of several machines, where the workflow decides."""
         bound = self._by_event.get(name)
         if bound is not None:
@@ -315,41 +379,36 @@ class Service:
         view = cast("View[Enum, object]", await self.engine._admit(starting))  # noqa: SLF001 -- see above.
         return view, starting.found
 
-    async def prune(
-        self,
-        enough: Callable[[Pruned], bool],
-        *,
-        older_than_s: float,
-        history_only: bool,
-        with_owed: bool,
-        dry_run: bool,
-        batch: int,
-    ) -> tuple[Pruned, bool]:
-        """Prune like `Engine.prune`, in batches, until `enough` returns True; also return whether there may be more."""
+    async def prune(self, body: PruneBody, *, within_s: float) -> ShownPruned:
+        """Prune like `Engine.prune`, in batches, up to `body.limit` workflows and until the time is over."""
+        end_s = self.clock.monotonic_s() + within_s
 
-        async def pruned() -> tuple[Pruned, bool]:
+        async def prune() -> ShownPruned:
             pruner = Pruner(
                 self._inside.store,
-                older_than_s=older_than_s,
+                older_than_s=body.older_than_s,
                 machines=self.machines,
-                history_only=history_only,
-                owing=with_owed,
-                dry_run=dry_run,
-                batch=batch,
+                history_only=body.history_only,
+                owing=body.with_owed,
+                dry_run=body.dry_run,
+                batch=body.batch,
             )
 
             def on_batch(removed: Batch) -> None:
-                if not (history_only or dry_run):
+                if not (body.history_only or body.dry_run):
                     self._inside.pipeline.forget(removed.workflows)
-                if enough(pruner.done):
+                full = not body.dry_run and pruner.done.workflows >= body.limit
+                if full or self.clock.monotonic_s() >= end_s:
                     raise _Enough
 
+            more = False
             try:
-                return await pruner.run(on_batch), False
+                await pruner.run(on_batch)
             except _Enough:
-                return pruner.done, True
+                more = True
+            return ShownPruned(workflows=pruner.done.workflows, events=pruner.done.events, more=more)
 
-        return await self.engine._repeated(pruned)  # noqa: SLF001 -- see above.
+        return await self.engine._repeated(prune)  # noqa: SLF001 -- see above.
 
     # --- permissions -------------------------------------------------------------------------------------------------
 
@@ -361,7 +420,7 @@ class Service:
         allowed = identity.allows(machine, workflow)
         if allowed and machine is None and workflow is not None:
             # Checked only now: a key that may not see an id must not learn whether its workflow exists.
-            allowed = identity.allows((await self.bound_of(workflow)).name, workflow)
+            allowed = identity.allows((await self.machine_of(workflow)).name, workflow)
         if not allowed:
             raise NotPermitted(
                 f"{identity} is limited to other machines or ids.",
@@ -369,7 +428,7 @@ class Service:
             )
 
     @asynccontextmanager
-    async def acting(
+    async def audit_action(
         self, request: Request, action: str, target: str, *, before: object, after: object
     ) -> AsyncGenerator[None]:
         """Write an operator's action to the audit log before the block carries it out, and its failure after."""
@@ -390,6 +449,12 @@ class Service:
         """Make `/readyz` fail, and end streams and waits."""
         self.leaving.set()
         self._ending.set()
+
+    async def close(self) -> None:
+        """End the streams and close the databases that were opened here. The caller closes the engine."""
+        self.leave()
+        self.ring.close()
+        await self.databases.close()
 
     async def until_stop(self) -> None:
         """Return when the server stops. A server that waits for its connections would otherwise wait for ever."""
@@ -434,7 +499,7 @@ class Service:
         try:
             async with asyncio.timeout(self.limits.ready_s):
                 await self.guard.fresh()
-                await self._inside.row(NO_ID)
+                await self._inside.policy.row(NO_ID)
         except TimeoutError:
             return f"the store has not answered for {self.limits.ready_s:g} s."
         except UnavailableError as error:
@@ -442,16 +507,13 @@ class Service:
         return None
 
     @property
-    def alone(self) -> bool:
+    def without_redis(self) -> bool:
         """Whether this process uses its own limits and breakers, because Redis is unavailable."""
         cluster = self._inside.cluster
         return cluster is not None and not cluster.up
 
-    async def _count_states(self) -> dict[tuple[str, int, str], int]:
-        async def load_counts() -> dict[tuple[str, int, str], int]:
-            return await self._inside.store.living()
-
-        return await self.engine._repeated(load_counts)  # noqa: SLF001 -- see above.
+    async def _count_states(self) -> Counted:
+        return await self.engine._repeated(lambda: self._inside.store.living())  # noqa: PLW0108, SLF001 -- looked up again after a move.
 
     async def living(self, machine: str) -> dict[str, int]:
         """Return the number of workflows of a machine in each of its states."""
@@ -469,7 +531,7 @@ class Service:
         return cast("Exporter | None", next(found, None))
 
     @asynccontextmanager
-    async def among(self, siblings: Siblings) -> AsyncGenerator[None]:
+    async def join_workers(self, siblings: Siblings) -> AsyncGenerator[None]:
         """In the block, a scrape of this worker returns the metrics of all workers."""
         exporter = self.exporter()
         if not _is_one_of_several(exporter):
@@ -479,7 +541,7 @@ class Service:
             self.siblings = siblings
             yield
 
-    async def scraped(self) -> tuple[str, bytes] | None:
+    async def render_metrics(self) -> tuple[str, bytes] | None:
         """Return the metrics of all workers of this server; None without an exporter."""
         exporter = self.exporter()
         if exporter is None:
@@ -488,12 +550,6 @@ class Service:
             return await exporter.render()
         parts = await self.siblings.collect()
         return await exporter.render_all(parts, self.siblings.count - len(parts))
-
-    # --- drawing -----------------------------------------------------------------------------------------------------
-
-    def machine_itself(self, bound: BoundMachine) -> "Machine[Any, Any, Any]":
-        """Return the machine as it was declared."""
-        return cast("Machine[Any, Any, Any]", bound.machine)
 
 
 def _is_one_of_several(exporter: object) -> TypeGuard[OneOfSeveral]:

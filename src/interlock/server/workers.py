@@ -17,14 +17,10 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
-from interlock.clock import SystemClock
 from interlock.engine.settings import Admission
 from interlock.errors import BadUsage
-from interlock.server.app import App
-from interlock.server.running import FINISH_S, Listening, admission_from, bound_socket, serve
-from interlock.server.security.guard import Guard
-from interlock.server.security.headers import check_address
-from interlock.server.security.stores import security_at
+from interlock.server.app_declaration import App
+from interlock.server.running import FINISH_S, Listening, admission_from, bound_socket, open_guard, serve
 from interlock.server.worker_metrics import Siblings, meeting_place
 from interlock.signals import Observer
 from interlock.urls import is_postgres_url, redact_url
@@ -56,15 +52,9 @@ def check_home(home: str, count: int) -> None:
 
 async def _shared_socket(home: str, host: str, port: int) -> socket.socket:
     """Return the socket of all workers. Raises BadUsage for an address that is not permitted or not available."""
-    security = security_at(home, clock=SystemClock())
-    guard = Guard(security.keys, clock=SystemClock())
-    try:
-        await guard.fresh()
-        check_address(host, keyed=guard.has_keys)
+    async with contextlib.AsyncExitStack() as stack:
+        await open_guard(home, host, stack)
         return bound_socket(host, port)
-    finally:
-        await guard.close()
-        await security.audit.close()
 
 
 def part_of(admission: Admission, count: int) -> dict[str, str]:
@@ -134,8 +124,7 @@ class Supervisor:
             try:
                 code = await self._begin()
                 if code is None:
-                    name = self._socket.getsockname()
-                    listening(Listening(host=str(name[0]), port=int(name[1])))
+                    listening(Listening.at(self._socket))
                     await self._keep_all()
             finally:
                 self.stop()
@@ -326,7 +315,7 @@ async def supervise(
         return await supervisor.run(listening)
 
 
-def inherited() -> tuple[int, int] | None:
+def inherited_descriptors() -> tuple[int, int] | None:
     """Return the descriptors a worker inherited; None in other processes. Unsets them: steps may start programs."""
     text = os.environ.pop(INHERITED, None)
     if text is None:

@@ -6,107 +6,131 @@ The order of what array_agg and its kin collect is the one written inside; witho
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from sqlglot import exp
+from msgspec.structs import replace
 
 from interlock.sql import calls
-from interlock.sql.casts import convert, settled
-from interlock.sql.operators import comparable, condition, keyed, sorting_key
-from interlock.sql.parse import Node, child, children, flag, only, unsupported
-from interlock.sql.scope import Scope, Term, combined
-from interlock.sql.types import (
-    BOOL,
-    FLOAT8,
-    INT8,
-    JSONB,
-    NUMERIC,
-    TEXT,
-    TIMESTAMPTZ,
-    UNKNOWN,
-    Type,
-    array_of,
-    refuse,
-    wrong,
-)
+from interlock.sql.calls import comparable, condition, keyed, sorting_key
+from interlock.sql.casts import convert, is_constant_node, settled
+from interlock.sql.entries import FUNCTIONS
+from interlock.sql.parse import Body, Node, only, split
+from interlock.sql.scope import NO_REFERENCES, Scope, Term, combined, texts_of
+from interlock.sql.types import INT8, JSONB, PLAIN_TYPES, TEXT, Type, refuse, wrong
 
 Walk = Callable[[Node, Scope], Term]
-# How many arguments each takes.
-AGGREGATES: Final[dict[str, int]] = {
-    "array_agg": 1,
-    "avg": 1,
-    "bool_and": 1,
-    "bool_or": 1,
-    "count": 1,
-    "every": 1,
-    "jsonb_agg": 1,
-    "jsonb_object_agg": 2,
-    "max": 1,
-    "min": 1,
-    "string_agg": 2,
-    "sum": 1,
+
+_NATIVE: Final[dict[str, str]] = {
+    "count": "count",
+    "min": "min",
+    "max": "max",
+    "bool_and": "min",
+    "every": "min",
+    "bool_or": "max",
 }
+"""Aggregates that are SQLite's own."""
+
+_JSON: Final = frozenset({"json_agg", "json_object_agg"})
+_DOCUMENTS: Final = frozenset({"jsonb_agg", "jsonb_object_agg"}) | _JSON
+_COLLECTING: Final = frozenset({"array_agg", "string_agg", "any_value"}) | _DOCUMENTS
+_SPREADS: Final = frozenset({"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"})
+_ORDERED_SETS: Final = {"mode": 0, "percentile_cont": 1, "percentile_disc": 1}
+"""Aggregates with WITHIN GROUP, and the number of arguments before it."""
+
+NAMES: Final = (
+    frozenset({"avg", "sum", "bit_and", "bit_or", "bit_xor"})
+    | frozenset(_NATIVE)
+    | _COLLECTING
+    | _SPREADS
+    | frozenset(_ORDERED_SETS)
+)
+_JOIN: Final = "interlock_join_items("
 
 
-class _Written(NamedTuple):
-    """The parts of a call as they are written."""
-
-    arguments: list[Node]
-    order: list[Node]
-    distinct: bool
-
-
-def counted(node: Node, scope: Scope, name: str, walk: Walk) -> Term:
-    """An aggregate that sqlglot reads as one: its argument is `this`, further ones are `expressions`."""
-    only(node, "this", "expressions", "big_int", "separator")
-    separator = [child(node, "separator")] if "separator" in node.args else []
-    return called(name, [child(node), *children(node), *separator], scope, walk)
-
-
-def called(name: str, listed: Sequence[Node], scope: Scope, walk: Walk) -> Term:
-    """A call of an aggregate."""
+def called(name: str, body: Body, scope: Scope, walk: Walk) -> Term:
+    """Return a call of an aggregate."""
     if not scope.aggregates:
         raise wrong(f"the aggregate {name}() in {scope.place}.", fix="Use it in SELECT, HAVING or ORDER BY.")
-    if name == "count" and len(listed) == 1 and type(listed[0]) is exp.Star:
-        only(listed[0])
-        return Term("count(*)", INT8, aggregate=True, name="count", nullable=False)
-    written = _written(name, listed)
+    if name in _ORDERED_SETS:
+        return _ordered_set(name, body, scope, walk)
+    only("FuncCall", body, "funcname", "args", "agg_order", "agg_filter", "agg_star", "agg_distinct", "funcformat")
+    if body.get("agg_star"):
+        if name != "count":
+            raise wrong(f"{name}(*) does not exist.", fix=f"Write {name}(column).")
+        result = Term("count(*)", INT8, aggregate=True, nullable=False)
+        return _filtered(result, body, scope, walk)
     with _inside(scope, f"the argument of {name}()"):
-        values = [walk(item, scope) for item in written.arguments]
-        keys = [_key(item, walk, scope) for item in written.order]
+        values = [walk(node, scope) for node in body.get("args", ())]
+        keys = [ordering_key(node, walk, scope) for node in body.get("agg_order", ())]
+    if not values:
+        raise wrong(f"{name}() without an argument does not exist.")
+    has_distinct = bool(body.get("agg_distinct"))
     order = [term for term, _ in keys]
-    compared = values[:1] if _is_separated(name, values) else values
-    if written.distinct and order and [term.text for term in order] != [term.text for term in compared]:
-        refusal = refuse if name == "string_agg" else wrong  # Its separator may differ from row to row, and count.
-        raise refusal(f"{name}(DISTINCT … ORDER BY …) with another expression.", fix="Order by the argument itself.")
+    if has_distinct and order:
+        compared = values[:1] if _is_separated(name, values) else values
+        if [term.text for term in order] != [term.text for term in compared]:
+            # PostgreSQL refuses most of them; a separator may differ from row to row, and a key may be ordered alone.
+            refusal = wrong if len(values) == 1 else refuse
+            raise refusal(
+                f"{name}(DISTINCT … ORDER BY …) with another expression.", fix="Order by the argument itself."
+            )
     text = ", ".join(key for _, key in keys)
-    result = built(name, values, f" ORDER BY {text}" if text else "", distinct=written.distinct)
-    return _closed(result, [*values, *order], scope, name)
+    result = build(name, values, f" ORDER BY {text}" if text else "", distinct=has_distinct)
+    return _filtered(_closed(result, [*values, *order], scope, name), body, scope, walk)
 
 
-def filtered(node: Node, scope: Scope, walk: Walk) -> Term:
-    """aggregate(…) FILTER (WHERE …)."""
-    only(node, "this", "expression")
-    where = child(node, "expression")
-    only(where, "this")
-    result = walk(child(node), scope)
-    name = result.name or "an aggregate"
-    if not result.aggregate or name not in AGGREGATES or not result.text.endswith(")"):
-        raise unsupported(node)
-    with _inside(scope, "FILTER"):
-        asked = condition(walk(child(where), scope), "FILTER")
-    # A separator and a parenthesis around the aggregate itself: the condition belongs inside.
-    is_joined = result.text.startswith(_JOIN)
-    text = f"{result.text[:-1] if is_joined else result.text} FILTER (WHERE {asked.checked.text}){')' * is_joined}"
-    closed = _closed(replace(result, text=text), [asked], scope, name)
-    return replace(closed, inside=closed.inside | result.inside)
+def _ordered_set(name: str, body: Body, scope: Scope, walk: Walk) -> Term:
+    """Return percentile_cont(), percentile_disc() or mode() WITHIN GROUP (ORDER BY …)."""
+    only("FuncCall", body, "funcname", "args", "agg_order", "agg_filter", "agg_within_group", "funcformat")
+    if not body.get("agg_within_group"):
+        raise wrong(f"{name}() without WITHIN GROUP.", fix=f"Write {name}(…) WITHIN GROUP (ORDER BY …).")
+    if len(body["agg_order"]) != 1 or len(body.get("args", ())) != _ORDERED_SETS[name]:
+        raise wrong(f"{name}() with such a number of arguments does not exist.")
+    with _inside(scope, f"the argument of {name}()"):
+        direct = [walk(node, scope) for node in body.get("args", ())]
+        value, _ = ordering_key(body["agg_order"][0], walk, scope)
+    if any(not term.is_constant for term in direct):
+        raise refuse(f"{name}() of a fraction that is not a constant.", fix="Write the fraction, or pass a parameter.")
+    kinds, gives = _signature(name, [*direct, value])
+    *fractions, typed = [convert(term, kind, "implicit") for term, kind in zip([*direct, value], kinds, strict=True)]
+    if typed.type.collation is not None or typed.type.is_array:
+        # Values that are equal and not the same: which of them it is would be open.
+        raise refuse(f"{name}() of {typed.type}.", fix="Cast it to double precision, or sort and take one.")
+    function = _function(name, [*direct, value])
+    order = sorting_key(typed) + direction(body["agg_order"][0]["SortBy"], typed)
+    text = f"{function}({texts_of([typed, *fractions])} ORDER BY {order})"
+    result = combined(text, PLAIN_TYPES[gives], [value], atomic=True)
+    return _filtered(_closed(result, [*direct, value], scope, name), body, scope, walk)
+
+
+def ordering_key(node: Node, walk: Walk, scope: Scope) -> tuple[Term, str]:
+    """Return one key of an ORDER BY, and its text with direction."""
+    kind, body = split(node)
+    only(kind, body, "node", "sortby_dir", "sortby_nulls")
+    if is_constant_node(body["node"]):
+        raise refuse("ORDER BY a constant inside a call.", fix="Order by columns.")
+    term = walk(body["node"], scope)
+    comparable(term.type, "ORDER BY")
+    return term, sorting_key(term) + direction(body, term)
+
+
+def direction(body: Body, term: Term) -> str:
+    """PostgreSQL takes NULL for larger than everything, SQLite for smaller: say where it goes, if there can be any."""
+    descending = body.get("sortby_dir") == "SORTBY_DESC"
+    if body.get("sortby_dir") == "SORTBY_USING":
+        raise refuse("ORDER BY … USING.", fix="Write ASC or DESC.")
+    text = " DESC" if descending else ""
+    if not term.nullable:
+        return text
+    nulls = body.get("sortby_nulls", "SORTBY_NULLS_DEFAULT")
+    first = descending if nulls == "SORTBY_NULLS_DEFAULT" else nulls == "SORTBY_NULLS_FIRST"
+    return f"{text} NULLS {'FIRST' if first else 'LAST'}"
 
 
 @contextmanager
 def _inside(scope: Scope, place: str) -> Generator[None]:
-    grouped = scope.grouped
-    scope.grouped = frozenset()
+    """Translate what stands inside an aggregate: nothing is grouped there, and no other aggregate may stand there."""
+    grouped, scope.grouped = scope.grouped, frozenset()
     try:
         with scope.at(place, volatile=False, subqueries=False):
             yield
@@ -114,110 +138,117 @@ def _inside(scope: Scope, place: str) -> Generator[None]:
         scope.grouped = grouped
 
 
-def _closed(term: Term, parts: Sequence[Term], scope: Scope, name: str) -> Term:
-    bare = frozenset(item for part in parts for item in part.bare)
+def _closed(result: Term, parts: Sequence[Term], scope: Scope, name: str) -> Term:
+    """Return the aggregate with its columns inside. PostgreSQL may compute one over outer columns further out."""
+    bare = NO_REFERENCES.union(*(part.bare for part in parts))
     if any(number != scope.number for number, _ in bare):
         raise refuse(f"{name}() over a column of the query around it.", fix="Aggregate where the column comes from.")
-    return replace(term, aggregate=True, bare=frozenset(), inside=bare)
+    return replace(result, aggregate=True, bare=NO_REFERENCES, inside=bare, nullable=name != "count")
 
 
-def _written(name: str, listed: Sequence[Node]) -> _Written:
-    arguments, order, distinct = list(listed), list[Node](), False
-    if arguments and type(arguments[-1]) is exp.Order:
-        last = arguments.pop()
-        only(last, "this", "expressions")
-        order, arguments = children(last), [*arguments, child(last)]
-    elif arguments and type(arguments[0]) is exp.Order:
-        # string_agg(x, ',' ORDER BY y): sqlglot hangs the order on the first argument.
-        first = arguments[0]
-        only(first, "this", "expressions")
-        order, arguments[0] = children(first), child(first)
-    if arguments and type(arguments[0]) is exp.Distinct:
-        only(arguments[0], "expressions")
-        distinct, arguments = True, [*children(arguments[0]), *arguments[1:]]
-    if len(arguments) != AGGREGATES[name]:
-        raise refuse(f"{name}() with {len(arguments)} arguments.", fix=f"Pass {AGGREGATES[name]}.")
-    return _Written(arguments, order, distinct)
+def _filtered(result: Term, body: Body, scope: Scope, walk: Walk) -> Term:
+    """Return aggregate(…) FILTER (WHERE …)."""
+    if "agg_filter" not in body:
+        return result
+    with _inside(scope, "FILTER"):
+        test = condition(walk(body["agg_filter"], scope), "FILTER")
+    clause = f" FILTER (WHERE {test.checked.text})"
+    # A separator and a parenthesis stand around the aggregate itself: the condition belongs inside.
+    text = f"{result.text[:-1]}{clause})" if result.text.startswith(_JOIN) else result.text + clause
+    return replace(result, text=text, inside=result.inside | test.bare)
 
 
-def _key(item: Node, walk: Walk, scope: Scope) -> tuple[Term, str]:
-    only(item, "this", "desc", "nulls_first")
-    term = settled(walk(child(item), scope))
-    comparable(term.type, "ORDER BY")
-    direction = " DESC" if flag(item, "desc") else ""
-    return term, f"{sorting_key(term)}{direction} NULLS {'FIRST' if flag(item, 'nulls_first') else 'LAST'}"
+# --- Building --------------------------------------------------------------------------------------------------------
 
 
-def built(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> Term:
-    """The call, with PostgreSQL's type: the sum of bigint is numeric, an average is exact."""
-    values = [settled(value) if value.type is UNKNOWN and name != "string_agg" else value for value in values]
+def build(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> Term:
+    """Return the call, with PostgreSQL's type: the sum of bigint is numeric, an average is exact."""
+    kinds, gives = _signature(name, values)
+    typed = [convert(value, kind, "implicit") for value, kind in zip(values, kinds, strict=True)]
     if distinct:
-        comparable(values[0].type, f"{name}(DISTINCT …)")
-        if (len(values) > 1 and not _is_separated(name, values)) or (name in _ORDERED and not order):
+        comparable(typed[0].type, f"{name}(DISTINCT …)")
+        separated = _is_separated(name, values)
+        if (len(values) > 1 and not separated) or (name in _COLLECTING and not order):
             raise refuse(f"{name}(DISTINCT …) here.", fix="Select the distinct values in a subquery first.")
-    if name in {"string_agg", "jsonb_object_agg", "jsonb_agg"}:
-        return _collected(name, values, order, distinct=distinct)
-    [value] = values
-    function, kind = _function(name, value.type)
-    compared = keyed(value) if distinct or name in {"min", "max"} else value.operand
-    text = f"{function}({'DISTINCT ' if distinct else ''}{compared}{order})"
-    return combined(text, kind, [value], atomic=True, name=name)
-
-
-def _collected(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> Term:
-    match name:
-        case "string_agg":
-            if any(not value.type.is_text and value.type is not UNKNOWN for value in values):
-                raise refuse(f"string_agg() of {values[0].type}.", fix="Cast it to text.")
-            terms, kind = [convert(value, TEXT, "implicit") for value in values], TEXT
-        case "jsonb_agg":
-            terms, kind = [calls.document_of(value) for value in values], JSONB
-        case _:
-            terms, kind = [calls.object_key(values[0]), calls.document_of(values[1])], JSONB
-    if distinct and terms[0].text != values[0].text:
-        raise refuse(f"{name}(DISTINCT …) of {values[0].type}.", fix="Select the distinct values in a subquery first.")
-    if distinct and name == "string_agg":
+    if name in _DOCUMENTS:
+        typed = _documents(name, values, distinct=distinct)
+    word = "DISTINCT " if distinct else ""
+    if name == "string_agg" and distinct and gives == "bytea":
+        raise refuse("string_agg(DISTINCT …) of bytea.", fix="Select the distinct values in a subquery first.")
+    if name == "string_agg" and distinct:
         # SQLite's DISTINCT is for one argument, so the distinct texts are collected first and joined then.
-        text = f"{_JOIN}{terms[1].checked.text}, interlock_array_agg(DISTINCT {keyed(terms[0])}{order}))"
-        return combined(text, kind, values, atomic=True, name=name)
-    listed = ", ".join(term.checked.text for term in terms)
-    text = f"interlock_{name}({'DISTINCT ' if distinct else ''}{listed}{order})"
-    return combined(text, kind, values, atomic=True, name=name)
+        text = f"{_JOIN}{typed[1].checked.text}, interlock_array_agg(DISTINCT {keyed(typed[0])}{order}))"
+    elif name in _NATIVE:
+        function = _NATIVE[name]
+        compared = keyed(typed[0]) if distinct or name in {"min", "max"} else typed[0].operand
+        text = f"{function}({word}{compared}{order})"
+    elif name == "sum" and gives == "int8":
+        text = f"sum({word}{typed[0].operand}{order})"
+    else:
+        function = _function(name, values)
+        listed = keyed(typed[0]) if distinct and len(typed) == 1 else texts_of(typed)
+        text = f"{function}({word}{listed}{order})"
+    return combined(text, PLAIN_TYPES[gives], values, atomic=True)
+
+
+def _signature(name: str, values: Sequence[Term]) -> tuple[list[Type], str]:
+    found = calls.chosen(name, values)
+    if found is None:
+        raise wrong(
+            f"{name}({', '.join(str(value.type) for value in values)}) does not exist.", fix="Cast the argument."
+        )
+    if name == "count":
+        return [TEXT if value.type.name == "unknown" else value.type for value in values], "int8"
+    if name in _DOCUMENTS:
+        return [settled(value).type for value in values], "json" if name in _JSON else "jsonb"
+    kinds, gives = calls.types_of(found, values)
+    if gives not in PLAIN_TYPES or (name in {"min", "max"} and not _has_extremes(kinds[0])):
+        raise refuse(f"the aggregate {name}() of {values[0].type}.", fix="Compute it in Python, or cast the argument.")
+    return kinds, gives
+
+
+def _has_extremes(kind: Type) -> bool:
+    if kind.is_array:
+        comparable(kind, "min() and max()")
+    return kind in _EXTREMES or kind.is_number or kind.is_array
+
+
+_EXTREMES: Final = frozenset(
+    PLAIN_TYPES[name] for name in ("text", "date", "time", "timestamp", "timestamptz", "interval", "bytea")
+)
+
+
+def _function(name: str, values: Sequence[Term]) -> str:
+    found = calls.chosen(name, values)
+    assert found is not None
+    entry = FUNCTIONS.get((name, found.takes))
+    if entry is None or entry.function is None:
+        raise refuse(f"the aggregate {name}() of {values[0].type}.", fix="Compute it in Python, or cast the argument.")
+    return entry.function.name
+
+
+def _documents(name: str, values: Sequence[Term], *, distinct: bool) -> list[Term]:
+    if name in _JSON:
+        return _json(name, values, distinct=distinct)
+    if name == "jsonb_agg":
+        terms = [calls.document_of(value) for value in values]
+    else:
+        terms = [calls.object_key(values[0]), calls.document_of(values[1])]
+    if distinct and values[0].type != JSONB:
+        raise refuse(f"{name}(DISTINCT …) of {values[0].type}.", fix="Select the distinct values in a subquery first.")
+    return terms
+
+
+def _json(name: str, values: Sequence[Term], *, distinct: bool) -> list[Term]:
+    if distinct:
+        raise refuse(f"{name}(DISTINCT …).", fix="Select the distinct values in a subquery first.")
+    if name == "json_agg":
+        if values[0].type.is_array:
+            raise refuse(f"json_agg() of {values[0].type}.", fix="Use jsonb_agg().")
+        return [calls.json_of(values[0])]
+    return [calls.json_key(values[0]), calls.json_of(values[1])]
 
 
 def _is_separated(name: str, values: Sequence[Term]) -> bool:
     """Return whether the call joins texts by a separator that is the same for all rows."""
-    return name == "string_agg" and all(
-        value.literal is not None or value.parameter is not None for value in values[1:]
-    )
-
-
-_JOIN: Final = "interlock_join_items("
-_ORDERED: Final = frozenset({"array_agg", "jsonb_agg", "jsonb_object_agg", "string_agg"})
-
-
-def _function(name: str, kind: Type) -> tuple[str, Type]:
-    """The function, and its result's type."""
-    array = array_of(kind)
-    if name == "count":
-        return "count", INT8
-    if name in {"sum", "avg"} and kind.is_number:
-        return _summed(name, kind)
-    if name in {"min", "max"} and (kind.is_number or kind.is_text or kind == TIMESTAMPTZ):
-        return name, TEXT if kind.is_text else kind.plain
-    if name in _TRUTHS and kind == BOOL:
-        return _TRUTHS[name], BOOL
-    if name == "array_agg" and array is not None:
-        return "interlock_array_agg", array
-    raise refuse(f"the aggregate {name}() of {kind}.", fix="Compute it in Python, or cast the argument.")
-
-
-def _summed(name: str, kind: Type) -> tuple[str, Type]:
-    if name == "sum" and kind.name in {"int2", "int4"}:
-        return "sum", INT8
-    if kind == FLOAT8:
-        return f"interlock_{name}_float8", FLOAT8
-    return f"interlock_{name}_{'integer' if kind.is_integer else 'numeric'}", NUMERIC
-
-
-_TRUTHS: Final = {"bool_and": "min", "every": "min", "bool_or": "max"}
+    return name == "string_agg" and all(value.is_constant for value in values[1:])

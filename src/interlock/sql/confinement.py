@@ -1,189 +1,236 @@
 """Statements that stay inside the schema of their database, for SQL that comes from outside the program.
 
 On PostgreSQL one login often owns several schemas: those of databases, and that of the workflows with the audit log and
-the API keys. A statement of a program may use them all. A statement that comes over HTTP may not, so it is admitted
-here before PostgreSQL sees it: one statement of the documented subset, on tables without a prefix, with functions of
-the list.
-
-It is read three times: as characters, so that nothing is hidden in a comment or a quote that two readers read in two
-ways; as tokens, so that a name before a dot is a table or an alias of this statement, and the name after it no function
-that PostgreSQL would call; and as a tree, by an allow-list.
+the API keys. A statement of a program may use them all. A statement that comes over HTTP may not, so its tree is
+admitted here before PostgreSQL sees it: listed kinds of nodes, tables without a prefix, functions and types of the
+list. It is the tree that PostgreSQL's own grammar gives, so both read the same statement.
 Views and triggers that an operator made in the schema run as they were made.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Final
+from typing import Final, cast
 
-from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
-
-from interlock.sql.grammar import CALLABLE_NAMES, RESERVED, folded
-from interlock.sql.parse import LanePostgres, Node, argument, children, flag, parse, refuse_elsewhere, unsupported
-from interlock.sql.types import refuse
-
-_QUERIES: Final = (exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.Values, exp.Table)
-_CHANGES: Final = (exp.Insert, exp.Update, exp.Delete)
-_ACTIONS: Final = (exp.ColumnDef, exp.RenameColumn, exp.AlterRename, exp.AddConstraint, exp.AlterColumn, exp.Drop)
-_CREATES: Final = frozenset({"this", "kind", "exists", "unique"})
-_FOREIGN: Final = (
-    exp.Command,
-    exp.Dot,
-    exp.Into,
-    exp.ObjectIdentifier,
-    exp.PseudoType,
-    exp.AnonymousAggFunc,
-    exp.ParameterizedAgg,
+from interlock.sql.aggregates import NAMES as AGGREGATES
+from interlock.sql.calls import CALLABLE_NAMES
+from interlock.sql.parse import (
+    NESTING,
+    Body,
+    Node,
+    described,
+    kind_of,
+    names_of,
+    only,
+    parse,
+    split,
+    unsupported,
+    walk,
 )
-_TYPES: Final = frozenset({exp.DType.USERDEFINED, exp.DType.UNKNOWN})
+from interlock.sql.types import PLAIN_TYPES, SERIALS, refuse
+from interlock.sql.windows import WINDOW_FUNCTIONS
+
+_STATEMENTS: Final = frozenset(
+    {
+        "SelectStmt", "InsertStmt", "UpdateStmt", "DeleteStmt", "CreateStmt", "IndexStmt", "AlterTableStmt",
+        "RenameStmt", "DropStmt", "TruncateStmt",
+    }
+)  # fmt: skip
+_NODES: Final = _STATEMENTS - {"RenameStmt", "DropStmt", "TruncateStmt"} | frozenset(
+    {
+        "A_ArrayExpr", "A_Const", "A_Expr", "A_Indices", "A_Indirection", "A_Star", "AlterTableCmd", "BoolExpr",
+        "BooleanTest", "CaseExpr", "CaseWhen", "CoalesceExpr", "CollateClause", "ColumnDef", "ColumnRef",
+        "CommonTableExpr", "Constraint", "FuncCall", "IndexElem", "JoinExpr", "List", "LockingClause", "MinMaxExpr",
+        "MultiAssignRef", "NullTest", "ParamRef", "RangeFunction", "RangeSubselect", "RangeVar", "ResTarget", "RowExpr",
+        "SQLValueFunction", "SetToDefault", "SortBy", "String", "Integer", "SubLink", "TypeCast", "WindowDef",
+    }
+)  # fmt: skip
+_ALTERATIONS: Final = frozenset(
+    {
+        "AT_AddColumn", "AT_DropColumn", "AT_ColumnDefault", "AT_SetNotNull", "AT_DropNotNull", "AT_AddConstraint",
+        "AT_DropConstraint", "AT_AlterColumnType",
+    }
+)  # fmt: skip
+_INDEX: Final = (
+    "idxname", "relation", "accessMethod", "indexParams", "indexIncludingParams", "whereClause", "unique",
+    "if_not_exists", "nulls_not_distinct",
+)  # fmt: skip
+_PREFIXED: Final = ("operName", "opclass", "collation", "collname")
+"""Names of operators, their classes and collations. One of another schema runs functions of that schema."""
+
+_VALUES: Final = frozenset({"SVFOP_CURRENT_DATE", "SVFOP_CURRENT_TIMESTAMP", "SVFOP_LOCALTIME", "SVFOP_LOCALTIMESTAMP"})
+_FUNCTIONS: Final = CALLABLE_NAMES | AGGREGATES | WINDOW_FUNCTIONS | {"generate_series", "unnest", "like_escape"}
+_TYPES: Final = frozenset(PLAIN_TYPES) | frozenset(SERIALS) | {"bpchar", "float4", "char"}
 _SYSTEM: Final = ("pg_", "interlock_")
 """Catalogs of the server begin so, and are found without a prefix: pg_stats shows values of all tables. Ours, too."""
 
 
 def confine(sql: str) -> None:
     """Raise DialectError unless the statement stays inside the schema of its database."""
-    _refuse_hidden(sql)
     tree = parse(sql)
     try:
         _refuse_statement(tree)
-        for node in tree.walk():
-            _refuse_node(node)
-        _refuse_prefixes(sql, tree)
+        found = list(walk(tree))
+        for kind, body in found:
+            _refuse_node(kind, body)
+        for body in _tables(tree):
+            _refuse_table(body)
+        _refuse_prefixes(tree, found)
     except RecursionError as error:
-        raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
-
-
-def _refuse_hidden(sql: str) -> None:
-    """Refuse comments and every quote but '…' and "…": PostgreSQL and the parser could end them at two places."""
-    at = 0
-    while at < len(sql):
-        letter, pair = sql[at], sql[at : at + 2]
-        if letter in "'\"":
-            if letter == "'" and at and (sql[at - 1].isalnum() or sql[at - 1] in "_&"):
-                raise refuse(f"the literal {sql[at - 1]}'….", fix="Write 'plain text', or pass a parameter $1.")
-            end = sql.find(letter, at + 1)
-            if end < 0:
-                raise refuse("a quote without an end.")
-            at = end
-        elif pair in {"--", "/*"}:
-            raise refuse("a comment.", why="Over HTTP a statement is read as it will be run.", fix="Leave it out.")
-        elif letter == "$" and (not sql[at + 1 : at + 2].isdigit() or (at and _is_name(sql[at - 1]))):
-            raise refuse("the symbol $ outside of a parameter.", fix="Write parameters as $1, $2, …")
-        at += 1
-
-
-def _is_name(letter: str) -> bool:
-    return letter.isalnum() or letter in "_$"
+        raise refuse(NESTING, fix="Split it into several statements.") from error
 
 
 def _refuse_statement(tree: Node) -> None:
-    if isinstance(tree, _QUERIES + _CHANGES):
-        return
-    kind = str(argument(tree, "kind") or "TABLE").upper()
-    match tree:
-        case exp.Create():
-            named = {name for name, value in tree.args.items() if value}
-            allowed = named <= _CREATES and kind in {"TABLE", "INDEX"}
-        case exp.Alter():
-            actions = children(tree, "actions")
-            allowed = kind == "TABLE" and bool(actions) and all(isinstance(each, _ACTIONS) for each in actions)
-        case exp.Drop():
-            allowed = kind in {"TABLE", "INDEX"} and not flag(tree, "cascade")
-        case exp.TruncateTable():
-            allowed = str(argument(tree, "option") or "").upper() != "CASCADE"
-        case _:
-            allowed = False
-    if not allowed:
+    kind, body = split(tree)
+    if kind not in _STATEMENTS:
         raise unsupported(tree)
+    match kind:
+        case "CreateStmt":
+            only(kind, body, "relation", "tableElts", "oncommit", "if_not_exists")
+        case "AlterTableStmt":
+            subtypes = {node["AlterTableCmd"]["subtype"] for node in body["cmds"]}
+            if body["objtype"] != "OBJECT_TABLE" or not subtypes <= _ALTERATIONS:
+                raise unsupported(tree)
+        case "IndexStmt":
+            only(kind, body, *_INDEX)
+        case "RenameStmt":
+            if body["renameType"] not in {"OBJECT_TABLE", "OBJECT_COLUMN"}:
+                raise unsupported(tree)
+            if body["renameType"] == "OBJECT_TABLE":
+                _refuse_system(body["newname"])
+        case "DropStmt":
+            names = [names_of(node["List"]["items"]) for node in body["objects"] if kind_of(node) == "List"]
+            dropped = body["removeType"] in {"OBJECT_TABLE", "OBJECT_INDEX"} and all(len(name) == 1 for name in names)
+            if not dropped or not names:
+                raise unsupported(tree)
+            for [name] in names:
+                _refuse_system(name)
+        case _:
+            pass
 
 
-def _refuse_node(node: Node) -> None:
-    if isinstance(node, _FOREIGN):
-        raise unsupported(node)
-    if isinstance(node, (exp.Table, exp.Column)) and (argument(node, "db") or argument(node, "catalog")):
-        raise refuse_elsewhere(node)
-    if isinstance(node, exp.Table) and node.name.lower().startswith(_SYSTEM):
-        raise refuse(f"the table {node.name}, which is a system table.", fix="Read tables of this database.")
-    if isinstance(node, exp.Anonymous) and node.name.lower() not in CALLABLE_NAMES:
-        raise refuse(f"the function {node.name}().", fix="Use a function of the subset; compute the rest elsewhere.")
-    if isinstance(node, exp.DataType) and node.this in _TYPES:
-        raise unsupported(node)
+def _refuse_node(kind: str, body: Body) -> None:
+    if kind not in _NODES and kind not in _STATEMENTS:
+        raise unsupported({kind: body})
+    _refuse_fields(kind, body)
+    match kind:
+        case "SelectStmt" if "intoClause" in body:
+            raise refuse("SELECT … INTO.", fix="Create the table, then INSERT … SELECT.")
+        case "FuncCall":
+            names = names_of(body["funcname"])
+            # PostgreSQL's grammar itself gives the functions of EXTRACT, TRIM and the like that prefix.
+            is_plain = len(names) == 1 or (names[0] == "pg_catalog" and body["funcformat"] == "COERCE_SQL_SYNTAX")
+            if not is_plain or names[-1] not in _FUNCTIONS:
+                raise refuse(f"the function {'.'.join(names)}().", fix="Use a function of the documented subset.")
+        case "A_Expr" if len(body["name"]) > 1:
+            raise refuse("an operator with a prefix.", fix="Write the operator alone.")
+        case "RangeFunction":
+            _refuse_source(body)
+        case "SortBy" if body.get("useOp"):
+            raise refuse("ORDER BY … USING.", fix="Write ASC or DESC.")
+        case "A_Indirection" if any(kind_of(node) == "String" for node in body["indirection"]):
+            raise refuse("a name after a value in parentheses.", why="It may be a function.", fix="Select columns.")
+        case "SQLValueFunction" if body["op"] not in _VALUES:
+            raise refuse(f"{body['op'].removeprefix('SVFOP_')}.", fix="Pass the value as a parameter.")
+        case _:
+            pass
 
 
-def _refuse_prefixes(sql: str, tree: Node) -> None:
-    """Refuse a name before a dot that is neither a table nor an alias of this statement, from the tokens alone."""
-    known = {name.lower() for name in _names(tree)} | {"excluded"}
-    columns, has_unnamed = _columns_of_calls(tree), _has_unnamed_call(tree)
-    tokens = LanePostgres().tokenize(sql)
-    for (prefix, dot), (_, column) in pairwise(pairwise(tokens)):
-        name = prefix.text.lower()
-        if dot.text != ".":
+def _refuse_fields(kind: str, body: Body) -> None:
+    """Refuse fields that reach further in every kind of node that has them."""
+    if body.get("behavior") == "DROP_CASCADE":
+        raise refuse("CASCADE.", why="It may reach other schemas.", fix="Change one table after the other.")
+    prefixed = any(len(body.get(name, ())) > 1 for name in _PREFIXED)
+    prefixed = prefixed or len(body.get("collClause", {}).get("collname", ())) > 1
+    if prefixed or "exclusions" in body or "indexspace" in body:
+        raise refuse(f"{described(kind)} with a name of another schema.", fix="Write the operator or name alone.")
+    for name in ("typeName", "ofTypename"):
+        if name in body:
+            _refuse_type(body[name])
+
+
+def _refuse_source(body: Body) -> None:
+    """Refuse what is not one call in FROM: PostgreSQL names the value after it, which may be another alias, too."""
+    if len(body["functions"]) > 1 or kind_of(body["functions"][0]["List"]["items"][0]) != "FuncCall":
+        raise refuse("such a function in FROM.", fix="Use unnest() or generate_series(), with an alias.")
+
+
+def _refuse_system(name: str) -> None:
+    if name.lower().startswith(_SYSTEM):
+        raise refuse(f"the name {name}, which is that of a system table.", fix="Use tables of this database.")
+
+
+def _refuse_type(body: Body) -> None:
+    *prefix, name = names_of(body["names"])
+    if prefix not in ([], ["pg_catalog"]) or name not in _TYPES:
+        raise refuse(f"the type {'.'.join([*prefix, name])}.", fix="Use one of the documented types.")
+
+
+def _tables(value: object) -> Iterator[Body]:
+    """Yield the fields of every table that a statement names, those it changes or refers to included."""
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _tables(item)
+    elif isinstance(value, dict):
+        body = cast("Body", value)
+        if "relname" in body:
+            yield body
+        for member in body.values():
+            yield from _tables(member)
+
+
+def _refuse_table(body: Body) -> None:
+    name = body["relname"]
+    if "schemaname" in body or "catalogname" in body or not body.get("inh"):
+        raise refuse(
+            f"the table {body.get('schemaname', '')}.{name} with a prefix.",
+            why="Over HTTP a statement reaches the tables of its own database alone.",
+            fix="Name the table alone.",
+        )
+    if body.get("relpersistence", "p") != "p":
+        raise refuse("a temporary or unlogged table.", fix="Create an ordinary table.")
+    _refuse_system(name)
+
+
+def _refuse_prefixes(tree: Node, found: list[tuple[str, Body]]) -> None:
+    """Refuse a name before a dot that is not a table or an alias, and after it a name that may be a function.
+
+    PostgreSQL reads q.f as the call f(q) if q is the value of a function in FROM and has no column f. Two queries of a
+    statement may use one alias: only what is a column of both is certain to be one.
+    """
+    known = {"excluded"} | {body.get("alias", {}).get("aliasname", body["relname"]) for body in _tables(tree)}
+    columns: dict[str, set[str]] = {}
+    for kind, body in found:
+        if kind == "CommonTableExpr":
+            known.add(body["ctename"])
+        elif kind == "RangeSubselect" and "alias" in body:
+            known.add(body["alias"]["aliasname"])
+        elif kind == "RangeFunction":
+            alias, names = _function_columns(body)
+            columns[alias] = columns.get(alias, names) & names
+    for kind, body in found:
+        if kind != "ColumnRef" or len(body["fields"]) == 1:
             continue
-        if has_unnamed:
-            # PostgreSQL makes up a name for it, which may be that of another alias of the statement.
-            raise refuse(f"the prefix {prefix.text}. beside a function in FROM without an alias.", fix="Give it one.")
-        if name in columns:
-            is_quoted = column.token_type is TokenType.IDENTIFIER
-            _refuse_call(name, column.text if is_quoted else folded(column.text), columns[name])
-        elif name not in known:
+        *prefix, last = body["fields"]
+        [name, *more] = names_of(prefix)
+        if more or (name not in known and name not in columns):
             raise refuse(
-                f"the prefix {prefix.text}., which is neither a table nor an alias of the statement.",
+                f"the prefix {name}., which is neither a table nor an alias of the statement.",
                 why="Over HTTP a statement reaches the tables of its own database alone.",
                 fix="Name the table alone, or give it an alias.",
             )
+        if name in columns and kind_of(last) != "A_Star" and names_of([last])[0] not in columns[name]:
+            raise refuse(
+                f"{name}.{names_of([last])[0]}, which is not a column of {name}.",
+                why="PostgreSQL would call a function of that name with the value.",
+                fix="Name the columns in the alias, as in unnest($1) AS q(x), and write q.x.",
+            )
 
 
-def _refuse_call(alias: str, column: str, columns: set[str]) -> None:
-    """Refuse q.f where q is the alias of a function: PostgreSQL reads it as the call f(q) if q has no column f."""
-    if column != "*" and column not in columns:
-        raise refuse(
-            f"{alias}.{column}, which is not a column of {alias}.",
-            why="PostgreSQL would call a function of that name with the value.",
-            fix="Name the columns in the alias, as in unnest($1) AS q(x), and write q.x.",
-        )
-
-
-def _columns_of_calls(tree: Node) -> dict[str, set[str]]:
-    """Return the columns of each alias that names the result of a function. One value has no row type to look into."""
-    found: dict[str, set[str]] = {}
-    for alias in tree.find_all(exp.TableAlias):
-        call = alias.parent
-        if call is None or _has_rows(call):
-            continue
-        listed = [*(alias.columns or [alias.this]), argument(call, "offset")]
-        columns = [each for each in listed if isinstance(each, exp.Identifier)]
-        # As PostgreSQL reads them: "F" is another column than f, and f may be a function.
-        names = {each.name if flag(each, "quoted") else folded(each.name) for each in columns}
-        # Two queries of a statement may use one alias: only what is a column of both is certain to be one.
-        name = alias.name.lower()
-        found[name] = found.get(name, names) & names
-    return found
-
-
-def _has_unnamed_call(tree: Node) -> bool:
-    """Return whether a function stands in FROM without an alias."""
-    return any(
-        not node.alias and not _has_rows(node)
-        for node in tree.find_all(exp.Table, exp.Lateral, exp.Unnest)
-        if not isinstance(node, exp.Unnest) or isinstance(node.parent, (exp.From, exp.Join, exp.Delete))
-    )
-
-
-def _has_rows(node: Node) -> bool:
-    """Return whether an alias of this part of a statement names rows, and not the value that a function returns."""
-    if isinstance(node, exp.Table):
-        named = node.this
-        return isinstance(named, exp.Identifier) and (flag(named, "quoted") or named.name.lower() not in RESERVED)
-    if isinstance(node, exp.Lateral):
-        return isinstance(node.this, exp.Subquery)
-    if isinstance(node, exp.Subquery):
-        return not isinstance(node.this, exp.Unnest)
-    return isinstance(node, (exp.CTE, exp.Values, exp.Insert, exp.Update, exp.Delete))
-
-
-def _names(tree: Node) -> Iterator[str]:
-    for node in tree.walk():
-        if isinstance(node, exp.Table) and _has_rows(node):
-            yield node.name
-        if _has_rows(node) or isinstance(node, exp.TableAlias):
-            yield node.alias_or_name
+def _function_columns(body: Body) -> tuple[str, set[str]]:
+    """Return the alias of a function in FROM, and the names that are certain to be its columns."""
+    call = body["functions"][0]["List"]["items"][0]
+    alias = body.get("alias")
+    if alias is None:
+        # PostgreSQL names it after the function: no column is certain.
+        return names_of(call["FuncCall"]["funcname"])[-1], set()
+    names = set(names_of(alias.get("colnames", ()))) or {alias["aliasname"]}
+    return alias["aliasname"], names

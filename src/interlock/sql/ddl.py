@@ -4,41 +4,46 @@ The invariant is that a column accepts exactly the values of its PostgreSQL type
 CHECK named `interlock_type_<column>` beside the declared constraints. A table with a primary key is WITHOUT ROWID,
 which makes its key NOT NULL and one look-up; only keys numbered by the database use SQLite's row numbers. Constraints
 that depend on other tables are checked here, because SQLite does not look at the other table until rows arrive.
+
+What SQLite's ALTER TABLE cannot do makes the table anew: create, copy, drop, rename, in one transaction.
+
+Sections: tables, columns, constraints, indexes, ALTER TABLE, new tables for old ones, RENAME, DROP and TRUNCATE.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Final
 
-from sqlglot import exp
-
+from interlock.sql.calls import comparable
 from interlock.sql.casts import column_type
 from interlock.sql.dml import assigned
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.grammar import SYSTEM_COLUMNS
-from interlock.sql.operators import comparable
+from interlock.sql.from_clause import table_name
+from interlock.sql.literals import text_literal
 from interlock.sql.parse import (
     IDENTIFIER_BYTES_MAX,
+    Body,
     Node,
-    argument,
-    child,
-    children,
-    column_name,
-    flag,
-    identifier,
-    maybe,
+    kind_of,
+    names_of,
     only,
     quoted_list,
     quoted_name,
+    split,
     unsupported,
+    walk,
 )
-from interlock.sql.schema import Column, Table
-from interlock.sql.scope import Output, Relation, Scope, Translation, visible
-from interlock.sql.types import INT2, INT4, INT8, declared, enforcement, refuse, wrong
+from interlock.sql.schema import Column, Constraint, Table, chosen, definition_parts, names_in, parts_of
+from interlock.sql.scope import SYSTEM_COLUMNS, Output, Relation, Scope, Translation, visible
+from interlock.sql.types import INT2, INT4, INT8, Type, declared, enforcement, refuse, wrong
 
 TYPE_CHECK_PREFIX: Final = "interlock_type_"
 COLUMNS_MAX: Final = 500
 _SERIAL_NAMES: Final = {INT2: "smallserial", INT4: "serial", INT8: "bigserial"}
-_ACTIONS: Final = frozenset({"NO ACTION", "RESTRICT", "CASCADE", "SET NULL"})
+_ACTIONS: Final = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL"}
+_KINDS: Final = {"PRIMARY KEY": "pkey", "UNIQUE": "key", "CHECK": "check", "FOREIGN KEY": "fkey"}
+_NOTHING: Final = "SELECT 1 WHERE 0"
+_VALIDITY: Final = ("contype", "conname", "is_enforced", "initially_valid")
 
 
 @dataclass(slots=True)
@@ -49,31 +54,30 @@ class _Draft:
     defaults: dict[str, str] = field(default_factory=dict[str, str])
     serial: dict[str, str] = field(default_factory=dict[str, str])
     keys: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
-    constraints: list[tuple[str, Node, str | None]] = field(default_factory=list[tuple[str, Node, str | None]])
+    constraints: list[tuple[str, Body]] = field(default_factory=list[tuple[str, Body]])
+    """Constraints with the column that each was written at, or an empty name."""
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """SQLite's text of columns that do not change."""
+    ready: list[Constraint] = field(default_factory=list[Constraint])
+    """Constraints in SQLite's text, each with its name."""
 
 
-def create(node: Node, translation: Translation) -> str:
-    """CREATE TABLE or CREATE INDEX."""
-    only(node, "this", "kind", "exists", "unique")
-    match str(argument(node, "kind")).upper():
-        case "TABLE" if type(child(node)) is exp.Schema and not flag(node, "unique"):
-            return _create_table(node, translation)
-        case "INDEX" if type(child(node)) is exp.Index:
-            return _create_index(node, translation)
-        case kind:
-            raise refuse(f"CREATE {kind}.", fix="A lane has tables and indexes.")
+# --- Tables ----------------------------------------------------------------------------------------------------------
 
 
-def _create_table(node: Node, translation: Translation) -> str:
-    schema = child(node)
-    only(schema, "this", "expressions")
-    name = _new_name(child(schema), "table")
+def create_table(body: Body, translation: Translation) -> str:
+    """Translate CREATE TABLE."""
+    only("CreateStmt", body, "relation", "tableElts", "if_not_exists", "oncommit")
+    name = _new_table_name(body["relation"])
     draft = _Draft()
-    for item in children(schema):
-        if type(item) is exp.ColumnDef:
-            _read_column(item, draft, translation)
+    for node in body.get("tableElts", ()):
+        kind, element = split(node)
+        if kind == "ColumnDef":
+            _read_column(element, draft, translation)
+        elif kind == "Constraint":
+            draft.constraints.append(("", element))
         else:
-            draft.constraints.append(("", item, None))
+            raise unsupported(node)
     if any(known.lower() == name.lower() and known != name for known in translation.schema.tables):
         raise refuse(f"the table {name!r}: another one differs from it in case alone.", fix="Choose another name.")
     if not 1 <= len(draft.columns) <= COLUMNS_MAX:
@@ -81,29 +85,51 @@ def _create_table(node: Node, translation: Translation) -> str:
     folded = [column.name.lower() for column in draft.columns]
     if len(set(folded)) != len(folded):
         raise refuse("two columns whose names differ in case alone, or not at all.", fix="Rename one.")
-    constraints = [
-        _constraint(column, item, label, name, draft, translation) for column, item, label in draft.constraints
-    ]
+    exists = name in translation.schema.tables
+    if exists and body.get("if_not_exists"):
+        return _NOTHING
+    if not exists and name in _index_names_of_constraints(translation):
+        raise wrong(f"there is a constraint {name!r} already, whose index has that name.")
+    _settle(name, draft, translation)
+    return _table_text(name, draft)
+
+
+def _settle(name: str, draft: _Draft, translation: Translation) -> None:
+    """Translate the constraints that were read, and check what belongs to the table as a whole."""
+    for column, element in draft.constraints:
+        constraint = _constraint(column, element, name, draft, translation)
+        if constraint is not None:
+            draft.ready.append(constraint)
+    draft.constraints.clear()
     if len(draft.keys) > 1:
         raise wrong("more than one PRIMARY KEY.")
-    key = draft.keys[0] if draft.keys else ()
     for column in draft.serial:
-        if key != (column,):
+        if _own_key(draft) != (column,):
             raise refuse(f"{column!r} is numbered by the database without being the PRIMARY KEY.", fix="Make it so.")
-    columns = [_column_text(column, draft, in_key=column.name in key) for column in draft.columns]
-    parts = ", ".join([*columns, *(constraint for constraint in constraints if constraint)])
-    exists = "IF NOT EXISTS " if flag(node, "exists") else ""
+
+
+def _table_text(name: str, draft: _Draft) -> str:
+    key = _own_key(draft)
+    columns = [
+        draft.texts.get(column.name) or _column_text(column, draft, in_key=column.name in key)
+        for column in draft.columns
+    ]
+    constraints = [f"CONSTRAINT {quoted_name(each.name)} {each.text}" for each in draft.ready]
     ending = " WITHOUT ROWID" if key and not draft.serial else ""
-    return f"CREATE TABLE {exists}{quoted_name(name)} ({parts}){ending}"
+    return f"CREATE TABLE {quoted_name(name)} ({', '.join([*columns, *constraints])}){ending}"
 
 
-def _new_name(node: Node, what: str) -> str:
-    if type(node) is exp.Table:
-        only(node, "this")
-        node = child(node)
-    name = identifier(node, what)
-    visible(name, what)
-    if what == "index" and name != name.lower():
+def _new_table_name(body: Body) -> str:
+    if body.get("relpersistence", "p") != "p":
+        raise refuse("a temporary or unlogged table.", fix="Create an ordinary table.")
+    name = table_name(body)
+    visible(name, "table")
+    return name
+
+
+def _index_name(name: str) -> str:
+    visible(name, "index")
+    if name != name.lower():
         raise refuse(f"the index name {name!r}.", why="SQLite does not tell its case apart.", fix="Use small letters.")
     return name
 
@@ -117,8 +143,8 @@ def _column_text(column: Column, draft: _Draft, *, in_key: bool, constant: str |
             f"{name} INTEGER PRIMARY KEY AUTOINCREMENT DEFAULT '{draft.serial[column.name]}' {check.format(low_high)}"
         )
     text = f"{name} {declared(column.type)}"
-    if column.type.name == "numeric":
-        text += " COLLATE interlock_numeric"
+    if column.type.collation is not None:
+        text += f" COLLATE {column.type.collation}"
     nullable = column.nullable and not in_key
     if not nullable:
         text += " NOT NULL"
@@ -132,36 +158,34 @@ def _column_text(column: Column, draft: _Draft, *, in_key: bool, constant: str |
 # --- Columns ---------------------------------------------------------------------------------------------------------
 
 
-def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
-    only(node, "this", "kind", "constraints")
-    name = identifier(child(node), "column")
+def _read_column(body: Body, draft: _Draft, translation: Translation) -> None:
+    only("ColumnDef", body, "colname", "typeName", "constraints", "is_local", "collClause")
+    name: str = body["colname"]
     if name.lower() in SYSTEM_COLUMNS:
         raise refuse(f"a column named {name!r}.", why="The engines use that name themselves.", fix="Rename it.")
-    kind, serial = column_type(child(node, "kind"))
+    kind, serial = column_type(body["typeName"])
+    if "collClause" in body:
+        _check_collation(names_of(body["collClause"]["collname"]), kind)
     column = Column(name, kind)
     if serial is not None:
         draft.serial[name] = serial
-    for constraint in children(node, "constraints"):
-        only(constraint, "this", "kind")
-        label = maybe(constraint, "this")
-        rule = child(constraint, "kind")
-        match type(rule):
-            case exp.NotNullColumnConstraint:
-                only(rule, "allow_null")
-                column = replace(column, nullable=flag(rule, "allow_null"))
-            case exp.DefaultColumnConstraint:
-                only(rule, "this")
+    rules = _with_attributes([node["Constraint"] for node in body.get("constraints", ())])
+    for rule in rules:
+        match rule["contype"]:
+            case "CONSTR_NOTNULL" | "CONSTR_NULL":
+                column = replace(column, nullable=rule["contype"] == "CONSTR_NULL")
+            case "CONSTR_DEFAULT":
                 if name in draft.defaults:
                     raise wrong(f"{name!r} has two defaults.", fix="Write DEFAULT once.")
-                draft.defaults[name] = _default(child(rule), column, translation)
-            case exp.GeneratedAsIdentityColumnConstraint:
-                only(rule, "this")
+                draft.defaults[name] = _default(rule["raw_expr"], column, translation)
+            case "CONSTR_IDENTITY":
+                only("Constraint", rule, "contype", "generated_when")
                 if serial is not None or kind not in _SERIAL_NAMES:
                     raise wrong(f"an identity column of type {kind}.", fix="Use integer or bigint.")
                 draft.serial[name] = _SERIAL_NAMES[kind]
             case _:
-                draft.constraints.append((name, rule, None if label is None else identifier(label, "constraint")))
-    _check_nulls(node, name, numbered=name in draft.serial)
+                draft.constraints.append((name, rule))
+    _check_nulls(rules, name, numbered=name in draft.serial)
     if name in draft.serial:
         if name in draft.defaults:
             raise wrong(f"{name!r} has a default and is numbered by the database.")
@@ -169,11 +193,44 @@ def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
     draft.columns.append(column)
 
 
-def _check_nulls(node: Node, name: str, *, numbered: bool) -> None:
-    rules = [child(constraint, "kind") for constraint in children(node, "constraints")]
-    said = {flag(rule, "allow_null") for rule in rules if type(rule) is exp.NotNullColumnConstraint}
-    keyed = numbered or any(type(rule) is exp.PrimaryKeyColumnConstraint for rule in rules)
-    if len(said) > 1 or (keyed and True in said):
+def _check_collation(names: list[str], kind: Type) -> None:
+    if not kind.is_text and not (kind.is_array and kind.element.is_text):
+        raise wrong(f"COLLATE of the type {kind}.", fix="Leave it out.")
+    if names[-1] not in {"C", "default"} or names[:-1] not in ([], ["pg_catalog"]):
+        raise refuse(f"COLLATE {'.'.join(names)}.", why="A lane sorts by bytes.", fix='Use COLLATE "C".')
+
+
+def _with_attributes(rules: list[Body]) -> list[Body]:
+    """Return the constraints of a column, with the words about deferring in the one before them."""
+    found: list[Body] = []
+    for rule in rules:
+        kind: str = rule["contype"]
+        if not kind.startswith("CONSTR_ATTR_"):
+            found.append(dict(rule))
+            continue
+        word = kind.removeprefix("CONSTR_ATTR_")
+        if word not in {"DEFERRABLE", "NOT_DEFERRABLE", "DEFERRED", "IMMEDIATE"}:
+            raise refuse(f"a constraint that is {word.replace('_', ' ')}.", fix="Leave it out.")
+        if not found or found[-1]["contype"] not in {"CONSTR_FOREIGN", "CONSTR_UNIQUE", "CONSTR_PRIMARY"}:
+            raise wrong(f"a misplaced {word.replace('_', ' ')}.")
+        words: set[str] = found[-1].setdefault("words", set())
+        pair = {"DEFERRABLE", "NOT_DEFERRABLE"} if word.endswith("DEFERRABLE") else {"DEFERRED", "IMMEDIATE"}
+        if words & pair or {word, *words} == {"NOT_DEFERRABLE", "DEFERRED"}:
+            raise wrong("words about deferring that contradict each other, or stand there twice.")
+        words.add(word)
+    for rule in found:
+        words = rule.pop("words", set())
+        if words & {"DEFERRABLE", "DEFERRED"}:
+            rule["deferrable"] = True
+        if "DEFERRED" in words:
+            rule["initdeferred"] = True
+    return found
+
+
+def _check_nulls(rules: list[Body], name: str, *, numbered: bool) -> None:
+    kinds = {rule["contype"] for rule in rules}
+    keyed = numbered or "CONSTR_PRIMARY" in kinds
+    if "CONSTR_NULL" in kinds and (keyed or "CONSTR_NOTNULL" in kinds):
         raise wrong(f"{name!r} is declared both NULL and NOT NULL.")
 
 
@@ -185,53 +242,79 @@ def _default(node: Node, column: Column, translation: Translation) -> str:
 # --- Constraints -----------------------------------------------------------------------------------------------------
 
 
-def _constraint(column: str, node: Node, label: str | None, table: str, draft: _Draft, translation: Translation) -> str:
-    """A constraint of the table, or of one column written as one of the table."""
-    if type(node) is exp.Constraint:
-        only(node, "this", "expressions")
-        [inner] = children(node)
-        return _constraint(column, inner, identifier(child(node), "constraint"), table, draft, translation)
-    text = _constraint_body(column, node, table, draft, translation)
-    if label is not None:
-        visible(label, "constraint")
-    elif type(node) is exp.CheckColumnConstraint:
-        # Without a name of its own SQLite would give the first one that of the last column's type.
-        label = f"{table}_{column}_check" if column else f"{table}_check"
-    return f"CONSTRAINT {quoted_name(label)} {text}" if text and label is not None else text
-
-
-def _constraint_body(column: str, node: Node, table: str, draft: _Draft, translation: Translation) -> str:
-    match type(node):
-        case exp.PrimaryKeyColumnConstraint | exp.PrimaryKey:
-            only(node, "expressions", "include")
-            _plain_parameters(node)
-            names = _known([column] if column else [column_name(part) for part in children(node)], draft)
+def _constraint(column: str, body: Body, table: str, draft: _Draft, translation: Translation) -> Constraint | None:
+    """Return a constraint of the table, or of one column written as one of the table."""
+    kind = body["contype"]
+    target, key = "", tuple[str, ...]()
+    match kind:
+        case "CONSTR_PRIMARY":
+            only("Constraint", body, "keys", *_VALIDITY)
+            names = _known([column] if column else names_of(body["keys"]), draft)
             draft.keys.append(names)
-            # SQLite numbers a key only if PRIMARY KEY stands at the column itself.
-            return "" if names[0] in draft.serial else f"PRIMARY KEY ({quoted_list(names)})"
-        case exp.UniqueColumnConstraint:
-            only(node, "this", "include")
-            _plain_parameters(node)
-            listed = maybe(node, "this")
-            parts = [column] if listed is None else [column_name(part) for part in children(listed)]
-            return f"UNIQUE ({quoted_list(_known(parts, draft))})"
-        case exp.CheckColumnConstraint:
-            only(node, "this")
-            return f"CHECK ({_check(child(node), table, draft.columns, translation, 'CHECK')})"
-        case exp.Reference:
-            return _foreign_key((column,), node, table, draft, translation)
-        case exp.ForeignKey:
-            only(node, "expressions", "reference")
-            names = _known([column_name(part) for part in children(node)], draft)
-            return _foreign_key(names, child(node, "reference"), table, draft, translation)
+            if names[0] in draft.serial:
+                # SQLite numbers a key only if PRIMARY KEY stands at the column itself.
+                _ = _constraint_name(body, "PRIMARY KEY", (), table, draft, translation)
+                return None
+            word, text = "PRIMARY KEY", f"PRIMARY KEY ({quoted_list(names)})"
+        case "CONSTR_UNIQUE":
+            only("Constraint", body, "keys", *_VALIDITY)
+            names = _known([column] if column else names_of(body["keys"]), draft)
+            word, text = "UNIQUE", f"UNIQUE ({quoted_list(names)})"
+        case "CONSTR_CHECK":
+            only("Constraint", body, "raw_expr", *_VALIDITY)
+            text = f"CHECK ({_check(body['raw_expr'], table, draft.columns, translation, 'CHECK')})"
+            known = {each.name for each in draft.columns}
+            word, names = "CHECK", tuple(dict.fromkeys(name for name in names_in(text) if name in known))
+        case "CONSTR_FOREIGN":
+            names = _known([column] if column else names_of(body["fk_attrs"]), draft)
+            text, target, key = _foreign_key(names, body, table, draft, translation)
+            word = "FOREIGN KEY"
         case _:
-            raise unsupported(node)
+            raise refuse(f"the constraint {kind.removeprefix('CONSTR_').replace('_', ' ')}.", fix="Leave it out.")
+    label = _constraint_name(body, word, names, table, draft, translation)
+    return Constraint(label, word, names, text, target, key)
 
 
-def _plain_parameters(node: Node) -> None:
-    include = maybe(node, "include")
-    if include is not None:
-        only(include)
+def _constraint_name(
+    body: Body, kind: str, columns: Sequence[str], table: str, draft: _Draft, translation: Translation
+) -> str:
+    """Return the name in the statement, or the one that PostgreSQL chooses."""
+    taken = {each.name for each in draft.ready}
+    if kind in {"PRIMARY KEY", "UNIQUE"}:
+        taken |= {*translation.schema.tables, *translation.schema.indexes, table}
+        taken |= _index_names_of_constraints(translation, without=table)
+    label: str | None = body.get("conname")
+    if label is None:
+        named = columns if kind in {"UNIQUE", "FOREIGN KEY"} or (kind == "CHECK" and len(columns) == 1) else ()
+        return chosen(table, named, _KINDS[kind], taken)
+    visible(label, "constraint")
+    if label in taken:
+        raise wrong(f"there is a constraint or a table {label!r} already.", fix="Choose another name.")
+    return label
+
+
+def _index_names_of_constraints(translation: Translation, without: str = "") -> set[str]:
+    """Return the names of keys and unique constraints, which PostgreSQL gives to their indexes, too."""
+    return {
+        each.name
+        for table in translation.schema.tables.values()
+        if table.name != without
+        for each in _constraints(table)
+        if each.kind in {"PRIMARY KEY", "UNIQUE"}
+    }
+
+
+def _constraints(table: Table) -> list[Constraint]:
+    """Return the constraints of a table, those without a name by the name that PostgreSQL would have chosen."""
+    found: list[Constraint] = []
+    columns = {column.name for column in table.columns}
+    for each in definition_parts(table.definition)[1]:
+        named = () if each.kind == "PRIMARY KEY" else tuple(name for name in each.columns if name in columns)
+        if each.kind == "CHECK" and len(named) > 1:
+            named = ()
+        name = each.name or chosen(table.name, named, _KINDS[each.kind], {other.name for other in found})
+        found.append(replace(each, name=name))
+    return found
 
 
 def _known(names: list[str], draft: _Draft) -> tuple[str, ...]:
@@ -258,167 +341,542 @@ def _check(
     return text
 
 
-def _foreign_key(names: tuple[str, ...], node: Node, table: str, draft: _Draft, translation: Translation) -> str:
-    only(node, "this", "options")
-    target = child(node)
-    columns: list[str] = []
-    if type(target) is exp.Schema:
-        only(target, "this", "expressions")
-        columns = [column_name(part) for part in children(target)]
-        target = child(target)
-    only(target, "this")
-    parent = identifier(child(target), "table")
-    known = translation.table(parent) if parent != table else Table(table, tuple(draft.columns), _own_key(draft))
-    if tuple(columns or known.primary_key) != known.primary_key or len(names) != len(known.primary_key):
-        raise refuse(f"a reference to something else than the primary key of {parent!r}.", fix="Refer to its key.")
+def _foreign_key(
+    names: tuple[str, ...], body: Body, table: str, draft: _Draft, translation: Translation
+) -> tuple[str, str, tuple[str, ...]]:
+    """Return SQLite's text of a reference, the table that it points to, and the columns there."""
+    only(
+        "Constraint", body, "pktable", "fk_attrs", "pk_attrs", "fk_matchtype", "fk_upd_action", "fk_del_action",
+        "deferrable", "initdeferred", *_VALIDITY,
+    )  # fmt: skip
+    if body.get("fk_matchtype", "s") != "s":
+        raise refuse("MATCH FULL or PARTIAL of a reference.", fix="Leave it out.")
+    parent = table_name(body["pktable"])
+    if parent == table:
+        known, uniques = Table(table, tuple(draft.columns), _own_key(draft)), draft.ready
+        waiting = [
+            (at, each) for at, each in draft.constraints if each["contype"] in {"CONSTR_UNIQUE", "CONSTR_PRIMARY"}
+        ]
+        keys = [tuple([at] if at else names_of(each["keys"])) for at, each in waiting]
+        first = [key for key, (_, each) in zip(keys, waiting, strict=True) if each["contype"] == "CONSTR_PRIMARY"]
+        known = replace(known, primary_key=known.primary_key or (first[0] if first else ()))
+    else:
+        known, keys = translation.table(parent), []
+        uniques = _constraints(known)
+    keys = [known.primary_key, *keys, *(each.columns for each in uniques if each.kind == "UNIQUE")]
+    key = tuple(names_of(body.get("pk_attrs", ()))) or known.primary_key
+    if not key or len(names) != len(key) or not any(sorted(key) == sorted(each) for each in keys):
+        raise refuse(
+            f"a reference to something else than the primary key or a UNIQUE constraint of {parent!r}.",
+            fix="Refer to its key.",
+        )
     own = {column.name: column.type for column in draft.columns}
-    for name, key in zip(names, known.primary_key, strict=True):
-        column = known.column(key)
+    for name, column_name in zip(names, key, strict=True):
+        column = known.column(column_name)
         if column is None or own[name] != column.type:
-            raise refuse(f"{name!r} and {parent}.{key} have different types.", fix="Give both the same type.")
-    text = f"FOREIGN KEY ({quoted_list(names)}) REFERENCES {quoted_name(parent)} ({quoted_list(known.primary_key)})"
-    return text + "".join(_reaction(option) for option in _options(node))
+            raise refuse(f"{name!r} and {parent}.{column_name} have different types.", fix="Give both the same type.")
+    text = f"FOREIGN KEY ({quoted_list(names)}) REFERENCES {quoted_name(parent)} ({quoted_list(key)})"
+    for field_name, event in (("fk_del_action", "DELETE"), ("fk_upd_action", "UPDATE")):
+        action = _ACTIONS.get(body.get(field_name, "a"))
+        if action is None:
+            raise refuse(
+                f"ON {event} SET DEFAULT of a reference.", fix="Use CASCADE, SET NULL or RESTRICT.",
+            )  # fmt: skip
+        text += "" if action == "NO ACTION" else f" ON {event} {action}"
+    if body.get("deferrable"):
+        text += f" DEFERRABLE INITIALLY {'DEFERRED' if body.get('initdeferred') else 'IMMEDIATE'}"
+    return text, parent, key
 
 
 def _own_key(draft: _Draft) -> tuple[str, ...]:
     return draft.keys[0] if draft.keys else ()
 
 
-def _options(node: Node) -> list[str]:
-    return [str(option) for option in cast("list[object]", argument(node, "options") or [])]
+# --- Indexes ---------------------------------------------------------------------------------------------------------
 
 
-def _reaction(option: str) -> str:
-    words = option.upper().split(maxsplit=2)
-    if len(words) == 3 and words[0] == "ON" and words[1] in {"DELETE", "UPDATE"} and words[2] in _ACTIONS:  # noqa: PLR2004 - ON, event, action
-        return f" ON {words[1]} {words[2]}"
-    raise refuse(f"{option} of a reference.", fix="Use ON DELETE or ON UPDATE with CASCADE, SET NULL or RESTRICT.")
+def create_index(body: Body, translation: Translation) -> str:
+    """Translate CREATE INDEX."""
+    only(
+        "IndexStmt",
+        body,
+        "idxname",
+        "relation",
+        "accessMethod",
+        "indexParams",
+        "whereClause",
+        "unique",
+        "if_not_exists",
+        "concurrent",
+    )
+    if body.get("accessMethod", "btree") != "btree":
+        raise refuse(f"an index of kind {body['accessMethod']}.", fix="Leave out USING: a lane has B-trees.")
+    table = translation.table(table_name(body["relation"]))
+    elements = [_index_element(node["IndexElem"], table, translation) for node in body["indexParams"]]
+    exists = bool(body.get("if_not_exists"))
+    if "idxname" in body:
+        name = _index_name(body["idxname"])
+        if name in _index_names_of_constraints(translation):
+            if exists:
+                return _NOTHING
+            raise wrong(f"there is a constraint {name!r} already, whose index has that name.")
+    else:
+        name = _free_index_name(table.name, [title for title, _ in elements], translation)
+    text = f"{'UNIQUE ' if body.get('unique') else ''}INDEX {'IF NOT EXISTS ' if exists else ''}"
+    text = f"CREATE {text}{quoted_name(name)} ON {quoted_name(table.name)} ({', '.join(each for _, each in elements)})"
+    if "whereClause" not in body:
+        return text
+    test = _check(body["whereClause"], table.name, table.columns, translation, "the condition of an index")
+    return f"{text} WHERE {test}"
 
 
-# --- Indexes, changes of tables, DROP --------------------------------------------------------------------------------
+_PATTERN_CLASSES: Final = frozenset({"text_pattern_ops", "varchar_pattern_ops", "text_ops", "varchar_ops"})
+_INDEXED_FUNCTIONS: Final = frozenset({"lower", "upper", "length", "char_length", "btrim", "md5"})
+"""Functions of an index: their value depends on nothing but their arguments, on both engines."""
 
 
-def _create_index(node: Node, translation: Translation) -> str:
-    index = child(node)
-    only(index, "this", "table", "params")
-    written = maybe(index, "this")
-    target = child(index, "table")
-    only(target, "this")
-    table = translation.table(identifier(child(target), "table"))
-    parameters = child(index, "params")
-    only(parameters, "columns", "where")
-    listed: list[str] = []
-    names: list[str] = []
-    for item in children(parameters, "columns"):
-        only(item, "this", "desc", "nulls_first")
-        if type(child(item)) is not exp.Column:
-            raise refuse("an index on an expression.", fix="Index columns.")
-        column = table.column(column_name(child(item)))
+def _index_element(body: Body, table: Table, translation: Translation) -> tuple[str, str]:
+    """Return one column or expression of an index: its name for PostgreSQL's choice of a name, and its text."""
+    only("IndexElem", body, "name", "expr", "ordering", "nulls_ordering", "opclass", "collation")
+    if "expr" in body:
+        title, text, kind = _indexed_expression(body["expr"], table, translation)
+    else:
+        column = table.column(body["name"])
         if column is None:
             raise wrong(f"an index on a column that {table.name!r} does not have.")
         comparable(column.type, "an index")
-        # The order of NULLs inside an index never shows.
-        names.append(column.name)
-        listed.append(quoted_name(column.name) + (" DESC" if flag(item, "desc") else ""))
-    if written is None and flag(node, "exists"):
-        raise wrong("IF NOT EXISTS without the name of the index.", fix="Name the index.")
-    name = _free_index_name(table.name, names, translation) if written is None else _new_name(written, "index")
-    text = f"{'UNIQUE ' if flag(node, 'unique') else ''}INDEX {'IF NOT EXISTS ' if flag(node, 'exists') else ''}"
-    text = f"CREATE {text}{quoted_name(name)} ON {quoted_name(table.name)} ({', '.join(listed)})"
-    where = maybe(parameters, "where")
-    if where is None:
-        return text
-    only(where, "this")
-    return f"{text} WHERE {_check(child(where), table.name, table.columns, translation, 'the condition of an index')}"
+        title, text, kind = column.name, quoted_name(column.name), column.type
+    # In the collation C these classes have the order of the column itself.
+    if "opclass" in body and not (kind.is_text and names_of(body["opclass"])[-1] in _PATTERN_CLASSES):
+        raise refuse(f"the operator class {names_of(body['opclass'])[-1]} of an index.", fix="Leave it out.")
+    if "collation" in body:
+        _check_collation(names_of(body["collation"]), kind)
+    # The order of NULLs inside an index never shows.
+    return title, text + (" DESC" if body.get("ordering") == "SORTBY_DESC" else "")
+
+
+def _indexed_expression(node: Node, table: Table, translation: Translation) -> tuple[str, str, Type]:
+    names: list[str] = []
+    for kind, body in walk(node):
+        name = names_of(body["funcname"])[-1] if kind == "FuncCall" else ""
+        names += [name] if name else []
+        if kind not in {"FuncCall", "ColumnRef", "A_Const", "String", "CoalesceExpr"} or (
+            name and name not in _INDEXED_FUNCTIONS
+        ):
+            raise refuse(
+                "an index on such an expression.",
+                why=f"It may have columns, constants, coalesce and {', '.join(sorted(_INDEXED_FUNCTIONS))}.",
+                fix="Index columns.",
+            )
+    scope = Scope(translation, subqueries=False, place="an index")
+    outputs = tuple(Output(column.name, column.type, nullable=column.nullable) for column in table.columns)
+    scope.add(Relation(table.name, outputs, ""))
+    with scope.at("an index"):
+        term = expression(node, scope).checked
+    if not (term.type.is_text or term.type.is_integer):
+        raise refuse(f"an index on an expression of type {term.type}.", fix="Index columns.")
+    title = {"FuncCall": names[0] if names else "", "CoalesceExpr": "coalesce"}.get(kind_of(node), "expr")
+    return title, f"({term.text})", term.type
 
 
 def _free_index_name(table: str, columns: list[str], translation: Translation) -> str:
-    """The name that PostgreSQL gives: table_columns_idx, with a number if it is taken."""
+    """Return the name that PostgreSQL gives: table_columns_idx, with a number if it is taken."""
     base = "_".join([table, *columns, "idx"])
-    taken = {*translation.schema.tables, *translation.schema.indexes}
+    taken = {*translation.schema.tables, *translation.schema.indexes, *_index_names_of_constraints(translation)}
     name = next(name for name in (f"{base}{number or ''}" for number in range(len(taken) + 1)) if name not in taken)
     if len(set(columns)) != len(columns) or len(name.encode()) > IDENTIFIER_BYTES_MAX or name != name.lower():
         raise refuse("an index without a name on such columns.", fix="Name the index.")
     return name
 
 
-def alter(node: Node, translation: Translation) -> str:
-    """ALTER TABLE … ADD COLUMN, where SQLite's meaning agrees: a constant default, and no further constraint."""
-    only(node, "this", "kind", "actions")
-    target = child(node)
-    only(target, "this")
-    table = translation.table(identifier(child(target), "table"))
-    actions = children(node, "actions")
-    if str(argument(node, "kind")).upper() != "TABLE" or len(actions) != 1 or type(actions[0]) is not exp.ColumnDef:
-        raise refuse("ALTER TABLE other than ADD COLUMN.", fix="Create a new table and copy the rows.")
+# --- ALTER TABLE -----------------------------------------------------------------------------------------------------
+
+
+def alter_table(body: Body, translation: Translation) -> str:
+    """Translate ALTER TABLE: SQLite's own ADD COLUMN where its meaning agrees, else a new table with the rows."""
+    only("AlterTableStmt", body, "relation", "cmds", "objtype", "missing_ok")
+    if body.get("objtype") != "OBJECT_TABLE":
+        raise refuse("ALTER of something else than a table.")
+    name = table_name(body["relation"])
+    if body.get("missing_ok") and name not in translation.schema.tables:
+        return _NOTHING
+    table = translation.table(name)
+    commands = [node["AlterTableCmd"] for node in body["cmds"]]
+    for command in commands:
+        if command["subtype"] not in _COMMANDS:
+            words = command["subtype"].removeprefix("AT_")
+            raise refuse(f"ALTER TABLE with {words}.", fix="Create a new table and copy the rows.")
+        only("AlterTableCmd", command, "subtype", "name", "def", "behavior", "missing_ok")
+    if len(commands) == 1 and commands[0]["subtype"] == "AT_AddColumn":
+        text = _added_column(commands[0], table, translation)
+        if text is not None:
+            return text
+    # PostgreSQL's order of the commands, whatever the order of the statement.
+    change = _Rebuild.of(table, translation)
+    for command in sorted(commands, key=_pass_of):
+        _COMMANDS[command["subtype"]][1](command, change)
+    return change.write()
+
+
+def _added_column(command: Body, table: Table, translation: Translation) -> str | None:
+    """Return SQLite's ADD COLUMN; None if the table has to be made anew."""
     draft = _Draft()
-    _read_column(actions[0], draft, translation)
+    _read_column(command["def"]["ColumnDef"], draft, translation)
     [column] = draft.columns
-    if draft.constraints or draft.serial:
-        raise refuse("a new column with a key, a reference or a CHECK.", fix="Create a new table and copy the rows.")
-    if any(column.name.lower() == known.name.lower() for known in table.columns):
-        raise wrong(f"the table {table.name!r} has a column {column.name!r} already.")
+    if _is_known_column(column.name, table, missing_ok=bool(command.get("missing_ok"))):
+        return _NOTHING
     default = draft.defaults.pop(column.name, None)
-    if default is not None and "(" in default.split("'")[0]:
-        raise refuse("a new column whose default is not a constant.", fix="Add it without, then UPDATE the rows.")
+    if draft.constraints or draft.serial or (default is not None and "(" in default.split("'")[0]):
+        return None
     if not column.nullable and (default is None or default == "NULL"):
-        raise refuse("a new NOT NULL column without a default.", fix="Give it a default.")
+        return None
     added = _column_text(column, draft, in_key=False, constant=default)
     return f"ALTER TABLE {quoted_name(table.name)} ADD COLUMN {added}"
 
 
-def drop(node: Node, translation: Translation) -> str:
-    """DROP TABLE or DROP INDEX."""
-    only(node, "this", "tables", "kind", "exists", "restrict")
-    kind = str(argument(node, "kind")).upper()
-    targets = children(node, "tables") or [child(node)]
-    if kind not in {"TABLE", "INDEX"} or len(targets) != 1:
-        raise refuse(f"DROP {kind} of {len(targets)} things.", fix="Drop one table or index per statement.")
-    name = _new_name(targets[0], kind.lower())
-    exists = flag(node, "exists")
-    if kind == "TABLE":
-        if any(known.lower() == name.lower() and known != name for known in translation.schema.tables):
-            raise wrong(f"there is no table {name!r}.", fix="Mind the case of the name.")
-        referring = sorted(
-            table.name
-            for table in translation.schema.tables.values()
-            if name in table.references and table.name != name
+def _is_known_column(name: str, table: Table, *, missing_ok: bool) -> bool:
+    same = [known.name for known in table.columns if known.name.lower() == name.lower()]
+    if same and same[0] != name:
+        raise refuse("two columns whose names differ in case alone.", fix="Choose another name.")
+    if same and not missing_ok:
+        raise wrong(f"the table {table.name!r} has a column {name!r} already.")
+    return bool(same)
+
+
+# --- New tables for old ones -----------------------------------------------------------------------------------------
+# The new table gets the rows, the indexes and the old name. Other tables refer to the name, so their references hold.
+# The engine turns foreign keys off meanwhile (`Statement.rebuilds`), because DROP TABLE would delete referring rows.
+
+
+@dataclass(slots=True)
+class _Rebuild:
+    """A table while ALTER TABLE changes it."""
+
+    table: Table
+    translation: Translation
+    draft: _Draft
+    values: dict[str, str]
+    """The value of each column that comes from the old table."""
+    indexes: dict[str, str]
+    same: bool = True
+    """Whether no command has changed anything."""
+
+    @classmethod
+    def of(cls, table: Table, translation: Translation) -> "_Rebuild":
+        """Return the table without a change."""
+        texts = definition_parts(table.definition)[0]
+        if set(texts) != {column.name for column in table.columns}:
+            raise refuse(f"ALTER of {table.name!r}, whose definition cannot be read.", fix="Create a new table.")
+        draft = _Draft(columns=list(table.columns), texts=texts, ready=_constraints(table))
+        for column in table.columns:
+            if column.serial:
+                draft.serial[column.name] = _SERIAL_NAMES[column.type]
+            elif column.default is not None:
+                draft.defaults[column.name] = column.default
+        if table.primary_key:
+            draft.keys.append(table.primary_key)
+        values = {column.name: quoted_name(column.name) for column in table.columns}
+        return cls(table, translation, draft, values, dict(table.indexes))
+
+    def column(self, name: str) -> Column:
+        """Return the column of that name."""
+        found = next((column for column in self.draft.columns if column.name == name), None)
+        if found is None:
+            raise wrong(f"the table {self.table.name!r} has no column {name!r}.")
+        if name not in self.values:
+            raise refuse(f"a change of {name!r} in the statement that adds it.", fix="Use two statements.")
+        return found
+
+    def change(self, column: Column) -> None:
+        """Replace a column by its new definition."""
+        if column.serial:
+            raise refuse(f"ALTER of {column.name!r}, which the database numbers.", fix="Create a new table.")
+        self.draft.columns = [column if each.name == column.name else each for each in self.draft.columns]
+        self.draft.texts.pop(column.name, None)
+        self.same = False
+
+    def referring(self, columns: Iterable[str]) -> list[str]:
+        """Return the other tables that refer to one of these columns."""
+        wanted = set(columns)
+        return sorted(
+            other.name
+            for other in self.translation.schema.tables.values()
+            if other.name != self.table.name and self.table.name in other.references
+            for each in _constraints(other)
+            if each.table == self.table.name and wanted & set(each.key)
         )
+
+    def users(self, column: str) -> list[str]:
+        """Return the names of checks and of indexes with conditions or expressions that name the column."""
+        checks = [each.name for each in self.draft.ready if each.kind == "CHECK" and column in each.columns]
+        return checks + [name for name, text in self.indexes.items() if column in _names_in_expressions(text)]
+
+    def write(self) -> str:
+        """Return the statements that make the table anew."""
+        _settle(self.table.name, self.draft, self.translation)
+        if self.same:
+            return _NOTHING
+        if not 1 <= len(self.draft.columns) <= COLUMNS_MAX:
+            raise refuse(f"a table of {len(self.draft.columns)} columns.", fix=f"Use 1 to {COLUMNS_MAX}.")
+        name, new = self.table.name, f"rebuild of {self.table.name}"
+        if any(known.lower() == new.lower() for known in self.translation.schema.tables):
+            raise refuse(f"ALTER of {name!r} while there is a table {new!r}.", fix="Rename that one.")
+        key = _own_key(self.draft)
+        for column in self.draft.columns:
+            if column.name in key and column.nullable:
+                self.draft.texts.pop(column.name, None)
+        old_name, new_name = quoted_name(name), quoted_name(new)
+        texts = [_table_text(new, self.draft)]
+        listed, values = quoted_list(self.values), ", ".join(self.values.values())
+        texts.append(f"INSERT INTO {new_name} ({listed}) SELECT {values} FROM {old_name}")  # noqa: S608 -- quoted names
+        if self.draft.serial:
+            literals = [text_literal(each) for each in (name, new)]
+            texts.append(f"DELETE FROM sqlite_sequence WHERE name = {literals[1]}")  # noqa: S608 -- a quoted text
+            texts.append(
+                f"INSERT INTO sqlite_sequence (name, seq) SELECT {literals[1]}, seq FROM sqlite_sequence "  # noqa: S608
+                f"WHERE name = {literals[0]}"
+            )
+        texts += [f"DROP TABLE {old_name}", f"ALTER TABLE {new_name} RENAME TO {old_name}", *self.indexes.values()]
+        self.translation.several, self.translation.rebuilds = True, name
+        return "; ".join(texts)
+
+
+def _names_in_expressions(index: str) -> set[str]:
+    """Return the names in the expressions and the condition of an index, without its plain columns."""
+    texts = [part for part in parts_of(index) if part.startswith("(")]
+    return {name for text in [*texts, index.partition(") WHERE ")[2]] for name in names_in(text)}
+
+
+def _add_column(command: Body, change: _Rebuild) -> None:
+    name: str = command["def"]["ColumnDef"]["colname"]
+    known = Table(change.table.name, tuple(change.draft.columns))
+    if not _is_known_column(name, known, missing_ok=bool(command.get("missing_ok"))):
+        _read_column(command["def"]["ColumnDef"], change.draft, change.translation)
+        change.same = False
+
+
+def _drop_column(command: Body, change: _Rebuild) -> None:
+    """Drop a column, and as PostgreSQL every constraint and index of the table that names it."""
+    name: str = command["name"]
+    if command.get("missing_ok") and name not in change.values:
+        return
+    column = change.column(name)
+    referring = change.referring([name])
+    keys = [each.columns for each in change.draft.ready if each.kind == "UNIQUE" and name in each.columns]
+    keys += [key for key in change.draft.keys if name in key]
+    referring += [table for key in keys for table in change.referring(key)]
+    if referring and command.get("behavior") == "DROP_CASCADE":
+        raise refuse("DROP COLUMN … CASCADE of a column that others refer to.", fix="Drop their constraints first.")
+    if referring:
+        raise wrong(f"{name!r} is referred to by {', '.join(referring)}.", fix="Drop their constraints first.")
+    draft = change.draft
+    if any(each.table == change.table.name and set(each.key) & {name} for each in draft.ready):
+        raise refuse(f"DROP of {name!r}, to which the table itself refers.", fix="Drop that constraint first.")
+    draft.columns.remove(column)
+    draft.texts.pop(name, None)
+    draft.defaults.pop(name, None)
+    draft.serial.pop(name, None)
+    draft.ready = [each for each in draft.ready if name not in each.columns]
+    draft.keys = [key for key in draft.keys if name not in key]
+    change.indexes = {title: text for title, text in change.indexes.items() if name not in names_in(text)[2:]}
+    del change.values[name]
+    change.same = False
+
+
+def _set_default(command: Body, change: _Rebuild) -> None:
+    column = change.column(command["name"])
+    if "def" not in command:
+        change.draft.defaults.pop(column.name, None)
+        change.change(replace(column, default=None, has_default=False))
+        return
+    change.draft.defaults[column.name] = _default(command["def"], column, change.translation)
+    change.change(replace(column, has_default=True))
+
+
+def _set_not_null(command: Body, change: _Rebuild) -> None:
+    column = change.column(command["name"])
+    if column.nullable:
+        change.change(replace(column, nullable=False))
+
+
+def _drop_not_null(command: Body, change: _Rebuild) -> None:
+    column = change.column(command["name"])
+    if column.name in _own_key(change.draft):
+        raise wrong(f"{column.name!r} is in the primary key.")
+    if not column.nullable:
+        _check_no_condition(column.name, change)
+        change.change(replace(column, nullable=True))
+
+
+def _check_no_condition(column: str, change: _Rebuild) -> None:
+    """Refuse a change under conditions that were translated for the column as it was."""
+    users = change.users(column)
+    if users:
+        raise refuse(
+            f"a change of {column!r}, which {', '.join(users)} has in its condition.",
+            fix="Drop that, change the column, and create it again.",
+        )
+
+
+def _set_type(command: Body, change: _Rebuild) -> None:
+    column = change.column(command["name"])
+    body = command["def"]["ColumnDef"]
+    only("ColumnDef", body, "typeName", "raw_default", "collClause")
+    kind, serial = column_type(body["typeName"])
+    if serial is not None:
+        raise wrong(f"the type {serial} of a column that exists.")
+    if "collClause" in body:
+        _check_collation(names_of(body["collClause"]["collname"]), kind)
+    same_values = column.type.name == kind.name or (column.type.is_text and kind.is_text)
+    if not same_values:
+        _check_no_condition(column.name, change)
+        if column.has_default and not (column.type.is_integer and kind.is_integer):
+            raise refuse(f"TYPE of {column.name!r}, which has a default.", fix="Drop the default first.")
+        if any(column.name in key for key in [_own_key(change.draft), *_keys(change.draft)]):
+            comparable(kind, "a key")
+        for text in change.indexes.values():
+            if column.name in names_in(text)[2:]:
+                comparable(kind, "an index")
+    foreign = [each for each in change.draft.ready if each.kind == "FOREIGN KEY"]
+    own = any(
+        column.name in {*each.columns, *(each.key if each.table == change.table.name else ())} for each in foreign
+    )
+    if column.type != kind and (own or change.referring([column.name])):
+        raise refuse(f"TYPE of {column.name!r}, which is part of a reference.", fix="Drop the reference first.")
+    scope = Scope(change.translation, subqueries=False, place="USING")
+    outputs = tuple(Output(each.name, each.type, nullable=each.nullable) for each in change.table.columns)
+    scope.add(Relation(change.table.name, outputs, ""))
+    node = body.get("raw_default") or {"ColumnRef": {"fields": [{"String": {"sval": column.name}}]}}
+    changed = replace(column, type=kind)
+    with scope.at("USING"):
+        change.values[column.name] = assigned(expression(node, scope), changed)
+    change.change(changed)
+
+
+def _keys(draft: _Draft) -> list[tuple[str, ...]]:
+    return [each.columns for each in draft.ready if each.kind == "UNIQUE"]
+
+
+def _add_constraint(command: Body, change: _Rebuild) -> None:
+    body = command["def"]["Constraint"]
+    if body.get("skip_validation"):
+        raise refuse("a constraint that is NOT VALID.", fix="Leave it out: the rows are checked immediately.")
+    if body["contype"] == "CONSTR_NOTNULL":
+        raise refuse("ADD CONSTRAINT … NOT NULL.", fix="Use ALTER COLUMN … SET NOT NULL.")
+    if "indexname" in body:
+        raise refuse("a constraint that uses an index.", fix="Drop the index and name the columns.")
+    change.draft.constraints.append(("", body))
+    change.same = False
+
+
+def _drop_constraint(command: Body, change: _Rebuild) -> None:
+    name: str = command["name"]
+    found = next((each for each in change.draft.ready if each.name == name), None)
+    if found is None:
+        if change.draft.serial and name.endswith("_pkey"):
+            raise refuse("DROP of the key of a column that the database numbers.", fix="Create a new table.")
+        if name.endswith("_not_null"):
+            raise refuse("DROP CONSTRAINT of a NOT NULL.", fix="Use ALTER COLUMN … DROP NOT NULL.")
+        if command.get("missing_ok"):
+            return
+        raise wrong(f"the table {change.table.name!r} has no constraint {name!r}.")
+    if found.kind in {"PRIMARY KEY", "UNIQUE"}:
+        inside = any(
+            each.table == change.table.name and sorted(each.key) == sorted(found.columns) for each in change.draft.ready
+        )
+        referring = [] if not inside else [change.table.name]
+        for other in change.translation.schema.tables.values():
+            pointing = [each for each in _constraints(other) if each.table == change.table.name]
+            if other.name != change.table.name and any(sorted(each.key) == sorted(found.columns) for each in pointing):
+                referring.append(other.name)
+        if referring and command.get("behavior") == "DROP_CASCADE":
+            raise refuse("DROP CONSTRAINT … CASCADE of a key that others refer to.", fix="Drop their references first.")
         if referring:
-            raise wrong(f"{name!r} is referred to by {', '.join(referring)}.", fix="Drop those first.")
-        if not exists:
-            translation.table(name)
-    return f"DROP {kind} {'IF EXISTS ' if exists else ''}{quoted_name(name)}"
+            raise wrong(f"{name!r} is needed by {', '.join(referring)}.", fix="Drop their references first.")
+    if found.kind == "PRIMARY KEY":
+        change.draft.keys = []
+    change.draft.ready.remove(found)
+    change.same = False
 
 
-# --- Renames and TRUNCATE --------------------------------------------------------------------------------------------
-# Renaming is SQLite's own work: it rewrites every CHECK, index and reference that has the name. TRUNCATE is a DELETE
-# of all rows, refused wherever PostgreSQL refuses it.
+_COMMANDS: Final[dict[str, tuple[int, Callable[[Body, _Rebuild], None]]]] = {
+    "AT_DropColumn": (0, _drop_column),
+    "AT_DropConstraint": (0, _drop_constraint),
+    "AT_DropNotNull": (0, _drop_not_null),
+    "AT_AlterColumnType": (1, _set_type),
+    "AT_AddColumn": (2, _add_column),
+    "AT_SetNotNull": (3, _set_not_null),
+    "AT_AddConstraint": (4, _add_constraint),
+    "AT_ColumnDefault": (5, _set_default),
+}
+"""The commands, each with its place in PostgreSQL's order."""
 
 
-def alter_table(node: Node, translation: Translation) -> str:
-    """ALTER TABLE … ADD COLUMN, RENAME COLUMN or RENAME TO."""
-    actions = children(node, "actions")
-    if len(actions) != 1 or type(actions[0]) not in {exp.RenameColumn, exp.AlterRename}:
-        return alter(node, translation)
-    only(node, "this", "kind", "actions")
-    if str(argument(node, "kind")).upper() != "TABLE":
-        raise refuse("ALTER of something else than a table.")
-    target = child(node)
-    only(target, "this")
-    table = translation.table(identifier(child(target), "table"))
+def _pass_of(command: Body) -> int:
+    if command["subtype"] == "AT_ColumnDefault" and "def" not in command:
+        return 0
+    return _COMMANDS[command["subtype"]][0]
+
+
+# --- RENAME ----------------------------------------------------------------------------------------------------------
+
+
+def rename(body: Body, translation: Translation) -> str:
+    """Translate ALTER … RENAME: SQLite rewrites every CHECK, index and reference that has the name."""
+    only("RenameStmt", body, "renameType", "relationType", "relation", "subname", "newname", "behavior", "missing_ok")
+    kind = body["renameType"]
+    if kind not in {"OBJECT_COLUMN", "OBJECT_TABLE", "OBJECT_INDEX", "OBJECT_TABCONSTRAINT"}:
+        raise refuse(f"a new name for a {kind.removeprefix('OBJECT_').lower()}.", fix="Create it anew.")
+    name = table_name(body["relation"])
+    if kind == "OBJECT_INDEX":
+        return _renamed_index(name, body["newname"], translation, missing_ok=bool(body.get("missing_ok")))
+    if body.get("missing_ok") and name not in translation.schema.tables:
+        return _NOTHING
+    table = translation.table(name)
+    if kind == "OBJECT_TABCONSTRAINT":
+        return _renamed_constraint(table, body["subname"], body["newname"], translation)
     text = f"ALTER TABLE {quoted_name(table.name)} RENAME"
-    if type(actions[0]) is exp.AlterRename:
-        return f"{text} TO {quoted_name(_new_table(actions[0], translation))}"
-    old, new = _renamed_column(actions[0], table)
+    if kind == "OBJECT_TABLE":
+        return f"{text} TO {quoted_name(_free_table_name(body['newname'], translation))}"
+    old, new = _renamed_column(body["subname"], body["newname"], table)
     return f"{text} COLUMN {quoted_name(old)} TO {quoted_name(new)}"
 
 
-def _new_table(action: Node, translation: Translation) -> str:
-    only(action, "this")
-    target = child(action)
-    only(target, "this")
-    name = identifier(child(target), "table")
+def _renamed_index(old: str, new: str, translation: Translation, *, missing_ok: bool) -> str:
+    visible(old, "index")
+    for table in translation.schema.tables.values():
+        if any(each.name == old and each.kind in {"PRIMARY KEY", "UNIQUE"} for each in _constraints(table)):
+            return _renamed_constraint(table, old, new, translation)
+        text = dict(table.indexes).get(old)
+        if text is None:
+            continue
+        taken = {*translation.schema.tables, *translation.schema.indexes, *_index_names_of_constraints(translation)}
+        if _index_name(new) in taken:
+            raise wrong(f"there is a table, an index or a constraint {new!r} already.")
+        translation.several = True
+        begin = text.index("INDEX ") + len("INDEX ")
+        rest = text[text.index(" ON ", begin + len(quoted_name(old))) :]
+        return f"DROP INDEX {quoted_name(old)}; {text[:begin]}{quoted_name(new)}{rest}"
+    if missing_ok:
+        return _NOTHING
+    raise wrong(f"there is no index {old!r}.")
+
+
+def _renamed_constraint(table: Table, old: str, new: str, translation: Translation) -> str:
+    change = _Rebuild.of(table, translation)
+    found = next((each for each in change.draft.ready if each.name == old), None)
+    if found is None:
+        raise wrong(f"the table {table.name!r} has no constraint {old!r}.")
+    others = replace(change.draft, ready=[each for each in change.draft.ready if each is not found])
+    if new == old:
+        raise wrong(f"there is a constraint {new!r} already.")
+    name = _constraint_name({"conname": new}, found.kind, found.columns, table.name, others, translation)
+    change.draft.ready = [replace(each, name=name) if each is found else each for each in change.draft.ready]
+    change.same = False
+    return change.write()
+
+
+def _free_table_name(name: str, translation: Translation) -> str:
     visible(name, "table")
     same = [known for known in translation.schema.tables if known.lower() == name.lower()]
     if name in same:
@@ -428,9 +886,7 @@ def _new_table(action: Node, translation: Translation) -> str:
     return name
 
 
-def _renamed_column(action: Node, table: Table) -> tuple[str, str]:
-    only(action, "this", "to")
-    old, new = column_name(child(action)), column_name(child(action, "to"))
+def _renamed_column(old: str, new: str, table: Table) -> tuple[str, str]:
     if table.column(old) is None:
         raise wrong(f"the table {table.name!r} has no column {old!r}.")
     if new.lower() in SYSTEM_COLUMNS:
@@ -443,22 +899,96 @@ def _renamed_column(action: Node, table: Table) -> tuple[str, str]:
     return old, new
 
 
-def truncate(node: Node, translation: Translation) -> str:
-    """TRUNCATE of one table; like PostgreSQL it tells no number of rows."""
-    only(node, "expressions", "identity", "option")
-    if str(argument(node, "identity") or "CONTINUE").upper() != "CONTINUE":
-        raise refuse("TRUNCATE … RESTART IDENTITY.", fix="Drop the table and create it again.")
-    if str(argument(node, "option") or "RESTRICT").upper() != "RESTRICT":
-        raise refuse("TRUNCATE … CASCADE.", fix="Empty the tables one by one.")
-    targets = children(node)
-    if len(targets) != 1:
-        raise refuse("TRUNCATE of several tables.", fix="Write one statement per table.")
-    [target] = targets
-    only(target, "this")
-    table = translation.table(identifier(child(target), "table"))
-    if table.name in table.references:
-        raise refuse(f"TRUNCATE of {table.name!r}, which refers to itself.", fix="Use DELETE.")
-    referring = sorted(known.name for known in translation.schema.tables.values() if table.name in known.references)
-    if referring:
-        raise wrong(f"{table.name!r} is referred to by {', '.join(referring)}.", fix="Use DELETE.")
-    return f"DELETE FROM {quoted_name(table.name)}"  # noqa: S608 - a quoted name
+# --- DROP and TRUNCATE -----------------------------------------------------------------------------------------------
+
+
+def drop(body: Body, translation: Translation) -> str:
+    """Translate DROP TABLE or DROP INDEX."""
+    only("DropStmt", body, "objects", "removeType", "behavior", "missing_ok", "concurrent")
+    kind = body["removeType"].removeprefix("OBJECT_")
+    if kind not in {"TABLE", "INDEX"}:
+        raise refuse(f"DROP {kind.replace('_', ' ')}.", fix="A lane has tables and indexes.")
+    names: list[str] = []
+    for node in body["objects"]:
+        *schema, name = names_of(node["List"]["items"])
+        if schema not in ([], ["public"]):
+            raise refuse(f"the {kind.lower()} {'.'.join([*schema, name])} of another schema.", fix="Name it alone.")
+        visible(name, kind.lower())
+        if name not in names:
+            names.append(name)
+    exists = bool(body.get("missing_ok"))
+    if kind == "INDEX":
+        for name in names:
+            if _index_name(name) in _index_names_of_constraints(translation):
+                raise wrong(f"the index {name!r} belongs to a constraint.", fix="Drop the constraint.")
+        return _several(
+            [f"DROP INDEX {'IF EXISTS ' if exists else ''}{quoted_name(name)}" for name in names], translation
+        )
+    return _drop_tables(names, translation, exists=exists, cascade=body.get("behavior") == "DROP_CASCADE")
+
+
+def _drop_tables(names: list[str], translation: Translation, *, exists: bool, cascade: bool) -> str:
+    tables = translation.schema.tables
+    texts: list[str] = []
+    for name in names:
+        if any(known.lower() == name.lower() and known != name for known in tables):
+            raise wrong(f"there is no table {name!r}.", fix="Mind the case of the name.")
+        if not exists:
+            translation.table(name)
+    referring = sorted(
+        table.name for table in tables.values() if table.name not in names and set(names) & table.references
+    )
+    if referring and not cascade:
+        raise wrong(f"{', '.join(names)}: referred to by {', '.join(referring)}.", fix="Drop those first, or CASCADE.")
+    for name in referring:
+        # CASCADE drops the references alone; the tables stay.
+        change = _Rebuild.of(tables[name], translation)
+        change.draft.ready = [each for each in change.draft.ready if each.table not in names]
+        change.same = False
+        texts.append(change.write())
+    ordered = _referring_first([name for name in names if name in tables], translation)
+    texts += [f"DROP TABLE {quoted_name(name)}" for name in ordered]
+    return _several(texts, translation)
+
+
+def _several(texts: list[str], translation: Translation) -> str:
+    translation.several = translation.several or len(texts) > 1
+    return "; ".join(texts) if texts else _NOTHING
+
+
+def _referring_first(names: list[str], translation: Translation) -> list[str]:
+    """Return the tables in an order in which no table comes before one that refers to it."""
+    rest, ordered = list(dict.fromkeys(names)), list[str]()
+    tables = translation.schema.tables
+    while rest:
+        free = [name for name in rest if not any(name in tables[other].references for other in rest if other != name)]
+        if not free:
+            raise refuse(f"{', '.join(rest)} refer to each other.", fix="Drop a constraint first.")
+        ordered += free
+        rest = [name for name in rest if name not in free]
+    return ordered
+
+
+def truncate(body: Body, translation: Translation) -> str:
+    """Translate TRUNCATE, a DELETE of all rows; like PostgreSQL it tells no number of rows."""
+    only("TruncateStmt", body, "relations", "restart_seqs", "behavior")
+    tables = [translation.table(table_name(node["RangeVar"])) for node in body["relations"]]
+    names = list(dict.fromkeys(table.name for table in tables))
+    known = translation.schema.tables
+    while True:
+        referring = sorted(
+            table.name for table in known.values() if table.name not in names and set(names) & table.references
+        )
+        if not referring:
+            break
+        if body.get("behavior") != "DROP_CASCADE":
+            raise wrong(f"{', '.join(names)}: referred to by {', '.join(referring)}.", fix="Name those, too.")
+        names += referring
+    for name in names:
+        if name in known[name].references:
+            raise refuse(f"TRUNCATE of {name!r}, which refers to itself.", fix="Use DELETE.")
+    texts = [f"DELETE FROM {quoted_name(name)}" for name in _referring_first(names, translation)]  # noqa: S608
+    if body.get("restart_seqs"):
+        numbered = [name for name in names if any(column.serial for column in known[name].columns)]
+        texts += [f"DELETE FROM sqlite_sequence WHERE name = {text_literal(name)}" for name in numbered]  # noqa: S608
+    return _several(texts, translation)

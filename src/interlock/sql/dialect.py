@@ -1,39 +1,38 @@
 """`Dialect`: translate one statement of PostgreSQL into one statement of SQLite, or refuse it, with a cache.
 
-The rule that governs the whole package: no statement runs with another meaning than PostgreSQL's. So the known nodes
-and arguments are listed, and everything else is refused.
+The rule that governs the whole package: no statement runs with another meaning than PostgreSQL's. So PostgreSQL's own
+grammar reads the text, the nodes and fields that are understood are listed, and everything else is refused.
 
-A translation is a pure function of the text and the schema, so it is cached under both and bounded in number (G6).
-A refused statement is not cached: errors are for people, and people change the text. The odd choice is that the schema
-comes from a function: the lane changes it inside the very transaction that is being translated.
+A translation is a pure function of the text and of the tables that it names, so it is cached with these and bounded in
+number (G6): after a change of the schema only statements on changed tables are translated again. A refused statement
+is not cached: errors are for people, and people change the text.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from sqlglot import exp
-
 from interlock.sql import ddl, dml, select, windows
 from interlock.sql.dml import Change
-from interlock.sql.parse import Node, parse, unsupported
-from interlock.sql.schema import Schema
+from interlock.sql.parse import NESTING, Body, Node, parse, split, unsupported
+from interlock.sql.schema import Schema, Table
 from interlock.sql.scope import Scope, Translation
 from interlock.sql.types import refuse
 from interlock.sql.values import ResultColumn, Statement
 
-_QUERIES: Final = frozenset({exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.Values})
-_CHANGES: Final[dict[type[Node], Callable[[Node, Translation], Change]]] = {
-    exp.Insert: dml.insert,
-    exp.Update: dml.update,
-    exp.Delete: dml.delete,
+_CHANGES: Final[dict[str, Callable[[Body, Translation], Change]]] = {
+    "InsertStmt": dml.insert,
+    "UpdateStmt": dml.update,
+    "DeleteStmt": dml.delete,
 }
-_DEFINITIONS: Final[dict[type[Node], Callable[[Node, Translation], str]]] = {
-    exp.Create: ddl.create,
-    exp.Alter: ddl.alter_table,
-    exp.TruncateTable: ddl.truncate,
-    exp.Drop: ddl.drop,
+_DEFINITIONS: Final[dict[str, Callable[[Body, Translation], str]]] = {
+    "CreateStmt": ddl.create_table,
+    "IndexStmt": ddl.create_index,
+    "AlterTableStmt": ddl.alter_table,
+    "RenameStmt": ddl.rename,
+    "TruncateStmt": ddl.truncate,
+    "DropStmt": ddl.drop,
 }
+STATEMENTS_MAX: Final = 1024
 
 
 def translate(sql: str, schema: Schema) -> Statement:
@@ -41,30 +40,47 @@ def translate(sql: str, schema: Schema) -> Statement:
 
     What PostgreSQL itself would refuse (no such table, text compared with a number) is a `TransactionError`.
     """
+    return _translated(sql, schema)[0]
+
+
+def _translated(sql: str, schema: Schema) -> tuple[Statement, set[str]]:
+    translation = Translation(schema, select.subquery, windows.window)
     try:
-        return _translate(parse(sql), Translation(schema, select.subquery, windows.window))
+        return _statement(parse(sql), translation), translation.tables
     except RecursionError as error:
-        raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
+        raise refuse(NESTING, fix="Split it into several statements.") from error
+    except (KeyError, IndexError) as error:
+        # A field that another form of the node has: what is not read exactly does not run.
+        raise refuse(
+            f"a form of statement that a lane does not read ({error}).", fix="Write it in a simpler form."
+        ) from error
 
 
-def _translate(node: Node, translation: Translation) -> Statement:
-    if type(node) in _QUERIES:
+def _statement(node: Node, translation: Translation) -> Statement:
+    kind, body = split(node)
+    if kind == "SelectStmt":
         text, columns = _query(node, translation)
         return Statement(text, "lock" if translation.locking else "read", translation.parameter_types(), columns)
-    change = _CHANGES.get(type(node))
+    change = _CHANGES.get(kind)
     if change is not None:
-        text, columns = change(node, translation)
+        text, columns = change(body, translation)
         return Statement(text, "write", translation.parameter_types(), columns)
-    definition = _DEFINITIONS.get(type(node))
+    definition = _DEFINITIONS.get(kind)
     if definition is None:
+        if kind == "TransactionStmt":
+            raise refuse(
+                "a statement that begins or ends a transaction.",
+                why="Each call is one whole transaction.",
+                fix="Use transact() for several statements.",
+            )
         raise unsupported(node)
-    text = definition(node, translation)
+    text = definition(body, translation)
     if translation.parameters:
         raise refuse("a parameter in a definition.", fix="Write the value.")
-    return Statement(text, "schema")
+    return Statement(text, "schema", several=translation.several, rebuilds=translation.rebuilds)
 
 
-def _query(node: Node, translation: Translation) -> tuple[str, tuple[ResultColumn, ...]]:
+def _query(node: Node, translation: Translation) -> Change:
     draft = select.draft(node, Scope(translation, volatile=True, place="SELECT")).settle()
     columns = tuple(
         ResultColumn(name, term.type, checked=term.unchecked and not draft.checked)
@@ -73,7 +89,16 @@ def _query(node: Node, translation: Translation) -> tuple[str, tuple[ResultColum
     return draft.write(), columns
 
 
-STATEMENTS_MAX: Final = 1024
+class _Cached:
+    """A translation, the schema it was last used with, and the tables that it depends on."""
+
+    __slots__ = ("schema", "statement", "tables", "used")
+
+    def __init__(self, statement: Statement, schema: Schema, names: set[str]) -> None:
+        self.statement = statement
+        self.schema = schema
+        self.used = False
+        self.tables: dict[str, Table | None] = {name: schema.table(name) for name in names}
 
 
 class Dialect:
@@ -82,21 +107,37 @@ class Dialect:
     def __init__(self, schema: Callable[[], Schema], *, statements_max: int = STATEMENTS_MAX) -> None:
         self._schema = schema
         self._statements_max = statements_max
-        self._statements: OrderedDict[tuple[str, int], Statement] = OrderedDict()
+        self._statements: dict[str, _Cached] = {}
 
     def statement(self, sql: str) -> Statement:
-        """The statement for SQLite; raises `DialectError` for what a lane does not understand exactly."""
+        """Return the statement for SQLite; raises `DialectError` for what a lane does not understand exactly."""
         schema = self._schema()
-        key = (sql, schema.version)
-        known = self._statements.get(key)
-        if known is not None:
-            self._statements.move_to_end(key)
-            return known
-        statement = translate(sql, schema)
-        self._statements[key] = statement
-        if len(self._statements) > self._statements_max:
-            self._statements.popitem(last=False)
+        known = self._statements.get(sql)
+        if known is not None and (known.schema is schema or self._still_holds(known, schema)):
+            known.used = True
+            return known.statement
+        statement, names = _translated(sql, schema)
+        if statement.kind != "schema":
+            self._statements[sql] = _Cached(statement, schema, names)
+            if len(self._statements) > self._statements_max:
+                self._evict()
         return statement
+
+    def _evict(self) -> None:
+        """Drop the oldest statement that was not used since the last eviction: a look-up sets a mark, and no more."""
+        while True:
+            sql = next(iter(self._statements))
+            known = self._statements.pop(sql)
+            if not known.used:
+                return
+            known.used = False
+            self._statements[sql] = known
+
+    def _still_holds(self, known: _Cached, schema: Schema) -> bool:
+        if any(schema.table(name) != table for name, table in known.tables.items()):
+            return False
+        known.schema = schema
+        return True
 
     def __len__(self) -> int:
         return len(self._statements)

@@ -2,49 +2,36 @@
 
 PostgreSQL computes all values on the state before the statement; where SQLite would see rows that it has already
 changed, the statement is written differently. SQLite has no DEFAULT inside VALUES: a column that all rows leave to its
-default is left out, and where some rows do, the default is written out as the catalog has it.
+default is left out, and where some rows do, the default is written out as the catalog has it. A sum that may overflow
+is left to the column's CHECK, which SQLite evaluates anyway: that keeps `SET n = n + 1` free of function calls.
+
+Sections: targets and assigned values, SET, WHERE and RETURNING, INSERT, ON CONFLICT, UPDATE and DELETE.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from interlock.sql.casts import convert, settled
-from interlock.sql.clauses import Draft, fixed
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.joins import sources, table_relation
-from interlock.sql.parse import (
-    Node,
-    child,
-    children,
-    column_name,
-    flag,
-    identifier,
-    maybe,
-    only,
-    quoted_list,
-    quoted_name,
-    string_literal,
-    unsupported,
-)
+from interlock.sql.from_clause import sources, table_name, table_relation
+from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_list, quoted_name, split, walk
 from interlock.sql.schema import Column, Table
 from interlock.sql.scope import Relation, Scope, Term, Translation
-from interlock.sql.select import QUERIES, common_tables, derived, draft, listed_items
+from interlock.sql.select import Draft, common_tables, derived, draft, fixed, listed_items
 from interlock.sql.types import INTEGER_RANGE, UNKNOWN, refuse, wrong
 from interlock.sql.values import ResultColumn
 
 # --- Targets and assigned values -------------------------------------------------------------------------------------
-# A value assigned to a column is converted as PostgreSQL's assignment does. A sum that may overflow is left to the
-# column's CHECK, which SQLite evaluates anyway: that keeps `SET n = n + 1` free of function calls.
 
 Change = tuple[str, tuple[ResultColumn, ...]]
-# The columns that are assigned together, and the text of their value: several only if one subquery gives them all.
+"""SQLite's statement, and the columns that it returns."""
+
 Assignment = tuple[tuple[Column, ...], str]
+"""The columns that are assigned together, and the text of their value: several only if one subquery gives them all."""
 
 
 def assigned(term: Term, column: Column) -> str:
-    """The text of a value for that column; what the column's CHECK verifies is not verified twice."""
+    """Return the text of a value for that column; what the column's CHECK verifies is not verified twice."""
     source = term.type
     value = convert(term, column.type, "assignment")
     if source.name in INTEGER_RANGE and column.type.is_integer and _narrower(source.name, column.type.name):
@@ -56,23 +43,17 @@ def _narrower(source: str, target: str) -> bool:
     return INTEGER_RANGE[source][1] < INTEGER_RANGE[target][1]
 
 
-def target_table(node: Node, translation: Translation) -> tuple[Table, Relation, str]:
-    """The table that is changed, as a relation and as it is written."""
-    if type(node) is not exp.Table:
-        raise unsupported(node)
-    only(node, "this", "alias")
-    name = identifier(child(node), "table")
-    alias = maybe(node, "alias")
-    if alias is not None:
-        only(alias, "this")
-    known = None if alias is None else identifier(child(alias), "alias")
-    relation = table_relation(name, known, Scope(translation))
-    text = quoted_name(name) if known is None else f"{quoted_name(name)} AS {quoted_name(known)}"
+def target_table(body: Body, translation: Translation) -> tuple[Table, Relation, str]:
+    """Return the table that is changed, as a relation and as it is written."""
+    name = table_name(body)
+    alias = body.get("alias", {}).get("aliasname")
+    relation = table_relation(name, alias, Scope(translation))
+    text = quoted_name(name) if alias is None else f"{quoted_name(name)} AS {quoted_name(alias)}"
     return translation.table(name), relation, text
 
 
 def known_column(table: Table, name: str) -> Column:
-    """The column of that name, which must be there."""
+    """Return the column of that name, which must be there."""
     column = table.column(name)
     if column is None:
         raise wrong(f"the table {table.name!r} has no column {name!r}.")
@@ -80,7 +61,7 @@ def known_column(table: Table, name: str) -> Column:
 
 
 def writable(table: Table, name: str) -> Column:
-    """The column of that name, which must not be numbered by the database."""
+    """Return the column of that name, which must not be numbered by the database."""
     column = known_column(table, name)
     if column.serial:
         raise refuse(
@@ -101,51 +82,53 @@ def default_text(column: Column) -> str:
 # --- SET -------------------------------------------------------------------------------------------------------------
 
 
-def assignments(node: Node, table: Table, scope: Scope) -> list[Assignment]:
-    """SET, each column once."""
+def assignments(nodes: Sequence[Node], table: Table, scope: Scope) -> list[Assignment]:
+    """Return SET, each column once."""
+    pairs: list[tuple[str, Node]] = []
     listed: list[Assignment] = []
-    for item in children(node):
-        if type(item) is not exp.EQ:
-            raise refuse("a SET that is not column = value.", fix="Assign each column on its own.")
-        only(item, "this", "expression")
-        left, value = child(item), child(item, "expression")
-        with scope.at("SET"):
-            if type(left) is exp.Tuple:
-                listed += _several(left, value, table, scope)
-            else:
-                column = writable(table, column_name(left))
-                listed.append(((column,), _value(value, column, scope)))
+    with scope.at("SET"):
+        for node in nodes:
+            kind, body = split(node)
+            only(kind, body, "name", "val")
+            if kind_of(body["val"]) != "MultiAssignRef":
+                pairs.append((body["name"], body["val"]))
+                continue
+            several = body["val"]["MultiAssignRef"]
+            source: Node = several["source"]
+            if kind_of(source) == "RowExpr":
+                pairs.append((body["name"], _part(source, several)))
+            elif several["colno"] == 1:
+                place = nodes.index(node)
+                names = [each["ResTarget"]["name"] for each in nodes[place : place + several["ncolumns"]]]
+                listed += _several(names, source, table, scope)
+        # All values are read before any is converted: that decides the type of a parameter that is used twice.
+        terms = [None if kind_of(value) == "SetToDefault" else expression(value, scope) for _, value in pairs]
+        for (name, _), term in zip(pairs, terms, strict=True):
+            column = writable(table, name)
+            listed.append(((column,), default_text(column) if term is None else assigned(term, column)))
     names = [column.name for columns, _ in listed for column in columns]
     if len(set(names)) != len(names):
         raise wrong("a column is assigned twice.")
     return listed
 
 
-def _value(node: Node, column: Column, scope: Scope) -> str:
-    if (
-        type(node) is exp.Column
-        and not flag(child(node), "quoted")
-        and string_literal(child(node)).upper() == "DEFAULT"
-    ):
-        only(node, "this")
-        return default_text(column)
-    return assigned(expression(node, scope), column)
+def _part(source: Node, several: Body) -> Node:
+    values = source["RowExpr"].get("args", [])
+    if len(values) != several["ncolumns"]:
+        raise wrong(f"{len(values)} values for {several['ncolumns']} columns.")
+    part: Node = values[several["colno"] - 1]
+    return part
 
 
-def _several(left: Node, value: Node, table: Table, scope: Scope) -> list[Assignment]:
-    """SET (a, b) = (1, 2), or = (SELECT …)."""
-    columns = [writable(table, column_name(part)) for part in children(left)]
-    if type(value) is exp.Tuple:
-        values = children(value)
-        if len(values) != len(columns):
-            raise wrong(f"{len(values)} values for {len(columns)} columns.")
-        return [((column,), _value(part, column, scope)) for column, part in zip(columns, values, strict=True)]
-    if type(value) is not exp.Subquery:
+def _several(names: Sequence[str], value: Node, table: Table, scope: Scope) -> list[Assignment]:
+    """Return SET (a, b) = (SELECT …)."""
+    columns = [writable(table, name) for name in names]
+    kind, body = split(value)
+    if kind != "SubLink":
         raise refuse("SET (…) = something else than a row or a subquery.", fix="Write (a, b) = (1, 2).")
-    only(value, "this")
     if not scope.subqueries:
         raise refuse(f"a subquery in {scope.place}.", fix="Query first, then pass the value as a parameter.")
-    query = scope.translation.subquery(child(value), scope)
+    query = scope.translation.subquery(body["subselect"], scope)
     if len(query.columns) != len(columns):
         raise wrong(f"a subquery of {len(query.columns)} columns for {len(columns)}.")
     if len({output.name.lower() for output in query.columns}) != len(columns):
@@ -154,12 +137,12 @@ def _several(left: Node, value: Node, table: Table, scope: Scope) -> list[Assign
         assigned(Term(f"interlock_single(s.{quoted_name(output.name)})", output.type), column)
         for output, column in zip(query.columns, columns, strict=True)
     ]
-    text = f"(SELECT {', '.join(written)} FROM ({query.text}) AS s)"  # noqa: S608 - made of quoted names, literals and ?n alone
+    text = f"(SELECT {', '.join(written)} FROM ({query.text}) AS s)"  # noqa: S608 -- made of quoted names, literals and ?n
     return [(tuple(columns), text)]
 
 
 def written_assignments(listed: Sequence[Assignment]) -> str:
-    """The text of SET."""
+    """Return the text of SET."""
     return ", ".join(
         f"{quoted_name(columns[0].name)} = {text}"
         if len(columns) == 1
@@ -171,62 +154,60 @@ def written_assignments(listed: Sequence[Assignment]) -> str:
 # --- WHERE and RETURNING ---------------------------------------------------------------------------------------------
 
 
-def condition(node: Node, scope: Scope) -> str:
-    """WHERE, or nothing."""
-    where = maybe(node, "where")
-    if where is None:
+def where(body: Body, scope: Scope) -> str:
+    """Return WHERE, or nothing."""
+    if "whereClause" not in body:
         return ""
-    only(where, "this")
     with scope.at("WHERE"):
-        return f" WHERE {predicate(child(where), scope, 'WHERE').checked.text}"
+        return f" WHERE {predicate(body['whereClause'], scope, 'WHERE').checked.text}"
 
 
 def returning(
-    node: Node, text: str, table: Table, relation: Relation, translation: Translation, sources: Sequence[Relation] = ()
+    body: Body, table: Table, relation: Relation, translation: Translation, sources: Sequence[Relation] = ()
 ) -> Change:
-    """The whole change, with what it returns."""
-    listed = maybe(node, "returning")
-    if listed is None:
-        return text, ()
-    only(listed, "expressions")
-    _refuse_sources(listed, sources)
+    """Return the text of RETURNING, or nothing, and the columns that it gives."""
+    clause = body.get("returningClause")
+    if clause is None:
+        return "", ()
+    only("ReturningClause", clause, "exprs")
+    nodes = clause["exprs"]
+    _refuse_sources(nodes, sources)
     # SQLite knows the table by its own name there, never by the alias.
     scope = Scope(translation, volatile=True, subqueries=False, place="RETURNING")
     scope.add(replace(relation, written=quoted_name(table.name)))
     columns: list[ResultColumn] = []
     written: list[str] = []
-    for item, alias in listed_items(listed, scope):
+    for item in listed_items(nodes, scope):
         with scope.at("RETURNING"):
-            term = settled(expression(item, scope))
-        name = alias or term.name or "?column?"
-        columns.append(ResultColumn(name, term.type, checked=term.unchecked))
-        written.append(f"{term.text} AS {quoted_name(name)}")
-    return f"{text} RETURNING {', '.join(written)}", tuple(columns)
+            term = settled(item.term(scope))
+        columns.append(ResultColumn(item.name, term.type, checked=term.unchecked))
+        written.append(f"{term.text} AS {quoted_name(item.name)}")
+    return f" RETURNING {', '.join(written)}", tuple(columns)
 
 
-def _refuse_sources(listed: Node, sources: Sequence[Relation]) -> None:
-    """SQLite returns columns of the changed table alone."""
+def _refuse_sources(nodes: Sequence[Node], sources: Sequence[Relation]) -> None:
+    """Refuse columns of another table than the changed one: SQLite returns columns of the changed table alone."""
     if not sources:
         return
     names = {relation.name for relation in sources}
     columns = {output.name for relation in sources for output in relation.columns}
-    for item in listed.find_all(exp.Column, exp.Star):
-        relation = maybe(item, "table") if type(item) is exp.Column else None
-        inside = type(item) is exp.Star and type(item.parent) is exp.Column
-        of_source = relation is not None and identifier(relation, "relation") in names
-        is_open = relation is None and not inside
-        if of_source or (is_open and (type(item) is exp.Star or identifier(child(item), "column") in columns)):
+    for kind, body in walk(list(nodes)):
+        if kind != "ColumnRef":
+            continue
+        fields = body["fields"]
+        is_star = kind_of(fields[-1]) == "A_Star"
+        prefix = names_of(fields[:-1])
+        unprefixed = not prefix and (is_star or names_of(fields)[-1] in columns)
+        if unprefixed or (prefix and prefix[-1] in names):
             raise refuse(
                 "RETURNING columns of another table than the changed one.",
-                fix="Return columns of the changed table, with its name before them; query the others.",
+                why="SQLite returns columns of the changed table alone.",
+                fix="Return columns of the changed table, with its name before them; query the others in the same "
+                "transact().",
             )
 
 
-# --- ON CONFLICT -----------------------------------------------------------------------------------------------------
-# PostgreSQL refuses to change one row twice in a statement, SQLite does not. So the keys of several rows are recorded
-# while they are inserted, and the second row of a key raises (`registry.Upserts`). That is PostgreSQL's error whenever
-# the first row was inserted or updated; if DO UPDATE has a condition, it may have been neither, and the refusal says
-# so.
+# --- INSERT ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,122 +217,58 @@ class Source:
     columns: Sequence[Column]
     text: str
     single: bool
-    volatile: frozenset[str] = frozenset()  # The columns whose values are random.
+    volatile: frozenset[str] = frozenset()
+    """The columns whose values are random."""
 
 
-def upsert(node: Node, table: Table, relation: Relation, translation: Translation, source: Source) -> tuple[str, str]:
-    """The source as SQLite needs it, and the text of ON CONFLICT."""
-    only(node, "conflict_keys", "action", "expressions", "where", "index_predicate")
-    keys: list[Column] = []
-    for key in children(node, "conflict_keys"):
-        if type(key) is exp.Ordered:
-            only(key, "this", "nulls_first")
-        column = child(key) if type(key) is exp.Ordered else key
-        keys.append(known_column(table, column_name(column)))
-    target = f" ({quoted_list(key.name for key in keys)})" if keys else ""
-    target += _partial(node, relation, translation)
-    action = string_literal(child(node, "action")).upper()
-    # Without a WHERE, SQLite would take ON CONFLICT for the condition of a join.
-    plain = source.text if source.text.startswith("VALUES ") else f"SELECT * FROM ({source.text}) WHERE 1"  # noqa: S608 - made of quoted names, literals and ?n alone
-    if action == "DO NOTHING":
-        return plain, f" ON CONFLICT{target} DO NOTHING"
-    if action != "DO UPDATE" or not keys:
-        raise refuse(f"ON CONFLICT {action}.", fix="Write ON CONFLICT (column) DO UPDATE SET … or DO NOTHING.")
-    scope = Scope(translation, volatile=True, subqueries=False, place="DO UPDATE")
-    scope.add(relation)
-    scope.add(replace(relation, name="excluded", written="excluded"))
-    listed = assignments(node, table, scope)
-    text = f" ON CONFLICT{target} DO UPDATE SET {written_assignments(listed)}{condition(node, scope)}"
-    if source.single:
-        return plain, text
-    if maybe(node, "index_predicate") is not None:
-        raise refuse("ON CONFLICT (…) WHERE … DO UPDATE with several rows.", fix="Insert one row per statement.")
-    changed = {column.name for columns, _ in listed for column in columns}
-    return _guarded(source, keys, changed, conditional=maybe(node, "where") is not None), text
-
-
-def _partial(node: Node, relation: Relation, translation: Translation) -> str:
-    """The condition of a partial index, which SQLite compares with the index's own."""
-    where = maybe(node, "index_predicate")
-    if where is None:
-        return ""
-    only(where, "this")
-    scope = Scope(translation, subqueries=False, place="ON CONFLICT … WHERE")
-    scope.add(replace(relation, written=""))
-    return f" WHERE {predicate(child(where), scope, 'ON CONFLICT … WHERE').checked.text}"
-
-
-def _guarded(source: Source, keys: Sequence[Column], changed: set[str], *, conditional: bool) -> str:
-    """The rows, each noted by its key."""
-    places = {column.name: place for place, column in enumerate(source.columns)}
-    for key in keys:
-        if key.name not in places or key.name in changed or key.name in source.volatile:
-            raise refuse(
-                f"ON CONFLICT ({key.name}) DO UPDATE with several rows, where {key.name!r} is left out, random or set.",
-                why="Whether a row is affected twice could not be checked.",
-                fix="Insert one row per statement, inside transact() if they belong together.",
-            )
-    kinds = "".join("n" if key.type.name == "numeric" else "v" for key in keys)
-    noted = ", ".join(f"c{places[key.name]}" for key in keys)
-    guard = f"interlock_propose((SELECT interlock_begin_upsert()), {int(conditional)}, '{kinds}', {noted})"
-    listed = [guard if column.name == keys[0].name else f"c{place}" for place, column in enumerate(source.columns)]
-    names = ", ".join(f"c{place}" for place in range(len(source.columns)))
-    return f"WITH interlock_rows ({names}) AS ({source.text}) SELECT {', '.join(listed)} FROM interlock_rows WHERE 1"  # noqa: S608 - made of quoted names, literals and ?n alone
-
-
-def quoted_columns(columns: Sequence[Column]) -> str:
-    """The columns of an INSERT, in parentheses."""
-    return f"({', '.join(quoted_name(column.name) for column in columns)})"
-
-
-# --- INSERT ----------------------------------------------------------------------------------------------------------
-
-
-def insert(node: Node, translation: Translation) -> Change:
-    """INSERT … VALUES, DEFAULT VALUES or SELECT, with ON CONFLICT and RETURNING."""
-    only(node, "this", "expression", "conflict", "returning", "default", "with_")
+def insert(body: Body, translation: Translation) -> Change:
+    """Translate INSERT … VALUES, DEFAULT VALUES or SELECT."""
+    only(
+        "InsertStmt", body, "relation", "cols", "selectStmt", "onConflictClause", "returningClause", "withClause",
+        "override",
+    )  # fmt: skip
+    if body.get("override", "OVERRIDING_NOT_SET") != "OVERRIDING_NOT_SET":
+        raise refuse("INSERT … OVERRIDING.", fix="Leave the numbered column out.")
     around = Scope(translation, place="INSERT")
-    head = common_tables(maybe(node, "with_"), around, QUERIES)
-    target = child(node)
+    head = common_tables(body.get("withClause"), around)
+    table, relation, target = target_table(body["relation"], translation)
     names: list[str] | None = None
-    if type(target) is exp.Schema:
-        only(target, "this", "expressions")
-        names = [column_name(part) for part in children(target)]
-        target = child(target)
-    table, relation, text = target_table(target, translation)
-    if names is not None and len(set(names)) != len(names):
-        raise wrong("a column twice in INSERT.")
+    if "cols" in body:
+        for node in body["cols"]:
+            only("ResTarget", node["ResTarget"], "name")
+        names = [node["ResTarget"]["name"] for node in body["cols"]]
+        if len(set(names)) != len(names):
+            raise wrong("a column twice in INSERT.")
     # Without a list, values go to the first columns; a numbered one among them cannot be given.
     columns = [column.name for column in table.columns] if names is None else names
-    conflict = maybe(node, "conflict")
+    conflict = body.get("onConflictClause")
     source = None
-    if flag(node, "default") and names is not None:
-        raise wrong("DEFAULT VALUES after a list of columns.", fix="Leave out the list, or write VALUES (DEFAULT, …).")
-    if not flag(node, "default"):
-        source = _source(node, table, columns, around, listed=names is not None, conflict=conflict is not None)
-    text = f"{head}INSERT INTO {text} "
+    if "selectStmt" in body:
+        query = body["selectStmt"]
+        source = _source(query, table, columns, around, listed=names is not None, conflict=conflict is not None)
+    text = f"{head}INSERT INTO {target} "
     if source is None:
         if conflict is not None:
             raise refuse("DEFAULT alone with ON CONFLICT.", fix="Write VALUES with the values.")
         text += "DEFAULT VALUES"
-    elif conflict is None:
-        text += f"{quoted_columns(source.columns)} {source.text}"
     else:
-        rows, action = upsert(conflict, table, relation, translation, source)
-        text += f"{quoted_columns(source.columns)} {rows}{action}"
-    return returning(node, text, table, relation, translation)
+        rows, action = (
+            (source.text, "") if conflict is None else _upsert(conflict, table, relation, translation, source)
+        )
+        text += f"({quoted_list(column.name for column in source.columns)}) {rows}{action}"
+    ending, returned = returning(body, table, relation, translation)
+    return text + ending, returned
 
 
 def _source(
     node: Node, table: Table, columns: list[str], around: Scope, *, listed: bool, conflict: bool
 ) -> Source | None:
     """Return the source of the rows; None if they consist of defaults alone."""
-    source = child(node, "expression")
-    if type(source) is exp.Values:
-        only(source, "expressions")
-        return _values(children(source), table, columns, around, listed=listed)
+    body = node["SelectStmt"]
+    if set(body) <= {"valuesLists", "limitOption", "op"}:
+        return _values([row["List"]["items"] for row in body["valuesLists"]], table, columns, around, listed=listed)
     scope = Scope(around.translation, queries=around.queries, volatile=not conflict, place="INSERT … SELECT")
-    query = draft(source, scope)
+    query = draft(node, scope)
     if len(query.terms) > len(columns) or (listed and len(query.terms) != len(columns)):
         raise wrong(f"{len(query.terms)} values for {len(columns)} columns.")
     targets = [writable(table, name) for name in columns[: len(query.terms)]]
@@ -365,14 +282,13 @@ def _source(
                 raise refuse(f"a set operation of {kind} into a column of {target.type}.", fix="Cast both sides.")
     else:
         query.terms = [
-            Term(_selected(term, target, query), target.type, name=term.name)
-            for term, target in zip(query.terms, targets, strict=True)
+            Term(_selected(term, target, query), target.type) for term, target in zip(query.terms, targets, strict=True)
         ]
     return Source(targets, query.write(), single=query.single)
 
 
 def _selected(term: Term, column: Column, query: Draft) -> str:
-    """A value that INSERT … SELECT assigns: PostgreSQL sorts and compares what was selected, then converts it."""
+    """Return a value that INSERT … SELECT assigns: PostgreSQL sorts what was selected, then converts it."""
     text = assigned(term, column)
     same = term.type is UNKNOWN or (term.type.is_integer and column.type.is_integer)
     if (query.distinct or query.tail or query.first) and not same and text != term.text:
@@ -384,9 +300,11 @@ def _selected(term: Term, column: Column, query: Draft) -> str:
     return text
 
 
-def _values(rows: list[Node], table: Table, columns: list[str], around: Scope, *, listed: bool) -> Source | None:
+def _values(
+    rows: Sequence[Sequence[Node]], table: Table, columns: list[str], around: Scope, *, listed: bool
+) -> Source | None:
     scope = Scope(around.translation, queries=around.queries, volatile=True, place="VALUES")
-    counts = {len(children(row)) for row in rows}
+    counts = {len(row) for row in rows}
     if len(counts) != 1:
         raise wrong("VALUES with rows of different lengths.")
     [count] = counts
@@ -394,7 +312,7 @@ def _values(rows: list[Node], table: Table, columns: list[str], around: Scope, *
         raise wrong(f"{count} values for {len(columns)} columns.", fix="Give each listed column one value.")
     used = [known_column(table, name) for name in columns[:count]]
     # A column that every row leaves to its default is left out, which also leaves its numbering to the database.
-    kept = [place for place in range(count) if not all(_is_default(row, place) for row in rows)]
+    kept = [place for place in range(count) if not all(_is_default(row[place]) for row in rows)]
     if not kept:
         if len(rows) > 1:
             raise refuse("several rows of DEFAULT alone.", fix="Insert them one by one.")
@@ -405,28 +323,106 @@ def _values(rows: list[Node], table: Table, columns: list[str], around: Scope, *
     return Source(chosen, f"VALUES {', '.join(written)}", single=len(rows) == 1, volatile=frozenset(volatile))
 
 
-def _row(row: Node, kept: Sequence[tuple[int, Column]], table: Table, scope: Scope, volatile: set[str]) -> str:
-    if type(row) is not exp.Tuple:
-        raise unsupported(row)
-    only(row, "expressions")
-    items = children(row)
+def _row(
+    row: Sequence[Node], kept: Sequence[tuple[int, Column]], table: Table, scope: Scope, volatile: set[str]
+) -> str:
+    # All values of a row are read before any is converted: that decides the type of a parameter that is used twice.
+    terms = [None if _is_default(row[place]) else expression(row[place], scope) for place, _ in kept]
     values: list[str] = []
-    for place, column in kept:
-        if _is_default(row, place):
-            values.append(default_text(column))
-            if "interlock_" in values[-1]:
-                volatile.add(column.name)
-            continue
-        term = expression(items[place], scope)
-        if term.volatile:
+    for term, (_, column) in zip(terms, kept, strict=True):
+        text = default_text(column) if term is None else assigned(term, writable(table, column.name))
+        if "interlock_" in text if term is None else term.volatile:
             volatile.add(column.name)
-        values.append(assigned(term, writable(table, column.name)))
+        values.append(text)
     return f"({', '.join(values)})"
 
 
-def _is_default(row: Node, place: int) -> bool:
-    item = children(row)[place]
-    return type(item) is exp.Var and string_literal(item).upper() == "DEFAULT"
+def _is_default(node: Node) -> bool:
+    return kind_of(node) == "SetToDefault"
+
+
+# --- ON CONFLICT -----------------------------------------------------------------------------------------------------
+# PostgreSQL refuses to change one row twice in a statement, SQLite does not. So the keys of several rows are recorded
+# while they are inserted, and the second row of a key raises (`guards.Upserts`). That is PostgreSQL's error whenever
+# the first row was inserted or updated; if DO UPDATE has a condition, it may have been neither, and the refusal says
+# so.
+
+
+def _upsert(
+    clause: Body, table: Table, relation: Relation, translation: Translation, source: Source
+) -> tuple[str, str]:
+    """Return the source as SQLite needs it, and the text of ON CONFLICT."""
+    only("OnConflictClause", clause, "action", "infer", "targetList", "whereClause")
+    infer = clause.get("infer", {})
+    only("InferClause", infer, "indexElems", "whereClause", "conname")
+    keys = _conflict_keys(infer, table)
+    target = f" ({quoted_list(key.name for key in keys)})" if keys else ""
+    if "whereClause" in infer:
+        target += _partial(infer["whereClause"], relation, translation)
+    # Without a WHERE, SQLite would take ON CONFLICT for the condition of a join.
+    plain = source.text if source.text.startswith("VALUES ") else f"SELECT * FROM ({source.text}) WHERE 1"  # noqa: S608
+    if clause["action"] == "ONCONFLICT_NOTHING":
+        return plain, f" ON CONFLICT{target} DO NOTHING"
+    if not keys:
+        raise refuse("ON CONFLICT DO UPDATE without columns.", fix="Write ON CONFLICT (column) DO UPDATE SET …")
+    scope = Scope(translation, volatile=True, subqueries=False, place="DO UPDATE")
+    scope.add(relation)
+    scope.add(replace(relation, name="excluded", written="excluded"))
+    listed = assignments(clause["targetList"], table, scope)
+    text = f" ON CONFLICT{target} DO UPDATE SET {written_assignments(listed)}{where(clause, scope)}"
+    if source.single:
+        return plain, text
+    if "whereClause" in infer:
+        raise refuse("ON CONFLICT (…) WHERE … DO UPDATE with several rows.", fix="Insert one row per statement.")
+    changed = {column.name for columns, _ in listed for column in columns}
+    return _guarded(source, keys, changed, conditional="whereClause" in clause), text
+
+
+def _conflict_keys(infer: Body, table: Table) -> list[Column]:
+    if "conname" in infer:
+        if infer["conname"] != f"{table.name}_pkey" or not table.primary_key:
+            raise refuse(f"ON CONFLICT ON CONSTRAINT {infer['conname']}.", fix="Name its columns: ON CONFLICT (a, b).")
+        return [known_column(table, name) for name in table.primary_key]
+    keys: list[Column] = []
+    for node in infer.get("indexElems", ()):
+        element = node["IndexElem"]
+        if element["ordering"] != "SORTBY_DEFAULT" or element["nulls_ordering"] != "SORTBY_NULLS_DEFAULT":
+            raise wrong("ASC, DESC or NULLS in ON CONFLICT.", fix="Name the columns alone.")
+        only("IndexElem", element, "name", "ordering", "nulls_ordering")
+        keys.append(known_column(table, element["name"]))
+    return keys
+
+
+def _partial(node: Node, relation: Relation, translation: Translation) -> str:
+    """Return the condition of a partial index, which SQLite compares with the index's own."""
+    scope = Scope(translation, subqueries=False, place="ON CONFLICT … WHERE")
+    scope.add(replace(relation, written=""))
+    return f" WHERE {predicate(node, scope, 'ON CONFLICT … WHERE').checked.text}"
+
+
+def _guarded(source: Source, keys: Sequence[Column], changed: set[str], *, conditional: bool) -> str:
+    """Return the rows, the key of each recorded."""
+    places = {column.name: place for place, column in enumerate(source.columns)}
+    for key in keys:
+        if key.name not in places or key.name in changed or key.name in source.volatile:
+            raise refuse(
+                f"ON CONFLICT ({key.name}) DO UPDATE with several rows, where {key.name!r} is left out, random or set.",
+                why="Whether a row is affected twice could not be checked.",
+                fix="Insert one row per statement, inside transact() if they belong together.",
+            )
+    for key in keys:
+        if key.type.collation not in {None, "interlock_numeric"}:
+            # Equal values of these types have several forms, and the guard compares the stored form.
+            raise refuse(
+                f"ON CONFLICT ({key.name}) DO UPDATE with several rows and a key of {key.type}.",
+                fix="Insert one row per statement, inside transact() if they belong together.",
+            )
+    kinds = "".join("n" if key.type.name == "numeric" else "v" for key in keys)
+    listed_keys = ", ".join(f"c{places[key.name]}" for key in keys)
+    guard = f"interlock_propose((SELECT interlock_begin_upsert()), {int(conditional)}, '{kinds}', {listed_keys})"
+    listed = [guard if column.name == keys[0].name else f"c{place}" for place, column in enumerate(source.columns)]
+    names = ", ".join(f"c{place}" for place in range(len(source.columns)))
+    return f"WITH interlock_rows ({names}) AS ({source.text}) SELECT {', '.join(listed)} FROM interlock_rows WHERE 1"  # noqa: S608
 
 
 # --- UPDATE and DELETE -----------------------------------------------------------------------------------------------
@@ -437,95 +433,84 @@ def _is_default(row: Node, place: int) -> bool:
 _FOUND = "interlock_found"
 
 
-def update(node: Node, translation: Translation) -> Change:
-    """UPDATE, with FROM or without."""
-    only(node, "this", "expressions", "where", "returning", "from_", "with_")
+def update(body: Body, translation: Translation) -> Change:
+    """Translate UPDATE, with FROM or without. PostgreSQL reads WHERE and RETURNING before SET."""
+    only("UpdateStmt", body, "relation", "targetList", "whereClause", "fromClause", "returningClause", "withClause")
     around = Scope(translation, place="UPDATE")
-    head = common_tables(maybe(node, "with_"), around, QUERIES)
-    table, relation, text = target_table(child(node), translation)
+    head = common_tables(body.get("withClause"), around)
+    table, relation, target = target_table(body["relation"], translation)
     scope = Scope(translation, queries=around.queries, volatile=True, place="UPDATE")
-    source = maybe(node, "from_")
-    if source is not None:
-        only(source, "this")
-        text, others = _update_from(node, child(source), (table, relation, text), scope)
-        return returning(node, head + text, table, relation, translation, others)
+    if "fromClause" in body:
+        return _update_from(body, head, (table, relation, target), scope)
     scope.add(relation)
+    test = where(body, scope)
+    ending, returned = returning(body, table, relation, translation)
     before = translation.subqueries
-    listed = assignments(node, table, scope)
+    listed = assignments(body["targetList"], table, scope)
     first = " FROM (SELECT 1)" if translation.subqueries > before else ""
-    text = f"{head}UPDATE {text} SET {written_assignments(listed)}{first}{condition(node, scope)}"  # noqa: S608 - made of quoted names, literals and ?n alone
-    return returning(node, text, table, relation, translation)
+    return f"{head}UPDATE {target} SET {written_assignments(listed)}{first}{test}{ending}", returned  # noqa: S608
 
 
-def _update_from(
-    node: Node, source: Node, target: tuple[Table, Relation, str], scope: Scope
-) -> tuple[str, Sequence[Relation]]:
+def _update_from(body: Body, head: str, target: tuple[Table, Relation, str], scope: Scope) -> Change:
     table, relation, text = target
     scope.volatile = False
-    written = _sources(source, scope)
+    scope.check_shadow(table.name, None)
+    written = sources(body["fromClause"], scope, derived)
     others = list(scope.relations)
     scope.add(relation)
-    listed = assignments(node, table, scope)
-    where = condition(node, scope)
-    if _proven_only(node, others, relation, scope):
-        return f"UPDATE {text} SET {written_assignments(listed)} FROM {written}{where}", others  # noqa: S608 - made of quoted names, literals and ?n alone
+    test = where(body, scope)
+    ending, returned = returning(body, table, relation, scope.translation, others)
+    listed = assignments(body["targetList"], table, scope)
+    if _proven_only(body, others, relation, scope):
+        return f"{head}UPDATE {text} SET {written_assignments(listed)} FROM {written}{test}{ending}", returned  # noqa: S608
     if any(len(columns) > 1 for columns, _ in listed):
         raise refuse("SET (…) = (SELECT …) in an UPDATE … FROM.", fix="Assign each column on its own.")
-    keys = _keys(table, relation)
+    keys = _row_keys(table, relation)
     columns = [f"{key} AS k{place}" for place, key in enumerate(keys)]
     columns += [f"interlock_same({value}) AS v{place}" for place, (_, value) in enumerate(listed)]
-    found = f"SELECT {', '.join(columns)} FROM {written}, {text}{where} GROUP BY {', '.join(keys)}"  # noqa: S608 - made of quoted names, literals and ?n alone
+    found = f"SELECT {', '.join(columns)} FROM {written}, {text}{test} GROUP BY {', '.join(keys)}"  # noqa: S608
     values: list[Assignment] = [(columns, f"{_FOUND}.v{place}") for place, (columns, _) in enumerate(listed)]
     same = " AND ".join(f"{key} = {_FOUND}.k{place}" for place, key in enumerate(keys))
-    return f"UPDATE {text} SET {written_assignments(values)} FROM ({found}) AS {_FOUND} WHERE {same}", others  # noqa: S608 - made of quoted names, literals and ?n alone
+    changed = f"UPDATE {text} SET {written_assignments(values)} FROM ({found}) AS {_FOUND} WHERE {same}"  # noqa: S608
+    return f"{head}{changed}{ending}", returned
 
 
-def _sources(node: Node, scope: Scope) -> str:
-    """FROM or USING, where sqlglot puts the joins into the first relation."""
-    joins = children(node, "joins")
-    first = node.copy()
-    first.set("joins", None)
-    return sources(first, joins, scope, derived)
-
-
-def _keys(table: Table, relation: Relation) -> list[str]:
+def _row_keys(table: Table, relation: Relation) -> list[str]:
     """Return the columns that identify the rows of a table."""
     if not table.primary_key:
         return [f"{relation.written}.rowid"]
     return [f"{relation.written}.{quoted_name(name)}" for name in table.primary_key]
 
 
-def _proven_only(node: Node, others: Sequence[Relation], relation: Relation, scope: Scope) -> bool:
+def _proven_only(body: Body, others: Sequence[Relation], relation: Relation, scope: Scope) -> bool:
     """Return whether each row has one source row at most: its whole primary key is asked for."""
-    where = maybe(node, "where")
-    if where is None or len(others) != 1 or not others[0].primary_key:
+    if "whereClause" not in body or len(others) != 1 or not others[0].primary_key:
         return False
     around = Scope(scope.translation, queries=scope.queries)
     around.add(relation)
     inner = Scope(scope.translation, parent=around, relations=list(others))
     key = {f"{others[0].written}.{quoted_name(name)}" for name in others[0].primary_key}
-    return key <= fixed(child(where), inner)
+    return key <= fixed(body["whereClause"], inner)
 
 
-def delete(node: Node, translation: Translation) -> Change:
-    """DELETE, with USING or without."""
-    only(node, "this", "where", "returning", "using", "with_")
+def delete(body: Body, translation: Translation) -> Change:
+    """Translate DELETE, with USING or without."""
+    only("DeleteStmt", body, "relation", "whereClause", "usingClause", "returningClause", "withClause")
     around = Scope(translation, place="DELETE")
-    head = common_tables(maybe(node, "with_"), around, QUERIES)
-    table, relation, text = target_table(child(node), translation)
-    using = children(node, "using")
+    head = common_tables(body.get("withClause"), around)
+    table, relation, target = target_table(body["relation"], translation)
+    using = body.get("usingClause", ())
     scope = Scope(translation, queries=around.queries, volatile=not using, place="DELETE")
     if not using:
         scope.add(relation)
-        text = f"{head}DELETE FROM {text}{condition(node, scope)}"  # noqa: S608 - made of quoted names, literals and ?n alone
-        return returning(node, text, table, relation, translation)
-    [first, *more] = using
-    if more:
-        raise refuse("DELETE … USING of tables side by side.", fix="Write CROSS JOIN.")
-    written = _sources(first, scope)
+        test = where(body, scope)
+        ending, returned = returning(body, table, relation, translation)
+        return f"{head}DELETE FROM {target}{test}{ending}", returned  # noqa: S608
+    scope.check_shadow(table.name, None)
+    written = sources(using, scope, derived)
     others = list(scope.relations)
     scope.add(relation)
-    keys = ", ".join(_keys(table, relation))
-    found = f"SELECT {keys} FROM {written}, {text}{condition(node, scope)}"  # noqa: S608 - made of quoted names, literals and ?n alone
-    text = f"{head}DELETE FROM {text} WHERE ({keys}) IN ({found})"  # noqa: S608 - made of quoted names, literals and ?n alone
-    return returning(node, text, table, relation, translation, others)
+    keys = ", ".join(_row_keys(table, relation))
+    found = f"SELECT {keys} FROM {written}, {target}{where(body, scope)}"  # noqa: S608
+    ending, returned = returning(body, table, relation, translation, others)
+    return f"{head}DELETE FROM {target} WHERE ({keys}) IN ({found}){ending}", returned  # noqa: S608

@@ -1,348 +1,73 @@
 """The walk over expressions: each listed node becomes a term, every other one is refused.
 
-The list is by exact class, and each handler names the arguments it reads (`only`), so neither a new node nor a new
-argument of sqlglot can slip through. Names, types and functions are decided in `scope`, `casts` and `calls`.
-sqlglot's precedence is not always PostgreSQL's, so a predicate directly inside another needs its parentheses.
+The list is by kind of node, and each handler names the fields it reads (`only`), so nothing that PostgreSQL's grammar
+knows can slip through unread. Types, operators and functions are chosen in `catalog`, names in `scope`.
 
-Sections: branches, rows, conditions, special forms, walk, leaves, operators, casts and calls, subqueries.
+Sections: the walk, leaves, operators, rows, membership, branches, casts and arrays, calls, subqueries, column names.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
-from sqlglot import exp
+from msgspec.structs import replace
 
-from interlock.sql import aggregates, calls, casts
-from interlock.sql.calls import arithmetic, concatenation, negation
-from interlock.sql.casts import cast_type, convert, text_literal, unified
-from interlock.sql.operators import comparable, comparison, condition, keyed
-from interlock.sql.parse import (
-    Node,
-    argument,
-    child,
-    children,
-    flag,
-    identifier,
-    maybe,
-    only,
-    quoted_name,
-    string_literal,
-    unsupported,
+from interlock.sql import aggregates, calls, casts, catalog
+from interlock.sql.calls import comparable, compare, condition, keyed, member, operate, sides, with_array
+from interlock.sql.casts import convert, settled, unified
+from interlock.sql.literals import text_literal
+from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_name, split, unsupported
+from interlock.sql.scope import Query, Scope, Term, call, combined, texts_of
+from interlock.sql.types import (
+    BOOL,
+    DATE,
+    INT4,
+    JSON,
+    PLAIN_TYPES,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UNKNOWN,
+    Type,
+    array_of,
+    refuse,
+    wrong,
 )
-from interlock.sql.scope import MergedColumn, Query, Scope, Term, call, combined, named
-from interlock.sql.types import BOOL, FLOAT8, INT4, TEXT, UNKNOWN, Type, refuse, wrong
 
-# --- Branches: CASE, COALESCE, NULLIF, each in the one type of all its branches --------------------------------------
+Handler = Callable[[Body, Scope], Term]
 
-
-def case(conditions: Sequence[Term], results: Sequence[Term]) -> Term:
-    """CASE: a result per condition, and one more for ELSE."""
-    kind, typed = unified(*results)
-    *chosen, default = typed
-    pairs = zip(conditions, chosen, strict=True)
-    written = " ".join(f"WHEN {when.checked.text} THEN {then.checked.text}" for when, then in pairs)
-    return combined(f"CASE {written} ELSE {default.checked.text} END", kind, (*conditions, *typed))
-
-
-def coalesce(parts: Sequence[Term]) -> Term:
-    """COALESCE."""
-    kind, typed = unified(*parts)
-    if len(typed) == 1:
-        return typed[0]
-    listed = ", ".join(part.checked.text for part in typed)
-    return combined(f"coalesce({listed})", kind, typed, atomic=True)
-
-
-def nullif(left: Term, right: Term) -> Term:
-    """NULLIF; its result has the type of the first argument, so both must be of that type."""
-    result = left.type
-    kind, (left, right) = unified(left, right)
-    if result is not UNKNOWN and result.plain != kind and not result.is_text:
-        raise refuse(f"NULLIF of {result} and {kind}.", fix="Cast one side, so that both are of one type.")
-    comparable(kind, "NULLIF")
-    kind = TEXT if kind.is_text else kind  # As the operator = has it, which PostgreSQL compares them by.
-    text = f"CASE WHEN {keyed(left, right.text)} = {right.operand} THEN NULL ELSE {left.checked.text} END"
-    return combined(text, kind, (left, right))
-
-
-# --- Rows compared with rows -----------------------------------------------------------------------------------------
-# SQLite compares them as PostgreSQL does: from left to right, and NULL where a NULL leaves it open. Each pair meets
-# in its own type, and a numeric brings its collation with it.
-
-
-def compare(operator: str, left: Sequence[Term], right: Sequence[Term]) -> Term:
-    """One of = <> < <= > >= on two rows of the same length."""
-    if operator not in {"=", "<>", "<", "<=", ">", ">="}:
-        raise refuse("IS DISTINCT FROM on rows.", fix="Compare column by column.")
-    if len(left) != len(right):
-        raise wrong(f"a row of {len(left)} values compared with one of {len(right)}.")
-    lefts: list[str] = []
-    rights: list[str] = []
-    for one, other in zip(left, right, strict=True):
-        kind, (first, second) = unified(one, other)
-        comparable(kind, operator)
-        lefts.append(keyed(first, second.text))
-        rights.append(second.operand)
-    return combined(f"({', '.join(lefts)}) {operator} ({', '.join(rights)})", BOOL, (*left, *right))
-
-
-def in_rows(left: Sequence[Term], rows: Sequence[Sequence[Term]]) -> Term:
-    """IN with a list of rows."""
-    compared = [compare("=", left, row) for row in rows]
-    return combined(" OR ".join(f"({term.text})" for term in compared), BOOL, compared)
-
-
-def row_in_query(left: Sequence[Term], query: Query) -> Term:
-    """IN with a subquery, whose columns must be of the same types."""
-    if len(query.columns) != len(left):
-        raise wrong(f"a subquery of {len(query.columns)} columns for a row of {len(left)}.")
-    typed: list[Term] = []
-    for term, output in zip(left, query.columns, strict=True):
-        kind = output.type
-        value = convert(term, kind, "implicit") if term.type is UNKNOWN else term
-        same = value.type.name == kind.name or (value.type.is_text and kind.is_text)
-        if not (same or (value.type.is_integer and kind.is_integer)) or kind.name == "numeric":
-            raise refuse(
-                f"{value.type} IN a subquery of rows with {kind}.", fix="Use EXISTS with a condition per column."
-            )
-        comparable(kind, "IN")
-        typed.append(value)
-    inner = Term(query.text, BOOL, bare=query.bare)
-    listed = ", ".join(keyed(term, query.text) for term in typed)
-    return combined(f"({listed}) IN ({query.text})", BOOL, (*typed, inner))
-
-
-# --- Conditions: ranges, membership, patterns ------------------------------------------------------------------------
-# All of them compare in the type where both sides meet, as PostgreSQL does; SQLite's own rules (affinity, a LIKE
-# that ignores case) never apply, because both sides have one storage class by then.
-
-
-def in_list(left: Term, items: Sequence[Term]) -> Term:
-    """IN with a list."""
-    if not items:
-        raise wrong("an empty IN list.")
-    if any(item.volatile for item in items):
-        raise refuse("random() or gen_random_uuid() in a list.", fix="Pass the value as a parameter.")
-    mixed = len({term.type.name for term in (left, *items) if term.type is not UNKNOWN}) > 1
-    kind, (left, *converted) = unified(left, *items)
-    if mixed and kind == FLOAT8 and any(item.bare for item in items):
-        raise refuse(
-            "double precision and another type in one IN list that has columns.",
-            why="PostgreSQL compares each column in a type of its own, and large numbers meet only as floats.",
-            fix="Compare one by one, with OR.",
-        )
-    comparable(kind, "IN")
-    listed = ", ".join(item.checked.text for item in converted)
-    return combined(f"{keyed(left, listed)} IN ({listed})", BOOL, (left, *converted))
-
-
-def in_query(left: Term, query: Query) -> Term:
-    """IN with a subquery, whose column must be of the same type."""
-    if len(query.columns) != 1:
-        raise wrong(f"a subquery of {len(query.columns)} columns in IN.", fix="Select one column.")
-    kind = query.columns[0].type
-    left = convert(left, kind, "implicit") if left.type is UNKNOWN else left
-    same = left.type.name == kind.name or (left.type.is_text and kind.is_text)
-    if not (same or (left.type.is_integer and kind.is_integer)):
-        raise refuse(f"{left.type} IN a subquery of {kind}.", fix=f"Cast it: CAST(… AS {kind}).")
-    comparable(kind, "IN")
-    inner = Term(query.text, kind, bare=query.bare)
-    return combined(f"{keyed(left, query.text)} IN ({query.text})", BOOL, (left, inner))
-
-
-def like(left: Term, right: Term, escape: str, *, negated: bool, cased: bool = True) -> Term:
-    """[NOT] LIKE, which heeds case in PostgreSQL, or [NOT] ILIKE, which does not."""
-    left, right = convert(left, TEXT, "implicit"), convert(right, TEXT, "implicit")
-    matched = call("interlock_like" if cased else "interlock_ilike", BOOL, left, right, extra=text_literal(escape))
-    return negated_if(matched, negated=negated)
-
-
-def negated_if(term: Term, *, negated: bool) -> Term:
-    """The condition, or its opposite."""
-    return combined(f"NOT {term.operand}", BOOL, [term]) if negated else term
-
-
-# --- Special forms: EXTRACT, TRIM, SUBSTRING, POSITION, jsonb operators, arrays --------------------------------------
-# Each handler is given the walk over its parts. PostgreSQL's operators that are neither arithmetic nor comparison
-# bind all alike and to the left; sqlglot lets @> take what follows it, so that needs its parentheses here.
-
-Walk = Callable[[Node, Scope], Term]
-_EXTRACTIONS: Final[dict[type[Node], str]] = {
-    exp.JSONExtract: "->",
-    exp.JSONExtractScalar: "->>",
-    exp.JSONBExtract: "#>",
-    exp.JSONBExtractScalar: "#>>",
-}
-_KEYS: Final[dict[type[Node], str]] = {
-    exp.JSONBContainsTopKey: "?",
-    exp.JSONBContainsAnyTopKeys: "?|",
-    exp.JSONBContainsAllTopKeys: "?&",
-}
-_ALIKE: Final = frozenset({exp.DPipe, exp.ArrayContainsAll, exp.ArrayContainedBy, exp.JSONBDeleteAtPath}).union(
-    _EXTRACTIONS, _KEYS
-)
-_SETS: Final = (exp.Union, exp.Intersect, exp.Except)
-_TRIMS: Final = {"": "btrim", "BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
-_QUANTIFIED: Final = {("=", "ANY"): False, ("=", "SOME"): False, ("<>", "ALL"): True}
-
-
-def extract(node: Node, scope: Scope, walk: Walk) -> Term:
-    """EXTRACT(field FROM value)."""
-    only(node, "this", "expression")
-    field = child(node)
-    if type(field) is not exp.Var:
-        raise unsupported(node)
-    return calls.extract(string_literal(field), walk(child(node, "expression"), scope))
-
-
-def trim(node: Node, scope: Scope, walk: Walk) -> Term:
-    """TRIM([BOTH | LEADING | TRAILING] [letters] FROM text)."""
-    only(node, "this", "expression", "position")
-    name = _TRIMS[str(argument(node, "position") or "").upper()]
-    parts = [part for part in (child(node), maybe(node, "expression")) if part is not None]
-    return calls.scalar(name, [walk(part, scope) for part in parts])
-
-
-def substring(node: Node, scope: Scope, walk: Walk) -> Term:
-    """SUBSTRING(text FROM place FOR length)."""
-    only(node, "this", "start", "length")
-    parts = [part for name in ("this", "start", "length") if (part := maybe(node, name)) is not None]
-    return calls.scalar("substring", [walk(part, scope) for part in parts])
-
-
-def position(node: Node, scope: Scope, walk: Walk) -> Term:
-    """POSITION(part IN text)."""
-    only(node, "this", "substr")
-    return calls.scalar("position", [walk(child(node), scope), walk(child(node, "substr"), scope)])
-
-
-def called(node: Node, scope: Scope, walk: Walk) -> Term:
-    """A function or an aggregate by its name."""
-    only(node, "this", "expressions")
-    name = string_literal(node).lower()
-    if name in aggregates.AGGREGATES:
-        return aggregates.called(name, children(node), scope, walk)
-    return calls.scalar(name, [walk(part, scope) for part in children(node)])
-
-
-def document_operator(node: Node, scope: Scope, walk: Walk) -> Term:
-    """One of jsonb's operators."""
-    only(node, "this", "expression")
-    left, right = walk(child(node), scope), walk(_right(node), scope)
-    if type(node) in _EXTRACTIONS:
-        return calls.extraction(_EXTRACTIONS[type(node)], left, right)
-    if type(node) in _KEYS:
-        return calls.keys(_KEYS[type(node)], left, right)
-    if type(node) is exp.JSONBDeleteAtPath:
-        return calls.path_removal(left, right)
-    return calls.containment(left, right) if type(node) is exp.ArrayContainsAll else calls.containment(right, left)
-
-
-def _right(node: Node) -> Node:
-    right = child(node, "expression")
-    if type(right) in _ALIKE:
-        raise refuse(
-            "two operators side by side that bind alike.",
-            why="PostgreSQL reads them from left to right.",
-            fix="Put parentheses around the inner one.",
-        )
-    return right
-
-
-def array(node: Node, scope: Scope, walk: Walk, element: Type | None = None) -> Term:
-    """ARRAY[…]."""
-    _check_items(node)
-    return calls.construct([walk(item, scope) for item in children(node)], element)
-
-
-def _check_items(node: Node) -> None:
-    only(node, "expressions", "value_constructor", "bracket_notation")
-    if any(type(item) in {exp.Array, exp.Select, *_SETS} for item in children(node)):
-        raise refuse("an array of arrays, or of a subquery.", fix="Use array_agg(), = ANY (SELECT …), or jsonb.")
-
-
-def subscript(node: Node, scope: Scope, walk: Walk) -> Term:
-    """array[n]; PostgreSQL rounds and converts other places than written whole numbers."""
-    only(node, "this", "expressions")
-    places = children(node)
-    if len(places) != 1 or type(places[0]) is not exp.Literal or flag(places[0], "is_string"):
-        raise unsupported(node)
-    place = casts.number(string_literal(places[0]))
-    if place.type != INT4:
-        raise refuse(f"the element {string_literal(places[0])} of an array.", fix="Write a whole number: array[1].")
-    return calls.element_at(walk(child(node), scope), place)
-
-
-def quantified(node: Node) -> tuple[str, Node] | None:
-    """Return ANY, SOME or ALL on the right of a comparison, and its operand; None without one."""
-    if type(node) is exp.Anonymous and str(argument(node, "this")).upper() in {"ALL", "SOME"}:
-        [inner] = children(node) if len(children(node)) == 1 else [node]
-        return str(argument(node, "this")).upper(), inner
-    if type(node) in {exp.Any, exp.All}:
-        only(node, "this")
-        inner = child(node)
-        if type(inner) not in {exp.Paren, exp.Subquery, exp.Select, *_SETS}:
-            raise refuse(f"{type(node).__name__.upper()} without parentheses.", fix="Write = ANY ($1).")
-        while type(inner) is exp.Paren:
-            only(inner, "this")
-            inner = child(inner)
-        return type(node).__name__.upper(), inner
-    return None
-
-
-def quantified_comparison(
-    operator: str,
-    left: Term,
-    over: tuple[str, Node],
-    scope: Scope,
-    walk: Walk,
-    subquery: Callable[[Node, Scope], Query],
-) -> Term:
-    """= ANY (…) and <> ALL (…), of an array or of a subquery."""
-    word, inner = over
-    negated = _QUANTIFIED.get((operator, word))
-    if negated is None:
-        raise refuse(f"{operator} {word}.", fix="Use = ANY or <> ALL, or EXISTS.")
-    if type(inner) in {exp.Subquery, exp.Select, *_SETS}:
-        return negated_if(in_query(left, subquery(inner, scope)), negated=negated)
-    if type(inner) is exp.Array and children(inner):
-        _check_items(inner)
-        _, items = unified(*(walk(item, scope) for item in children(inner)))
-        return negated_if(in_list(left, items), negated=negated)
-    return calls.membership(left, walk(inner, scope), negated=negated)
-
-
-# --- Walk ------------------------------------------------------------------------------------------------------------
-
-Handler = Callable[[Node, Scope], Term]
+# --- The walk --------------------------------------------------------------------------------------------------------
 
 
 def expression(node: Node, scope: Scope) -> Term:
-    """The term of an expression in that scope."""
-    handler = _HANDLERS.get(type(node))
+    """Return the term of an expression in that scope."""
+    kind, body = split(node)
+    handler = _HANDLERS.get(kind)
     if handler is None:
         raise unsupported(node)
-    term = handler(node, scope)
+    term = handler(body, scope)
     if term.volatile and not scope.volatile:
         raise refuse(
             f"random() or gen_random_uuid() in {scope.place}.",
             why="SQLite may evaluate it another number of times than PostgreSQL does.",
             fix="Use it directly in the outermost SELECT, VALUES or SET, or pass the value as a parameter.",
         )
-    if term.text in scope.grouped:
+    if scope.grouped and term.text in scope.grouped:
         return replace(term, bare=frozenset(item for item in term.bare if item[0] != scope.number))
     return term
 
 
 def predicate(node: Node, scope: Scope, place: str) -> Term:
-    """The term of a condition."""
+    """Return the term of a condition."""
     return condition(expression(node, scope), place)
 
 
 def stable(node: Node, scope: Scope, what: str) -> Term:
-    """The term of an operand that the translation may repeat, or that PostgreSQL repeats."""
-    term = expression(node, scope)
+    """Return the term of an operand that the translation may repeat, or that PostgreSQL repeats."""
+    return _stable(expression(node, scope), what)
+
+
+def _stable(term: Term, what: str) -> Term:
     if term.volatile:
         raise refuse(f"random() or gen_random_uuid() in {what}.", fix="Pass the value as a parameter.")
     return term
@@ -351,356 +76,624 @@ def stable(node: Node, scope: Scope, what: str) -> Term:
 # --- Leaves ----------------------------------------------------------------------------------------------------------
 
 
-def _literal(node: Node, _: Scope) -> Term:
-    only(node, "this", "is_string")
-    return casts.string(string_literal(node)) if flag(node, "is_string") else casts.number(string_literal(node))
+def _constant(body: Body, _: Scope) -> Term:
+    for field, value in body.items():
+        match field:
+            case "ival":
+                return casts.number(str(value.get("ival", 0)))
+            case "sval":
+                return casts.string(value.get("sval", ""))
+            case "fval":
+                return casts.number(value["fval"])
+            case "boolval":
+                return Term("1" if value.get("boolval") else "0", BOOL, nullable=False)
+            case "isnull":
+                return casts.null()
+            case "bsval":
+                raise refuse("a bit string.", fix=r"Write bytes as '\xff'::bytea.")
+            case _:
+                pass
+    raise AssertionError(body)
 
 
-def _null(node: Node, _: Scope) -> Term:
-    only(node)
-    return casts.null()
+def _parameter(body: Body, scope: Scope) -> Term:
+    return scope.translation.parameter(body.get("number", 0))
 
 
-def _boolean(node: Node, _: Scope) -> Term:
-    only(node, "this")
-    return Term("1" if flag(node, "this") else "0", BOOL, nullable=False)
+def _column(body: Body, scope: Scope) -> Term:
+    fields = body["fields"]
+    if kind_of(fields[-1]) == "A_Star":
+        raise wrong("* is not a value here.", fix="Name a column.")
+    match names_of(fields):
+        case [name]:
+            return scope.column(None, name)
+        case [relation, name] | ["public", relation, name]:
+            return scope.column(relation, name)
+        case parts:
+            raise refuse(f"the column {'.'.join(parts)} of another schema.", fix="Name its table alone: t.name.")
 
 
-def _parameter(node: Node, scope: Scope) -> Term:
-    only(node, "this")
-    written = string_literal(child(node))
-    if not written.isdecimal():
-        raise refuse(f"the parameter ${written}.", fix="Write parameters as $1, $2, …")
-    parameter = scope.translation.parameter(int(written))
-    place = (scope.number, scope.place)
-    if parameter.type is not None and parameter.place == place and scope.place in _IN_ORDER:
-        # PostgreSQL's rule: the first use decides, and the others are values of that type. A lane reads the parts of
-        # one clause in the same order, but not the clauses.
-        return Term(f"?{parameter.number}", parameter.type)
-    parameter.place = parameter.place or place
-    return Term(f"?{parameter.number}", UNKNOWN, parameter=parameter)
+_NOW: Final[dict[str, tuple[Type, str]]] = {
+    "SVFOP_CURRENT_TIMESTAMP": (TIMESTAMPTZ, "interlock_now()"),
+    "SVFOP_LOCALTIMESTAMP": (TIMESTAMP, "interlock_now()"),
+    "SVFOP_CURRENT_DATE": (DATE, "interlock_day_of(interlock_now())"),
+    "SVFOP_LOCALTIME": (TIME, "interlock_clock_of(interlock_now())"),
+}
 
 
-def _column(node: Node, scope: Scope) -> Term:
-    only(node, "this", "table")
-    table = maybe(node, "table")
-    return scope.column(None if table is None else identifier(table, "relation"), identifier(child(node), "column"))
-
-
-def _merged_column(node: Node, scope: Scope) -> Term:
-    key = (identifier(child(node), "column"), int(string_literal(child(node, "part"))))
-    return scope.grouped_term(scope.merged[key].term)
-
-
-def _paren(node: Node, scope: Scope) -> Term:
-    only(node, "this")
-    return expression(child(node), scope)
+def _value_function(body: Body, _: Scope) -> Term:
+    only("SQLValueFunction", body, "op", "typmod")
+    kind, text = _NOW.get(body["op"], (None, ""))
+    if kind is None or body.get("typmod", -1) != -1:
+        raise refuse(f"{body['op'].removeprefix('SVFOP_')} here.", fix="Pass the value as a parameter.")
+    return Term(text, kind, nullable=False)
 
 
 # --- Operators -------------------------------------------------------------------------------------------------------
 
 
-def _arithmetic(operator: str) -> Handler:
-    def handle(node: Node, scope: Scope) -> Term:
-        only(node, "this", "expression", "typed", "safe")
-        if operator == "/" and (flag(node, "safe") or not flag(node, "typed")):
-            raise unsupported(node)
-        left, right = expression(child(node), scope), expression(child(node, "expression"), scope)
-        return arithmetic(operator, left, right)
-
-    return handle
+def _expression(body: Body, scope: Scope) -> Term:
+    handler = _EXPRESSIONS.get(body["kind"])
+    if handler is None:
+        raise refuse(f"{body['kind'].removeprefix('AEXPR_').replace('_', ' ')} is outside the subset.")
+    return handler(body, scope)
 
 
-def _negation(node: Node, scope: Scope) -> Term:
-    only(node, "this")
-    inner, negative = child(node), True
-    while type(inner) in {exp.Paren, exp.Neg}:
-        only(inner, "this")
-        negative = negative is (type(inner) is exp.Paren)
-        inner = child(inner)
-    if type(inner) is exp.Literal and not flag(inner, "is_string"):
-        # PostgreSQL reads the sign as part of the number: -2147483648 is an integer.
-        return casts.number(string_literal(inner), negative=negative)
-    return negation(expression(child(node), scope))
+def _operator_name(body: Body) -> str:
+    names = names_of(body["name"])
+    if len(names) > 1 and names[0] != "pg_catalog":
+        raise refuse(f"the operator {'.'.join(names)} of another schema.")
+    return "<>" if names[-1] == "!=" else names[-1]
 
 
-def _comparison(operator: str) -> Handler:
-    def handle(node: Node, scope: Scope) -> Term:
-        only(node, "this", "expression")
-        if type(child(node)) is exp.Tuple:
-            return compare(operator, _row(child(node), scope), _row(child(node, "expression"), scope))
-        over = quantified(child(node, "expression"))
-        if over is not None:
-            _operand(node, "this", scope)
-            left = stable(child(node), scope, over[0])
-            return quantified_comparison(operator, left, over, scope, expression, subquery)
-        left, right = _operand(node, "this", scope), _operand(node, "expression", scope)
-        return comparison(operator, left, right)
+def _operator(body: Body, scope: Scope) -> Term:
+    name = _operator_name(body)
+    if "lexpr" not in body:
+        return operate(name, expression(body["rexpr"], scope))
+    if kind_of(body["lexpr"]) == "RowExpr" or kind_of(body["rexpr"]) == "RowExpr":
+        return compare_rows(name, _row(body["lexpr"], scope), _row(body["rexpr"], scope))
+    return operate(name, expression(body["lexpr"], scope), expression(body["rexpr"], scope))
 
-    return handle
+
+def _distinct(body: Body, scope: Scope) -> Term:
+    if "RowExpr" in (kind_of(body["lexpr"]), kind_of(body["rexpr"])):
+        raise refuse("IS DISTINCT FROM on rows.", fix="Compare column by column.")
+    one, other = expression(body["lexpr"], scope), expression(body["rexpr"], scope)
+    if JSON in (one.type, other.type):
+        # PostgreSQL accepts the constant NULL beside it, although json has no equality.
+        raise refuse("IS DISTINCT FROM on json.", fix="Use IS NULL, or cast it to jsonb.")
+    left, right = sides(one, other)
+    return replace(compare("IS" if body["kind"] == "AEXPR_NOT_DISTINCT" else "IS NOT", left, right), nullable=False)
+
+
+def _nullif(body: Body, scope: Scope) -> Term:
+    left, right = stable(body["lexpr"], scope, "NULLIF"), stable(body["rexpr"], scope, "NULLIF")
+    value, other = sides(left, right)
+    test = compare("=", value, other)
+    return combined(f"CASE WHEN {test.text} THEN NULL ELSE {value.checked.text} END", value.type, (test, value))
+
+
+def _between(body: Body, scope: Scope) -> Term:
+    low, high = body["rexpr"]["List"]["items"]
+    # As PostgreSQL does: two comparisons, the first one complete before the second bound is read, each with a value of
+    # its own. What is random is evaluated twice there, too.
+    kind = body["kind"]
+    if kind.endswith("_SYM"):
+        return _between_symmetric(body, low, high, scope)
+    negated = kind == "AEXPR_NOT_BETWEEN"
+    first, second, word = ("<", ">", "OR") if negated else (">=", "<=", "AND")
+    at_least = operate(first, expression(body["lexpr"], scope), expression(low, scope))
+    at_most = operate(second, expression(body["lexpr"], scope), expression(high, scope))
+    return combined(f"{at_least.text} {word} {at_most.text}", BOOL, (at_least, at_most))
+
+
+def _between_symmetric(body: Body, low: Node, high: Node, scope: Scope) -> Term:
+    parts: list[Term] = []
+    for one, other in ((low, high), (high, low)):
+        value = stable(body["lexpr"], scope, "BETWEEN SYMMETRIC")
+        parts += [
+            operate(">=", value, stable(one, scope, "BETWEEN")),
+            operate("<=", value, stable(other, scope, "BETWEEN")),
+        ]
+    first, second, third, fourth = (part.text for part in parts)
+    text = f"({first} AND {second}) OR ({third} AND {fourth})"
+    return combined(f"NOT ({text})" if body["kind"] == "AEXPR_NOT_BETWEEN_SYM" else text, BOOL, parts)
+
+
+def _like(body: Body, scope: Scope) -> Term:
+    name, right = _operator_name(body), body["rexpr"]
+    if kind_of(right) != "FuncCall" or names_of(right["FuncCall"]["funcname"])[-1] != "like_escape":
+        return operate(name, expression(body["lexpr"], scope), expression(right, scope))
+    pattern, escape = right["FuncCall"]["args"]
+    letter = escape.get("A_Const", {}).get("sval")
+    if letter is None or len(letter.get("sval", "")) != 1:
+        raise refuse("an ESCAPE that is not one written character.", fix="Write ESCAPE '!', for example.")
+    sides = [convert(expression(node, scope), TEXT, "implicit") for node in (body["lexpr"], pattern)]
+    function = "interlock_ilike" if name.endswith("*") else "interlock_like"
+    matched = call(function, BOOL, *sides, extra=text_literal(letter["sval"]))
+    return combined(f"NOT {matched.text}", BOOL, sides) if name.startswith("!") else matched
+
+
+def _connective(body: Body, scope: Scope) -> Term:
+    word = body["boolop"].removesuffix("_EXPR")
+    if word == "NOT":
+        term = predicate(body["args"][0], scope, "what NOT negates")
+        return combined(f"NOT {term.operand}", BOOL, [term])
+    terms = [predicate(node, scope, f"a side of {word}") for node in body["args"]]
+    return combined(f" {word} ".join(term.operand for term in terms), BOOL, terms)
+
+
+def _null_test(body: Body, scope: Scope) -> Term:
+    if kind_of(body["arg"]) == "RowExpr":
+        raise refuse("IS NULL of a row.", fix="Test column by column.")
+    term = expression(body["arg"], scope)
+    if term.parameter is not None:
+        raise wrong(f"the type of ${term.parameter.number} is unknown at IS NULL.", fix="Write its type: $1::text.")
+    word = "IS NOT" if body["nulltesttype"] == "IS_NOT_NULL" else "IS"
+    return replace(combined(f"{term.operand} {word} NULL", BOOL, [term]), nullable=False)
+
+
+_TRUTHS: Final = {
+    "IS_TRUE": "IS 1",
+    "IS_NOT_TRUE": "IS NOT 1",
+    "IS_FALSE": "IS 0",
+    "IS_NOT_FALSE": "IS NOT 0",
+    "IS_UNKNOWN": "IS NULL",
+    "IS_NOT_UNKNOWN": "IS NOT NULL",
+}
+
+
+def _boolean_test(body: Body, scope: Scope) -> Term:
+    test = _TRUTHS[body["booltesttype"]]
+    term = predicate(body["arg"], scope, f"the argument of {body['booltesttype'].replace('_', ' ')}")
+    return replace(combined(f"{term.operand} {test}", BOOL, [term]), nullable=False)
+
+
+# --- Rows ------------------------------------------------------------------------------------------------------------
+# SQLite compares them as PostgreSQL does: from left to right, and NULL where a NULL leaves it open. Each pair meets
+# in its own types, and a value with a collation brings it along.
 
 
 def _row(node: Node, scope: Scope) -> list[Term]:
-    if type(node) is not exp.Tuple:
+    if kind_of(node) != "RowExpr":
         raise refuse("a row compared with something else than a row.", fix="Write (a, b) = (1, 2).")
-    only(node, "expressions")
-    return [stable(item, scope, "a row") for item in children(node)]
+    return [stable(item, scope, "a row") for item in node["RowExpr"].get("args", ())]
 
 
-def _operand(node: Node, name: str, scope: Scope) -> Term:
-    part = child(node, name)
-    if type(part) in _PREDICATES:
-        raise refuse(
-            "a condition inside another one without parentheses.",
-            why="It is easily read in two ways, and PostgreSQL refuses most of them.",
-            fix="Put the inner condition into parentheses.",
-        )
-    return expression(part, scope)
+def compare_rows(operator: str, left: Sequence[Term], right: Sequence[Term]) -> Term:
+    """Return one of = <> < <= > >= on two rows of the same length."""
+    if operator not in {"=", "<>", "<", "<=", ">", ">="}:
+        raise refuse(f"{operator} on rows.", fix="Compare column by column.")
+    if len(left) != len(right):
+        raise wrong(f"a row of {len(left)} values compared with one of {len(right)}.")
+    lefts: list[str] = []
+    rights: list[str] = []
+    for one, other in zip(left, right, strict=True):
+        first, second = sides(one, other)
+        lefts.append(keyed(first, second.text))
+        rights.append(second.operand)
+    return combined(f"({', '.join(lefts)}) {operator} ({', '.join(rights)})", BOOL, (*left, *right))
 
 
-def _concatenation(node: Node, scope: Scope) -> Term:
-    only(node, "this", "expression", "safe")
-    return concatenation(expression(child(node), scope), expression(child(node, "expression"), scope))
+# --- Membership ------------------------------------------------------------------------------------------------------
 
 
-def _connective(word: str) -> Handler:
-    def handle(node: Node, scope: Scope) -> Term:
-        only(node, "this", "expression")
-        left = predicate(child(node), scope, f"the left side of {word}")
-        right = predicate(child(node, "expression"), scope, f"the right side of {word}")
-        return combined(f"{left.operand} {word} {right.operand}", BOOL, (left, right))
-
-    return handle
-
-
-def _not(node: Node, scope: Scope) -> Term:
-    only(node, "this")
-    term = predicate(child(node), scope, "what NOT negates")
-    return combined(f"NOT {term.operand}", BOOL, [term])
+def _in(body: Body, scope: Scope) -> Term:
+    items: list[Node] = body["rexpr"]["List"]["items"]
+    negated = _operator_name(body) == "<>"
+    if kind_of(body["lexpr"]) == "RowExpr":
+        left = _row(body["lexpr"], scope)
+        parts = [compare_rows("=", left, _row(item, scope)) for item in items]
+        return _negated_if(combined(" OR ".join(f"({part.text})" for part in parts), BOOL, parts), negated=negated)
+    value = stable(body["lexpr"], scope, "IN")
+    terms = [_stable(expression(item, scope), "a list") for item in items]
+    found = _in_terms(value, terms, scope)
+    return _negated_if(found, negated=negated)
 
 
-def _is(node: Node, scope: Scope) -> Term:
-    only(node, "this", "expression", "negate")
-    left = _operand(node, "this", scope)
-    right = child(node, "expression")
-    word = "IS NOT" if flag(node, "negate") else "IS"
-    if type(right) is exp.Null:
-        return combined(f"{left.operand} {word} NULL", BOOL, [left])
-    if type(right) is exp.Boolean:
-        left = condition(left, f"what {word} asks about")
-        return combined(f"{left.operand} {word} {1 if flag(right, 'this') else 0}", BOOL, [left])
-    raise unsupported(node)
+def _in_terms(value: Term, terms: list[Term], scope: Scope) -> Term:
+    """Return IN with a list: constants are compared in one common type, columns one by one, as PostgreSQL does."""
+    constants = [term for term in terms if not any(number == scope.number for number, _ in term.bare)]
+    others = [term for term in terms if term not in constants] if len(constants) < len(terms) else []
+    common = catalog.common_type([value.type.name, *(term.type.name for term in constants)])
+    parts: list[Term] = []
+    if len(constants) > 1 and common is not None:
+        kind = PLAIN_TYPES[common]
+        parts.append(_in_constants(value, [convert(term, kind, "implicit") for term in constants], kind))
+    else:
+        parts += [operate("=", value, term) for term in constants]
+    parts += [operate("=", value, term) for term in others]
+    if len(parts) == 1:
+        return parts[0]
+    return combined(" OR ".join(part.operand for part in parts), BOOL, parts)
 
 
-def _between(node: Node, scope: Scope) -> Term:
-    only(node, "this", "low", "high")
-    # As PostgreSQL does: two comparisons, the first one complete before the second bound is read, each with a value of
-    # its own. What is random is evaluated twice there, too.
-    value = _operand(node, "this", scope)
-    at_least = comparison(">=", value, _operand(node, "low", scope))
-    at_most = comparison("<=", value, _operand(node, "high", scope))
-    return combined(f"{at_least.text} AND {at_most.text}", BOOL, (at_least, at_most))
+def _in_constants(value: Term, terms: list[Term], kind: Type) -> Term:
+    if value.type is UNKNOWN:
+        value = convert(value, kind, "implicit")
+    left, first = sides(value, terms[0])
+    # All of them have one type by now: what the first one is not converted to, none is.
+    listed = terms if first is terms[0] else [sides(value, term)[1] for term in terms]
+    text = texts_of(listed)
+    return combined(f"{keyed(left, text)} IN ({text})", BOOL, (left, *listed))
 
 
-def _in(node: Node, scope: Scope) -> Term:
-    only(node, "this", "expressions", "query")
-    listed = children(node)
-    query = listed[0] if [type(item) for item in listed] == [exp.Values] else maybe(node, "query")
-    if type(child(node)) is exp.Tuple:
-        row = _row(child(node), scope)
-        if query is not None:
-            return row_in_query(row, subquery(query, scope))
-        return in_rows(row, [_row(item, scope) for item in listed])
-    _operand(node, "this", scope)
-    left = stable(child(node), scope, "IN")
-    if query is not None:
-        return in_query(left, subquery(query, scope))
-    return in_list(left, [expression(item, scope) for item in listed])
+def _negated_if(term: Term, *, negated: bool) -> Term:
+    return combined(f"NOT {term.operand}", BOOL, [term]) if negated else term
 
 
-def _like(node: Node, scope: Scope) -> Term:
-    escape = "\\"
-    negated = flag(node, "negate")
-    if type(node) is exp.Escape:
-        only(node, "this", "expression")
-        written = child(node, "expression")
-        if type(written) is not exp.Literal or not flag(written, "is_string") or len(string_literal(written)) != 1:
-            raise refuse("an ESCAPE that is not one character.", fix="Write ESCAPE '!', for example.")
-        escape = string_literal(written)
-        node = child(node)
-        if type(node) not in {exp.Like, exp.ILike}:
-            raise unsupported(node)
-        negated = flag(node, "negate")
-    only(node, "this", "expression", "negate")
-    left, right = _operand(node, "this", scope), _operand(node, "expression", scope)
-    return like(left, right, escape, negated=negated, cased=type(node) is exp.Like)
+def _any_array(body: Body, scope: Scope) -> Term:
+    """Return an operator with ANY or ALL of an array."""
+    operator, over_all = _operator_name(body), body["kind"] == "AEXPR_OP_ALL"
+    left = stable(body["lexpr"], scope, "ANY")
+    right = body["rexpr"]
+    if (
+        kind_of(right) == "A_ArrayExpr"
+        and right["A_ArrayExpr"].get("elements")
+        and operator == ("<>" if over_all else "=")
+    ):
+        items = [_stable(expression(item, scope), "ANY") for item in right["A_ArrayExpr"]["elements"]]
+        kind, items = unified(items, "ARRAY")
+        if kind.is_array:
+            raise refuse("ANY or ALL of an array of arrays.", fix="Use IN.")
+        return _negated_if(_in_terms(left, items, scope), negated=over_all)
+    array = expression(right, scope)
+    element = array.type.element if array.type.is_array else left.type
+    if operator == ("<>" if over_all else "=") and element.collation in {None, "interlock_numeric"}:
+        return _negated_if(member(*with_array(left, array)), negated=over_all)
+    if array.type is UNKNOWN:
+        found = array_of(TEXT if left.type.is_text else left.type)
+        if found is None or left.type is UNKNOWN:
+            raise refuse(f"{operator} ANY of an array of unknown type.", fix="Cast it: $1::bigint[].")
+        array = convert(array, found, "implicit")
+    if not array.type.is_array:
+        raise wrong(f"{operator} ANY ({array.type}).", fix="Pass an array.")
+    element = array.type.element
+    if element.name == "float8":
+        raise refuse(f"{operator} ANY ({array.type}).", fix="Use numeric[].")
+    if element.name == "jsonb" and array.text.startswith("?"):
+        # A list inside the list is an array of two dimensions for PostgreSQL's driver, and a document here.
+        raise refuse(f"{operator} ANY of a parameter of type {array.type}.", fix="Use IN, or ARRAY[$1, $2].")
+    value = Term("unhex(value)" if element.name in {"bytea", "uuid"} else "value", element)
+    test = _repeated(operator, left, value)
+    text = _quantified(test.text, f"json_each({array.checked.text})", over_all=over_all)
+    return combined(f"CASE WHEN {array.operand} IS NULL THEN NULL ELSE {text} END", BOOL, (left, array))
 
 
-# --- Casts and calls -------------------------------------------------------------------------------------------------
+def _repeated(operator: str, left: Term, right: Term) -> Term:
+    """Return the test of ANY or ALL, which a subquery repeats: SQLite has no aggregate of the query around it there."""
+    if left.aggregate or " OVER (" in left.text:
+        raise refuse(f"an aggregate or a window before {operator} ANY or ALL.", fix="Compute it in a subquery in FROM.")
+    return operate(operator, left, right)
 
 
-def _case(node: Node, scope: Scope) -> Term:
-    only(node, "this", "ifs", "default")
-    subject = maybe(node, "this")
+def _quantified(test: str, source: str, *, over_all: bool) -> str:
+    """Return ANY or ALL of a test over the rows of a source: the deciding row first, then NULL, then the default."""
+    decided, otherwise = (0, 1) if over_all else (1, 0)
+    return (
+        f"(SELECT CASE WHEN count(*) FILTER (WHERE ({test}) IS {decided}) THEN {decided} "  # noqa: S608 -- quoted names
+        f"WHEN count(*) FILTER (WHERE ({test}) IS NULL) THEN NULL ELSE {otherwise} END FROM {source})"
+    )
+
+
+# --- Branches: CASE, COALESCE, GREATEST, each in the one type of all its branches ------------------------------------
+
+
+def _case(body: Body, scope: Scope) -> Term:
+    only("CaseExpr", body, "arg", "args", "defresult")
+    subject: Term | None = None
+    if "arg" in body:
+        subject = settled(stable(body["arg"], scope, "CASE"))
     conditions: list[Term] = []
     results: list[Term] = []
-    for branch in children(node, "ifs"):
-        only(branch, "this", "true")
+    for node in body["args"]:
+        branch = node["CaseWhen"]
+        only("CaseWhen", branch, "expr", "result")
         if subject is None:
-            conditions.append(predicate(child(branch), scope, "WHEN"))
+            conditions.append(predicate(branch["expr"], scope, "WHEN"))
         else:
-            value = stable(subject, scope, "CASE")
-            conditions.append(comparison("=", value, expression(child(branch), scope)))
-        results.append(expression(child(branch, "true"), scope))
-    default = maybe(node, "default")
-    results.append(casts.null() if default is None else expression(default, scope))
-    term = case(conditions, results)
-    # PostgreSQL names the result after the ELSE, if that has a name of its own.
-    last = results[-1]
-    strong = last.name is not None and not last.weak
-    return named(term, last.name if strong else "case", weak=not strong)
+            conditions.append(operate("=", subject, expression(branch["expr"], scope)))
+        results.append(expression(branch["result"], scope))
+    default = expression(body["defresult"], scope) if "defresult" in body else casts.null()
+    # PostgreSQL takes the result of ELSE for the most significant one.
+    kind, [default, *results] = unified([default, *results], "CASE")
+    pairs = zip(conditions, results, strict=True)
+    written = " ".join(f"WHEN {when.checked.text} THEN {then.checked.text}" for when, then in pairs)
+    return combined(f"CASE {written} ELSE {default.checked.text} END", kind, (*conditions, *results, default))
 
 
-def _coalesce(node: Node, scope: Scope) -> Term:
-    only(node, "this", "expressions")
-    parts = [stable(part, scope, "COALESCE") for part in (child(node), *children(node))]
-    return named(coalesce(parts), "coalesce")
+def coalesce(terms: Sequence[Term]) -> Term:
+    """Return COALESCE."""
+    kind, typed = unified(terms, "COALESCE")
+    if len(typed) == 1:
+        return typed[0]
+    term = combined(f"coalesce({texts_of(typed)})", kind, typed, atomic=True)
+    return term if all(part.nullable for part in typed) else replace(term, nullable=False)
 
 
-def _nullif(node: Node, scope: Scope) -> Term:
-    only(node, "this", "expression")
-    left = stable(child(node), scope, "NULLIF")
-    right = stable(child(node, "expression"), scope, "NULLIF")
-    return named(nullif(left, right), "nullif")
+def _coalesce(body: Body, scope: Scope) -> Term:
+    only("CoalesceExpr", body, "args")
+    return coalesce([stable(node, scope, "COALESCE") for node in body["args"]])
 
 
-def _cast(node: Node, scope: Scope) -> Term:
-    only(node, "this", "to", "_type")
-    kind, serial = cast_type(child(node, "to"))
-    if serial:
-        raise wrong("a cast to a serial type.", fix="Cast to bigint.")
-    if type(child(node)) is exp.Array and kind.is_array:
-        return array(child(node), scope, expression, kind.element)
-    inner = expression(child(node), scope)
-    strong = inner.name is not None and not inner.weak
-    name = inner.name if strong else (kind.element if kind.is_array else kind).name
-    return named(convert(inner, kind, "explicit"), name, weak=not strong)
+def _choice(body: Body, scope: Scope) -> Term:
+    only("MinMaxExpr", body, "op", "args")
+    name = "least" if body["op"] == "IS_LEAST" else "greatest"
+    kind, terms = unified([expression(node, scope) for node in body["args"]], name.upper())
+    comparable(kind, f"{name}()")
+    return call(f"{kind.collation or 'interlock'}_{name}", kind, *terms)
 
 
-def _now(node: Node, _: Scope) -> Term:
-    only(node)
-    return calls.scalar("current_timestamp", [])
+# --- Casts and arrays ------------------------------------------------------------------------------------------------
 
 
-def _walked(handler: Callable[[Node, Scope, Handler], Term]) -> Handler:
-    """A handler of another module, which is given the walk."""
-    return lambda node, scope: handler(node, scope, expression)
+def _cast(body: Body, scope: Scope) -> Term:
+    only("TypeCast", body, "arg", "typeName")
+    kind = casts.cast_type(body["typeName"])
+    if kind_of(body["arg"]) == "A_ArrayExpr" and kind.is_array:
+        return _array_of(body["arg"]["A_ArrayExpr"].get("elements", ()), scope, kind.element)
+    return convert(expression(body["arg"], scope), kind, "explicit")
 
 
-def _aggregate(name: str) -> Handler:
-    return lambda node, scope: aggregates.counted(node, scope, name, expression)
+def _array(body: Body, scope: Scope) -> Term:
+    return _array_of(body.get("elements", ()), scope, None)
+
+
+def _array_of(nodes: Sequence[Node], scope: Scope, element: Type | None) -> Term:
+    if any(kind_of(node) == "A_ArrayExpr" for node in nodes):
+        raise refuse("an array of arrays.", fix="Use jsonb.")
+    if len(nodes) >= calls.ARGUMENTS_MAX:
+        raise refuse(f"ARRAY[…] of {len(nodes)} elements.", fix="Pass a list as a parameter: $1::bigint[].")
+    terms = [expression(node, scope) for node in nodes]
+    if element is not None:
+        terms = [convert(term, element, "explicit") for term in terms]
+    elif terms:
+        element, terms = unified(terms, "ARRAY")
+    else:
+        raise wrong("the type of an empty array is unknown.", fix="Write its type: ARRAY[]::bigint[].")
+    kind = array_of(element)
+    if kind is None:
+        raise refuse(f"an array of {element}.", fix="Use jsonb_build_array(), or cast the elements.")
+    return call("interlock_array", kind, *terms)
+
+
+def _indirection(body: Body, scope: Scope) -> Term:
+    only("A_Indirection", body, "arg", "indirection")
+    term = expression(body["arg"], scope)
+    for node in body["indirection"]:
+        if kind_of(node) != "A_Indices" or node["A_Indices"].get("is_slice"):
+            raise refuse("a part of a value by a name or a slice.", fix="Select columns; slice arrays in Python.")
+        place = expression(node["A_Indices"]["uidx"], scope)
+        term = _subscript(term, place)
+    return term
+
+
+def _subscript(term: Term, place: Term) -> Term:
+    if term.type.name == "jsonb":
+        if place.type.is_integer:
+            return operate("->", term, convert(place, INT4, "assignment"))
+        return operate("->", term, convert(place, TEXT, "implicit"))
+    if not term.type.is_array:
+        raise wrong(f"cannot subscript {term.type}.", fix="Use -> with jsonb, or cast it to an array.")
+    element = term.type.element
+    inner = call("interlock_array_element", element, term, convert(place, INT4, "assignment"))
+    return call("unhex", element, inner) if element.name in {"bytea", "uuid"} else inner
+
+
+def _collated(body: Body, scope: Scope) -> Term:
+    term = expression(body["arg"], scope)
+    name = names_of(body["collname"])[-1]
+    if name not in {"C", "POSIX", "ucs_basic"}:
+        raise refuse(f"the collation {name!r}.", why="A lane sorts text by its bytes.", fix='Use COLLATE "C", or none.')
+    return settled(term)
+
+
+# --- Calls -----------------------------------------------------------------------------------------------------------
+
+
+def _call(body: Body, scope: Scope) -> Term:
+    names = names_of(body["funcname"])
+    if len(names) > 1 and names[0] != "pg_catalog":
+        raise refuse(f"the function {'.'.join(names)}() of another schema.", fix="Use functions of PostgreSQL's own.")
+    name = names[-1]
+    if "over" in body:
+        return scope.translation.window({"FuncCall": body}, scope)
+    if name in aggregates.NAMES:
+        return aggregates.called(name, body, scope, expression)
+    only("FuncCall", body, "funcname", "args", "funcformat")
+    if any(kind_of(node) == "NamedArgExpr" for node in body.get("args", ())):
+        raise refuse(f"{name}() with named arguments.", fix="Pass them by position.")
+    return calls.called(name, [expression(node, scope) for node in body.get("args", ())])
 
 
 # --- Subqueries ------------------------------------------------------------------------------------------------------
 
 
 def subquery(node: Node, scope: Scope) -> Query:
-    """A query inside an expression."""
+    """Return a query inside an expression."""
     if not scope.subqueries:
         raise refuse(f"a subquery in {scope.place}.", fix="Query first, then pass the value as a parameter.")
     return scope.translation.subquery(node, scope)
 
 
-def _scalar_subquery(node: Node, scope: Scope) -> Term:
-    only(node, "this")
-    query = subquery(child(node), scope)
+def _sublink(body: Body, scope: Scope) -> Term:
+    kind = body["subLinkType"]
+    if kind == "EXISTS_SUBLINK":
+        query = subquery(body["subselect"], scope)
+        return Term(f"EXISTS ({query.text})", BOOL, bare=query.bare, nullable=False)
+    if kind == "EXPR_SUBLINK":
+        return _scalar(subquery(body["subselect"], scope))
+    if kind == "ARRAY_SUBLINK":
+        return _array_query(subquery(body["subselect"], scope))
+    if kind in {"ANY_SUBLINK", "ALL_SUBLINK"}:
+        return _in_query(body, scope, over_all=kind == "ALL_SUBLINK")
+    raise refuse("such a subquery as a value.", fix="Use EXISTS, IN, or a subquery of one column.")
+
+
+def _single_column(query: Query, what: str, alias: str = "s") -> tuple[str, Type]:
     if len(query.columns) != 1:
-        raise wrong(f"a subquery of {len(query.columns)} columns as a value.", fix="Select one column.")
+        raise wrong(f"a subquery of {len(query.columns)} columns {what}.", fix="Select one column.")
     [output] = query.columns
+    return f"{alias}.{quoted_name(output.name)}", output.type
+
+
+def _scalar(query: Query) -> Term:
+    column, kind = _single_column(query, "as a value")
     text = query.text
     if not query.single:
-        text = f"SELECT interlock_single(s.{quoted_name(output.name)}) FROM ({text}) AS s"  # noqa: S608 - quoted names
-    return Term(f"({text})", output.type, bare=query.bare, name=output.name)
+        text = f"SELECT interlock_single({column}) FROM ({text}) AS s"  # noqa: S608 -- quoted names
+    return Term(f"({text})", kind, bare=query.bare)
 
 
-def _exists(node: Node, scope: Scope) -> Term:
-    only(node, "this")
-    query = subquery(child(node), scope)
-    return Term(f"EXISTS ({query.text})", BOOL, bare=query.bare, name="exists", nullable=False)
+def _array_query(query: Query) -> Term:
+    column, kind = _single_column(query, "in ARRAY(…)")
+    array = array_of(kind)
+    if array is None:
+        raise refuse(f"ARRAY(…) of {kind}.", fix="Use jsonb_agg().")
+    text = f"SELECT coalesce(interlock_array_agg({column}), '[]') FROM ({query.text}) AS s"  # noqa: S608 -- quoted names
+    return Term(f"({text})", array, bare=query.bare, nullable=False)
 
 
-_PREDICATES: Final = frozenset(
-    {
-        exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.In,
-        exp.Between, exp.Like, exp.ILike, exp.Escape, exp.Not, exp.And, exp.Or,
-    }
-)  # fmt: skip
+def _in_query(body: Body, scope: Scope, *, over_all: bool) -> Term:
+    operator = names_of(body["operName"])[-1] if "operName" in body else "="
+    operator = "<>" if operator == "!=" else operator
+    if kind_of(body["testexpr"]) == "RowExpr":
+        return _row_in_query(
+            _row(body["testexpr"], scope), subquery(body["subselect"], scope), operator, over_all=over_all
+        )
+    left = stable(body["testexpr"], scope, "IN")
+    query = subquery(body["subselect"], scope)
+    alias = scope.free_alias()
+    column, kind = _single_column(query, "in IN", alias)
+    inner = Term(column, kind)
+    outside = (left, Term("", BOOL, bare=query.bare))
+    if operator != ("<>" if over_all else "="):
+        source = f"({query.text}) AS {alias}"
+        test = _repeated(operator, left, inner)
+        return combined(_quantified(test.text, source, over_all=over_all), BOOL, outside)
+    first, second = sides(left, inner)
+    text = query.text if second.text == column else f"SELECT {second.checked.text} FROM ({query.text}) AS {alias}"  # noqa: S608
+    return _negated_if(combined(f"{keyed(first, text)} IN ({text})", BOOL, outside), negated=over_all)
 
-# The clauses whose parts PostgreSQL completes one after the other.
-_IN_ORDER: Final = frozenset({"WHERE", "HAVING", "JOIN … ON", "the SELECT list"})
 
-_HANDLERS: Final[dict[type[Node], Handler]] = {
-    exp.Literal: _literal,
-    exp.Null: _null,
-    exp.Boolean: _boolean,
-    exp.Parameter: _parameter,
-    exp.Column: _column,
-    MergedColumn: _merged_column,
-    exp.Paren: _paren,
-    exp.Add: _arithmetic("+"),
-    exp.Sub: _arithmetic("-"),
-    exp.Mul: _arithmetic("*"),
-    exp.Div: _arithmetic("/"),
-    exp.Mod: _arithmetic("%"),
-    exp.Neg: _negation,
-    exp.EQ: _comparison("="),
-    exp.NEQ: _comparison("<>"),
-    exp.LT: _comparison("<"),
-    exp.LTE: _comparison("<="),
-    exp.GT: _comparison(">"),
-    exp.GTE: _comparison(">="),
-    exp.NullSafeEQ: _comparison("IS"),
-    exp.NullSafeNEQ: _comparison("IS NOT"),
-    exp.DPipe: _concatenation,
-    exp.And: _connective("AND"),
-    exp.Or: _connective("OR"),
-    exp.Not: _not,
-    exp.Is: _is,
-    exp.Between: _between,
-    exp.In: _in,
-    exp.Like: _like,
-    exp.ILike: _like,
-    exp.Escape: _like,
-    exp.Case: _case,
-    exp.Coalesce: _coalesce,
-    exp.Nullif: _nullif,
-    exp.Cast: _cast,
-    exp.CurrentTimestamp: _now,
-    exp.Extract: _walked(extract),
-    exp.Trim: _walked(trim),
-    exp.Substring: _walked(substring),
-    exp.StrPosition: _walked(position),
-    exp.Anonymous: _walked(called),
-    exp.Array: _walked(array),
-    exp.Bracket: _walked(subscript),
-    exp.JSONExtract: _walked(document_operator),
-    exp.JSONExtractScalar: _walked(document_operator),
-    exp.JSONBExtract: _walked(document_operator),
-    exp.JSONBExtractScalar: _walked(document_operator),
-    exp.JSONBContainsTopKey: _walked(document_operator),
-    exp.JSONBContainsAnyTopKeys: _walked(document_operator),
-    exp.JSONBContainsAllTopKeys: _walked(document_operator),
-    exp.JSONBDeleteAtPath: _walked(document_operator),
-    exp.ArrayContainsAll: _walked(document_operator),
-    exp.ArrayContainedBy: _walked(document_operator),
-    exp.Filter: _walked(aggregates.filtered),
-    exp.GroupConcat: _aggregate("string_agg"),
-    exp.Count: _aggregate("count"),
-    exp.Sum: _aggregate("sum"),
-    exp.Avg: _aggregate("avg"),
-    exp.Min: _aggregate("min"),
-    exp.Max: _aggregate("max"),
-    exp.Subquery: _scalar_subquery,
-    exp.Window: lambda node, scope: scope.translation.window(node, scope),
-    exp.Exists: _exists,
+def _row_in_query(left: Sequence[Term], query: Query, operator: str, *, over_all: bool) -> Term:
+    if operator != ("<>" if over_all else "="):
+        raise refuse(f"{operator} ANY or ALL of rows.", fix="Use EXISTS with a condition per column.")
+    if len(query.columns) != len(left):
+        raise wrong(f"a subquery of {len(query.columns)} columns for a row of {len(left)}.")
+    pairs = [
+        sides(term, Term(f"s.{quoted_name(output.name)}", output.type))
+        for term, output in zip(left, query.columns, strict=True)
+    ]
+    columns = [f"s.{quoted_name(output.name)}" for output in query.columns]
+    seconds = [second.checked.text for _, second in pairs]
+    text = query.text if seconds == columns else f"SELECT {', '.join(seconds)} FROM ({query.text}) AS s"  # noqa: S608
+    firsts = ", ".join(keyed(first, text) for first, _ in pairs)
+    outside = (*left, Term("", BOOL, bare=query.bare))
+    return _negated_if(combined(f"({firsts}) IN ({text})", BOOL, outside), negated=over_all)
+
+
+# --- Names of columns ------------------------------------------------------------------------------------------------
+
+_STRONG, _WEAK, _NONE = 2, 1, 0
+STAR: Final = "*"
+"""The name of a subquery whose first column is not written out."""
+
+_FIXED_NAMES: Final = {
+    "A_ArrayExpr": "array",
+    "RowExpr": "row",
+    "CoalesceExpr": "coalesce",
+    "GroupingFunc": "grouping",
+}
+
+
+def column_name(node: Node) -> str:
+    """Return the name that PostgreSQL gives a column of a result."""
+    return _figured(node)[0] or "?column?"
+
+
+def _figured(node: Node | None) -> tuple[str, int]:  # noqa: PLR0911 -- a case for each kind of node.
+    """Return a name and how strong it is: a cast or a CASE replaces a weak one."""
+    if not node:
+        return "", _NONE
+    kind, body = split(node)
+    match kind:
+        case "ColumnRef":
+            return cast("str", body["fields"][-1].get("String", {}).get("sval", STAR)), _STRONG
+        case "A_Indirection":
+            last = body["indirection"][-1].get("String")
+            return (last["sval"], _STRONG) if last else _figured(body["arg"])
+        case "FuncCall":
+            return names_of(body["funcname"])[-1], _STRONG
+        case "A_Expr" if body["kind"] == "AEXPR_NULLIF":
+            return "nullif", _STRONG
+        case "TypeCast":
+            name, strength = _figured(body["arg"])
+            return (name, strength) if strength > _WEAK else (names_of(body["typeName"]["names"])[-1], _WEAK)
+        case "CollateClause":
+            return _figured(body["arg"])
+        case "CaseExpr":
+            name, strength = _figured(body.get("defresult"))
+            return (name, strength) if strength > _WEAK else ("case", _WEAK)
+        case "MinMaxExpr":
+            return ("least" if body["op"] == "IS_LEAST" else "greatest"), _STRONG
+        case "SQLValueFunction":
+            return body["op"].removeprefix("SVFOP_").removesuffix("_N").lower(), _STRONG
+        case "SubLink":
+            return _sublink_name(body)
+        case _:
+            return _FIXED_NAMES.get(kind, ""), _STRONG if kind in _FIXED_NAMES else _NONE
+
+
+def _sublink_name(body: Body) -> tuple[str, int]:
+    if body["subLinkType"] == "EXISTS_SUBLINK":
+        return "exists", _STRONG
+    if body["subLinkType"] == "ARRAY_SUBLINK":
+        return "array", _STRONG
+    if body["subLinkType"] != "EXPR_SUBLINK":
+        return "", _NONE
+    select = body["subselect"]["SelectStmt"]
+    while "larg" in select:
+        select = select["larg"]
+    if "valuesLists" in select:
+        return "column1", _STRONG
+    if "targetList" not in select:
+        return "", _NONE
+    target = select["targetList"][0]["ResTarget"]
+    return target.get("name") or column_name(target["val"]), _STRONG
+
+
+_EXPRESSIONS: Final[dict[str, Handler]] = {
+    "AEXPR_OP": _operator,
+    "AEXPR_OP_ANY": _any_array,
+    "AEXPR_OP_ALL": _any_array,
+    "AEXPR_DISTINCT": _distinct,
+    "AEXPR_NOT_DISTINCT": _distinct,
+    "AEXPR_NULLIF": _nullif,
+    "AEXPR_IN": _in,
+    "AEXPR_LIKE": _like,
+    "AEXPR_ILIKE": _like,
+    "AEXPR_BETWEEN": _between,
+    "AEXPR_NOT_BETWEEN": _between,
+    "AEXPR_BETWEEN_SYM": _between,
+    "AEXPR_NOT_BETWEEN_SYM": _between,
+}
+_HANDLERS: Final[dict[str, Handler]] = {
+    "A_Const": _constant,
+    "ParamRef": _parameter,
+    "ColumnRef": _column,
+    "SQLValueFunction": _value_function,
+    "A_Expr": _expression,
+    "BoolExpr": _connective,
+    "NullTest": _null_test,
+    "BooleanTest": _boolean_test,
+    "CaseExpr": _case,
+    "CoalesceExpr": _coalesce,
+    "MinMaxExpr": _choice,
+    "TypeCast": _cast,
+    "A_ArrayExpr": _array,
+    "A_Indirection": _indirection,
+    "CollateClause": _collated,
+    "FuncCall": _call,
+    "SubLink": _sublink,
 }

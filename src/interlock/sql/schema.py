@@ -1,13 +1,14 @@
 """The schema of a database for the dialect: tables, their columns and PostgreSQL types, and foreign keys.
 
-The lane reads `COLUMNS_QUERY`, `REFERENCES_QUERY` and `INDEXES_QUERY` from SQLite's own catalog and gives the rows to
+The lane reads `COLUMNS_QUERY`, `REFERENCES_QUERY` and `OBJECTS_QUERY` from SQLite's own catalog and gives the rows to
 `schema_from_rows`; nothing else describes a schema, so none can disagree with the database. Its `version` is part of
 the key under which translations are kept, so two catalogs must never share one: count the times it was read. SQLite's
 own `schema_version` will not do, because a change that is rolled back gives its number to the next one.
 The odd choice: a table with a column of unknown type is left out, so that statements on it are refused.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,12 +24,16 @@ SELECT DISTINCT catalog.name, reference."table"
 FROM sqlite_schema AS catalog JOIN pragma_foreign_key_list(catalog.name) AS reference
 WHERE catalog.type = 'table'
 """
-INDEXES_QUERY: Final = "SELECT name FROM sqlite_schema WHERE type = 'index'"
+OBJECTS_QUERY: Final = (
+    "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type IN ('table', 'index') ORDER BY name"
+)
 
 # Table, column, declared type, NOT NULL, default, place in the primary key: a row of COLUMNS_QUERY.
 ColumnRow = tuple[str, str, str, int, str | None, int]
 # Table, table that it refers to: a row of REFERENCES_QUERY.
 ReferenceRow = tuple[str, str]
+# Kind, name, table, definition: a row of OBJECTS_QUERY. An index that a constraint has made has no definition.
+ObjectRow = tuple[str, str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `references` are the tables its foreign keys point to."""
+    """One table. `references` are the tables its foreign keys point to; `definition` is SQLite's text of it."""
 
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
     references: frozenset[str] = frozenset()
+    definition: str = ""
+    indexes: tuple[tuple[str, str], ...] = ()
+    """Name and definition of each index that was created by a statement."""
 
     def column(self, name: str) -> Column | None:
         """The column of that name, in the very spelling of the catalog."""
@@ -75,9 +83,19 @@ def schema_from_rows(
     *,
     version: int,
     references: Iterable[ReferenceRow] = (),
-    indexes: Iterable[tuple[str]] = (),
+    objects: Iterable[ObjectRow] = (),
 ) -> Schema:
-    """The schema by SQLite's catalog: rows of COLUMNS_QUERY, REFERENCES_QUERY and INDEXES_QUERY."""
+    """The schema by SQLite's catalog: rows of COLUMNS_QUERY, REFERENCES_QUERY and OBJECTS_QUERY."""
+    names: set[str] = set()
+    texts: dict[str, str] = {}
+    indexes: dict[str, list[tuple[str, str]]] = {}
+    for kind, name, table, text in objects:
+        if kind == "table":
+            texts[name] = text or ""
+            continue
+        names.add(name)
+        if text is not None:
+            indexes.setdefault(table, []).append((name, text))
     pointing: dict[str, set[str]] = {}
     for table, target in references:
         pointing.setdefault(table, set()).add(target)
@@ -98,11 +116,13 @@ def schema_from_rows(
             tuple(listed),
             primary_key=tuple(name for _, name in sorted(keys.get(table, {}).items())),
             references=frozenset(pointing.get(table, ())),
+            definition=texts.get(table, ""),
+            indexes=tuple(indexes.get(table, ())),
         )
         for table, listed in columns.items()
         if table not in foreign
     }
-    return Schema(version, tables, frozenset(name for (name,) in indexes))
+    return Schema(version, tables, frozenset(names))
 
 
 def _column(name: str, kind: str, *, not_null: bool, default: str | None, in_key: bool) -> Column | None:
@@ -115,3 +135,116 @@ def _column(name: str, kind: str, *, not_null: bool, default: str | None, in_key
     if known is None:
         return None
     return Column(name, known, nullable=not not_null, has_default=default is not None, default=default)
+
+
+# --- Constraints of a table, from SQLite's text ----------------------------------------------------------------------
+# The text is that of `sql.ddl`, or SQLite's change of it: all names are quoted and there are no comments.
+
+_TOKENS: Final = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|[(),]|[^"'(),]+""")
+_NAME: Final = re.compile(r'"((?:[^"]|"")*)"')
+_CONSTRAINT: Final = re.compile(
+    r'(?:CONSTRAINT "(?P<label>(?:[^"]|"")*)" )?(?P<text>(?P<kind>PRIMARY KEY|UNIQUE|CHECK|FOREIGN KEY) ?\(.*)',
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint; `text` is SQLite's without the name, which may be empty in old tables."""
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    text: str
+    table: str = ""
+    """The table that a foreign key refers to."""
+    key: tuple[str, ...] = ()
+    """The columns that a foreign key refers to."""
+
+
+def names_in(text: str) -> list[str]:
+    """Return the quoted names in SQLite's text, whatever stands in its strings."""
+    return [_unquoted(token) for token in _TOKENS.findall(text) if token.startswith('"')]
+
+
+def definition_parts(definition: str) -> tuple[dict[str, str], list[Constraint]]:
+    """Return the texts of the columns, by name, and the constraints of a table."""
+    columns: dict[str, str] = {}
+    constraints: list[Constraint] = []
+    for part in parts_of(definition):
+        matched = _CONSTRAINT.fullmatch(part)
+        if matched is None:
+            name = _NAME.match(part)
+            # SQLite quotes no name that it did not have to: "x" stays, and a renamed one is quoted, too.
+            columns[_unquoted(name[0]) if name else part.split()[0]] = part
+        else:
+            constraints.append(_constraint_of(matched))
+    return columns, constraints
+
+
+def _constraint_of(matched: re.Match[str]) -> Constraint:
+    text, kind = matched["text"], matched["kind"]
+    label = (matched["label"] or "").replace('""', '"')
+    if kind == "CHECK":
+        return Constraint(label, kind, tuple(dict.fromkeys(names_in(text))), text)
+    columns = tuple(name for part in parts_of(text) for name in names_in(part))
+    if kind != "FOREIGN KEY":
+        return Constraint(label, kind, columns, text)
+    rest = text[text.index(" REFERENCES ") :]
+    table, *key = names_in(rest)
+    return Constraint(label, kind, columns, text, table, tuple(key))
+
+
+def parts_of(text: str) -> list[str]:
+    """Return what stands between the commas in the first parentheses."""
+    parts = [""]
+    depth = 0
+    for piece in _TOKENS.findall(text):
+        match piece, depth:
+            case "(", 0:
+                depth = 1
+                continue
+            case ")", 1:
+                break
+            case ",", 1:
+                parts.append("")
+                continue
+            case _:
+                depth += (piece == "(") - (piece == ")")
+        if depth:
+            parts[-1] += piece
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _unquoted(token: str) -> str:
+    return token[1:-1].replace('""', '"')
+
+
+# --- Names of unnamed constraints ------------------------------------------------------------------------------------
+# The rules of PostgreSQL's `makeObjectName`: table, columns and a word for the kind, truncated to the limit.
+
+BYTES_MAX: Final = 63
+
+
+def chosen(table: str, columns: Sequence[str], kind: str, taken: Collection[str] = ()) -> str:
+    """Return the name that PostgreSQL would choose, with a number appended if it is `taken`."""
+    number = 0
+    while True:
+        name = _made(table, "_".join(columns), f"{kind}{number or ''}")
+        if name not in taken:
+            return name
+        number += 1
+
+
+def _made(table: str, columns: str, kind: str) -> str:
+    first, second = table.encode(), columns.encode()
+    over = len(kind) + 1 + (len(second) + 1 if second else 0) + len(first) - BYTES_MAX
+    while over > 0:
+        # The longer one is cut, letter by letter, as PostgreSQL does.
+        if len(first) > len(second):
+            first = first[:-1]
+        else:
+            second = second[:-1]
+        over -= 1
+    parts = [first.decode(errors="ignore"), second.decode(errors="ignore"), kind]
+    return "_".join(part for part in parts if part)

@@ -1,64 +1,60 @@
-"""Scopes of names in a statement: the relations in reach, and the constructs that are allowed there.
+"""Terms, parameters and scopes: what a translated expression is, and which names are in reach where it stands.
 
-Each SELECT has a scope; the scope of a subquery has that around it as parent. Every column is written to SQLite with
+Each SELECT has a scope; the scope of a subquery has the one around it as parent. Every column is written to SQLite with
 its relation, quoted, so SQLite never guesses: no alias is taken for a column, no quoted name for a string. SQLite
 compares names without regard to case, so names in reach that differ in case alone are refused.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Final
 
-from sqlglot import exp
+import msgspec
+from msgspec.structs import replace
 
-from interlock.sql.grammar import INTERNAL_PREFIXES, SPECIAL_RELATIONS, SYSTEM_COLUMNS
 from interlock.sql.parse import Node, quoted_name
 from interlock.sql.schema import Schema, Table
-from interlock.sql.types import Type, refuse, wrong
+from interlock.sql.types import UNKNOWN, Type, refuse, wrong
 
-# --- Term: a translated expression with its type and the checks that are still to be made ----------------------------
+INTERNAL_PREFIXES: Final = ("interlock_", "sqlite_", "pg_")
+SYSTEM_COLUMNS: Final = frozenset({"ctid", "cmax", "cmin", "oid", "rowid", "_rowid_", "tableoid", "xmax", "xmin"})
+PARAMETERS_MAX: Final = 32_766
+"""The number of parameters that SQLite takes."""
+
+# --- Terms -----------------------------------------------------------------------------------------------------------
 # `unchecked` marks a number that SQLite computed natively and that may have left its type: an overflow becomes a
 # float, or a whole number too large for its width. Code that uses such a term either runs where the range is
 # verified anyway (a column's CHECK, `Statement.decode`) or takes `term.checked`. So `n + 1` stays native on the hot
 # path. `bare` contains the columns outside of aggregates, for the rule of GROUP BY.
 
-# A column reference: the number of the scope it belongs to, and its text.
 Reference = tuple[int, str]
+"""A column reference: the number of the scope it belongs to, and its text."""
+
+NO_REFERENCES: Final[frozenset[Reference]] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
 class Parameter:
-    """One `$n` of a statement; every use of it must want the same type."""
+    """One `$n` of a statement. The first use that wants a type decides it; later uses are values of that type."""
 
-    number: int
-    type: Type | None = None
-    assigned: Type | None = None
-    place: tuple[int, str] | None = None  # The clause of its first use: the number of the scope, and the name.
+    __slots__ = ("number", "type")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.type: Type | None = None
 
     def take(self, kind: Type) -> None:
         """Give it the type that one of its uses wants."""
         if self.type is None:
             self.type = kind.plain
         elif self.type != kind.plain:
-            raise refuse(
+            raise wrong(
                 f"${self.number} is used both as {self.type} and as {kind.plain}.",
-                fix=f"Use two parameters, or cast one use: ${self.number}::{self.type}.",
+                fix=f"Use two parameters, or cast its first use: ${self.number}::{self.type}.",
             )
 
-    def assign(self, kind: Type) -> None:
-        """Assign it to a column: PostgreSQL tells text from varchar there, though not in a comparison."""
-        if kind.is_text and self.assigned not in {None, kind.plain}:
-            raise refuse(
-                f"${self.number} is assigned both to text and to varchar.",
-                why="PostgreSQL cannot tell its type.",
-                fix=f"Use two parameters, or cast one use: ${self.number}::text.",
-            )
-        self.assigned = kind.plain
 
-
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(msgspec.Struct, frozen=True, eq=False):
     """One expression for SQLite."""
 
     text: str
@@ -67,21 +63,21 @@ class Term:
     unchecked: bool = False
     volatile: bool = False
     aggregate: bool = False
-    bare: frozenset[Reference] = frozenset()
-    inside: frozenset[Reference] = frozenset()  # Columns under an aggregate; `bare` has all others.
-    literal: str | None = None  # The text of a string literal, or of a number as it was written.
-    parameter: "Parameter | None" = None
+    bare: frozenset[Reference] = NO_REFERENCES
+    inside: frozenset[Reference] = NO_REFERENCES
+    """Columns under an aggregate; `bare` has all others."""
+    literal: str | None = None
+    """The text of a string literal, or of a number as it was written."""
+    parameter: Parameter | None = None
+    """The `Parameter`, while its type is unknown."""
     nullable: bool = True
-    name: str | None = None  # The name PostgreSQL gives the column of a result, if any.
-    weak: bool = False  # A name that a cast or a CASE around it replaces.
 
     @property
     def checked(self) -> "Term":
         """The term with its range verified, by a function if need be."""
         if not self.unchecked:
             return self
-        text = f"interlock_{self.type.name}({self.text})"
-        return replace(self, text=text, atomic=True, unchecked=False)
+        return replace(self, text=f"interlock_{self.type.name}({self.text})", atomic=True, unchecked=False)
 
     @property
     def operand(self) -> str:
@@ -94,45 +90,31 @@ class Term:
         # A minus sign is never left open: two in a row would begin a comment.
         return self.text if self.atomic and not self.text.startswith("-") else f"({self.text})"
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a literal, NULL or a parameter, or a cast or sum of these."""
+        return not (self.bare or self.inside or self.volatile or self.aggregate) and "(SELECT" not in self.text
 
-def named(term: Term, name: str | None, *, weak: bool = False) -> Term:
-    """The term under the name that PostgreSQL gives it."""
-    return replace(term, name=name, weak=weak)
 
-
-def combined(
-    text: str,
-    kind: Type,
-    parts: Iterable[Term],
-    *,
-    atomic: bool = False,
-    unchecked: bool = False,
-    name: str | None = None,
-) -> Term:
-    """A term made of others: it is as volatile as its parts, and refers to what they refer to."""
-    parts = tuple(parts)
-    return Term(
-        text,
-        kind,
-        atomic=atomic,
-        unchecked=unchecked,
-        volatile=any(part.volatile for part in parts),
-        aggregate=any(part.aggregate for part in parts),
-        bare=frozenset[Reference]().union(*(part.bare for part in parts)),
-        inside=frozenset[Reference]().union(*(part.inside for part in parts)),
-        name=name,
-    )
+def combined(text: str, kind: Type, parts: Iterable[Term], *, atomic: bool = False, unchecked: bool = False) -> Term:
+    """Return a term made of others: it is as volatile as its parts, and refers to what they refer to."""
+    volatile = aggregate = False
+    bare = inside = NO_REFERENCES
+    for part in parts:
+        volatile = volatile or part.volatile
+        aggregate = aggregate or part.aggregate
+        bare = bare | part.bare if part.bare else bare
+        inside = inside | part.inside if part.inside else inside
+    return Term(text, kind, atomic, unchecked, volatile, aggregate, bare, inside)
 
 
 def call(function: str, kind: Type, *parts: Term, extra: str = "", unchecked: bool = False) -> Term:
-    """A call of a function with verified arguments; `extra` is appended to them as it is."""
+    """Return a call of a function with verified arguments; `extra` is appended to them as it is."""
     listed = ", ".join([part.checked.text for part in parts] + ([extra] if extra else []))
     return combined(f"{function}({listed})", kind, parts, atomic=True, unchecked=unchecked)
 
 
-# --- Scopes ----------------------------------------------------------------------------------------------------------
-
-PARAMETERS_MAX = 1000
+# --- Relations and queries -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +124,22 @@ class Output:
     name: str
     type: Type
     nullable: bool = True
+    text: str = ""
+    """The column as SQLite reads it, where that is not its relation and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Something that columns come from, under the name it has in the statement and the name SQLite knows it by."""
+    """A source of columns, under the name it has in the statement and the name SQLite knows it by."""
 
     name: str
     columns: tuple[Output, ...]
     written: str
-    outer: bool = False  # The nullable side of a LEFT JOIN.
+    outer: bool = False
+    """Whether it is the nullable side of a join."""
     primary_key: tuple[str, ...] = ()
+    value: str | None = None
+    """The column that the relation's name alone means: the result of a function in FROM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +148,10 @@ class Query:
 
     text: str
     columns: tuple[Output, ...]
-    single: bool  # Proven to give at most one row.
-    bare: frozenset[tuple[int, str]]  # Columns of the queries around it.
+    single: bool
+    """Whether it is proven to give at most one row."""
+    bare: frozenset[Reference]
+    """Columns of the queries around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +162,8 @@ class Merged:
     relations: frozenset[str]
 
 
-class MergedColumn(exp.Column):
-    """A merged column that * stands for: the name alone may be ambiguous, the part of FROM tells which one it is."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
+StarColumn = tuple[str, str | int]
+"""A column that * stands for: its name, and its relation's name or the part of FROM that merged it."""
 
 
 @dataclass(slots=True)
@@ -189,32 +176,43 @@ class Translation:
     parameters: dict[int, Parameter] = field(default_factory=dict[int, Parameter])
     scopes: int = 0
     subqueries: int = 0
-    locking: bool = False  # Whether some part of it asks for locks, which the writer alone may give.
+    tables: set[str] = field(default_factory=set[str])
+    """Names that were looked up in the schema, found or not: the translation depends on them."""
+    locking: bool = False
+    """Whether some part of it asks for locks, which the writer alone may give."""
+    several: bool = False
+    """Whether a definition is several statements of SQLite."""
+    rebuilds: str = ""
+    """The table that a definition makes anew."""
 
-    def parameter(self, number: int) -> Parameter:
-        """The parameter of that number."""
+    def parameter(self, number: int) -> Term:
+        """Return `$n`: a value of its type, or of unknown type."""
         if not 1 <= number <= PARAMETERS_MAX:
-            raise refuse(f"${number}; parameters are $1 to ${PARAMETERS_MAX}.")
-        return self.parameters.setdefault(number, Parameter(number))
+            raise refuse(f"${number}; parameters are $1 to ${PARAMETERS_MAX:,}.", fix="Pass lists: = ANY($1).")
+        found = self.parameters.get(number)
+        if found is None:
+            found = self.parameters[number] = Parameter(number)
+        if found.type is None:
+            return Term(f"?{number}", UNKNOWN, parameter=found)
+        return Term(f"?{number}", found.type)
 
     def parameter_types(self) -> tuple[Type, ...]:
-        """The types of $1, $2, …, all of which must be known by now."""
+        """Return the types of $1, $2, …, all of which must be known by now."""
         types: list[Type] = []
         for number in range(1, max(self.parameters, default=0) + 1):
             known = self.parameters.get(number)
-            if known is None:
-                raise wrong(f"${number} is not used.", fix="Number the parameters without gaps.")
-            if known.type is None:
-                raise refuse(
+            if known is None or known.type is None:
+                raise wrong(
                     f"the type of ${number} cannot be inferred from its place.",
-                    fix=f"Write its type: ${number}::bigint.",
+                    fix=f"Write its type: ${number}::bigint; number the parameters without gaps.",
                 )
             types.append(known.type)
         return tuple(types)
 
     def table(self, name: str) -> Table:
-        """The table of that name."""
+        """Return the table of that name."""
         visible(name, "table")
+        self.tables.add(name)
         table = self.schema.table(name)
         if table is None:
             raise wrong(f"there is no table {name!r}.", fix="Create it first; names without quotes are lower case.")
@@ -227,6 +225,9 @@ def visible(name: str, what: str) -> None:
         raise refuse(f"the {what} name {name!r}.", why="The prefix is reserved.", fix="Choose another name.")
 
 
+# --- Scopes ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class Scope:
     """The names in reach at one level of a statement, and what may stand at the place being translated."""
@@ -234,9 +235,11 @@ class Scope:
     translation: Translation
     parent: "Scope | None" = None
     relations: list[Relation] = field(default_factory=list[Relation])
-    queries: dict[str, Relation] = field(default_factory=dict[str, Relation])  # Common table expressions.
-    merged: dict[tuple[str, int], Merged] = field(default_factory=dict[tuple[str, int], Merged])  # By name and part.
-    star: list[Node] = field(default_factory=list[Node])  # The columns that * stands for.
+    queries: dict[str, Relation] = field(default_factory=dict[str, Relation])
+    """Common table expressions."""
+    merged: dict[tuple[str, int], Merged] = field(default_factory=dict[tuple[str, int], Merged])
+    """Columns of USING, by name and part of FROM."""
+    star: list[StarColumn] = field(default_factory=list[StarColumn])
     named_windows: dict[str, Node] = field(default_factory=dict[str, Node])
     grouped: frozenset[str] = frozenset()
     aggregates: bool = False
@@ -244,6 +247,8 @@ class Scope:
     volatile: bool = False
     subqueries: bool = True
     place: str = "this place"
+    outside: set[Reference] = field(default_factory=set[Reference])
+    """Columns that FROM reads, among them those of the queries around it."""
     number: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -276,13 +281,14 @@ class Scope:
         while scope is not None:
             for known in scope.relations:
                 if known.name.lower() == relation.name.lower() and (scope is self or known.name != relation.name):
-                    raise refuse(f"the name {relation.name!r} stands for two relations.", fix="Use different aliases.")
+                    error = wrong if scope is self and known.name == relation.name else refuse
+                    raise error(f"the name {relation.name!r} stands for two relations.", fix="Use different aliases.")
             scope = scope.parent
         self.relations.append(relation)
-        self.star += [qualified(relation.name, output.name) for output in relation.columns]
+        self.star += [(output.name, relation.name) for output in relation.columns]
 
     def query_named(self, name: str) -> Relation | None:
-        """The common table expression of that name."""
+        """Return the common table expression of that name."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.queries:
@@ -290,8 +296,28 @@ class Scope:
             scope = scope.parent
         return None
 
+    def check_shadow(self, name: str, meant: Relation | None) -> None:
+        """Refuse the name of a table where SQLite would read another query of WITH: it ignores case and schemas."""
+        scope: Scope | None = self
+        while scope is not None:
+            for known in scope.queries.values():
+                if known.name.lower() == name.lower() and known is not meant:
+                    raise refuse(f"the table {name!r} beside a WITH query of that name.", fix="Rename the query.")
+            if meant is not None and any(known is meant for known in scope.queries.values()):
+                return
+            scope = scope.parent
+
+    def free_alias(self) -> str:
+        """Return a name that no relation in reach has, for a query whose condition reads these relations."""
+        taken: set[str] = set()
+        scope: Scope | None = self
+        while scope is not None:
+            taken |= {relation.name.lower() for relation in scope.relations}
+            scope = scope.parent
+        return next(name for name in (f"s{number or ''}" for number in range(len(taken) + 1)) if name not in taken)
+
     def column(self, relation: str | None, name: str) -> Term:
-        """The column of that name, from the innermost level that has it."""
+        """Return the column of that name, from the innermost level that has it."""
         scope: Scope | None = self
         while scope is not None:
             found = [
@@ -312,10 +338,19 @@ class Scope:
                 return scope.term(*found[0])
             if relation is not None and any(known.name == relation for known in scope.relations):
                 break
+            if relation is None and (value := scope.value_of(name)) is not None:
+                return value
             scope = scope.parent
         self._refuse_special(relation, name)
         full = name if relation is None else f"{relation}.{name}"
         raise wrong(f"there is no column {full!r} here.", fix="Names without quotes are lower case; text is in '…'.")
+
+    def value_of(self, name: str) -> Term | None:
+        """Return the value that the name of a function in FROM means; None without one."""
+        for known in self.relations:
+            if known.name == name and known.value is not None:
+                return self.column(known.name, known.value)
+        return None
 
     def _refuse_special(self, relation: str | None, name: str) -> None:
         """Refuse names that PostgreSQL resolves although no table has such a column."""
@@ -324,22 +359,46 @@ class Scope:
             if relation is None and any(known.name == name for known in scope.relations):
                 raise refuse(f"the whole row of {name!r} as a value.", fix="Name its columns.")
             scope = scope.parent
-        if relation in SPECIAL_RELATIONS or name in SYSTEM_COLUMNS:
+        if relation in {"old", "new"} or name in SYSTEM_COLUMNS:
             full = name if relation is None else f"{relation}.{name}"
             raise refuse(f"the column {full!r} of the system.", fix="Use columns of tables.")
 
     def term(self, relation: Relation, output: Output) -> Term:
-        """A column of this scope as a term."""
-        text = f"{relation.written}.{quoted_name(output.name)}" if relation.written else quoted_name(output.name)
+        """Return a column of this scope as a term."""
+        text = output.text or quoted_name(output.name)
+        if relation.written and not output.text:
+            text = f"{relation.written}.{text}"
         bare = frozenset({(self.number, text)})
-        nullable = output.nullable or relation.outer
-        return self.grouped_term(Term(text, output.type, bare=bare, name=output.name, nullable=nullable))
+        return self.grouped_term(Term(text, output.type, bare=bare, nullable=output.nullable or relation.outer))
 
     def grouped_term(self, term: Term) -> Term:
-        """The term; if GROUP BY names it, its columns need no aggregate around them."""
-        return replace(term, bare=frozenset[tuple[int, str]]()) if term.text in self.grouped else term
+        """Return the term; if GROUP BY names it, its columns need no aggregate around them."""
+        return replace(term, bare=NO_REFERENCES) if term.text in self.grouped else term
+
+    def star_terms(self, relation: str | None) -> list[tuple[str, Term]]:
+        """Return the columns that * or relation.* stands for, with their names."""
+        if relation is None:
+            if not self.relations:
+                raise wrong("* without a table.")
+            return [(name, self._star_term(name, source)) for name, source in self.star]
+        found = next((known for known in self.relations if known.name == relation), None)
+        if found is None:
+            if relation in {"old", "new"}:
+                raise refuse(f"{relation}.*.", fix="Name the columns; query first for what was there before.")
+            raise wrong(f"there is no relation {relation!r} here.")
+        return [(output.name, self.term(found, output)) for output in found.columns]
+
+    def _star_term(self, name: str, source: str | int) -> Term:
+        if isinstance(source, int):
+            return self.grouped_term(self.merged[name, source].term)
+        found = next(known for known in self.relations if known.name == source)
+        return self.term(found, next(output for output in found.columns if output.name == name))
+
+    def child(self, place: str) -> "Scope":
+        """Return the scope of a query in FROM or WITH: it sees what is around this query, not its neighbours."""
+        return Scope(self.translation, parent=self.parent, queries=dict(self.queries), place=place)
 
 
-def qualified(relation: str, name: str) -> Node:
-    """The column of that relation, as if it had been written."""
-    return exp.Column(this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=relation, quoted=True))
+def texts_of(terms: Sequence[Term]) -> str:
+    """Return the verified texts of terms, separated by commas."""
+    return ", ".join(term.checked.text for term in terms)

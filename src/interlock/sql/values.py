@@ -1,18 +1,22 @@
 """Values: encode Python's values as SQLite stores them, decode them, and the rows and statements that carry them.
 
     boolean 0 or 1 · integers as they are · double precision as a float · text as it is · bytea as a blob
-    numeric as text ("1.50": exact, its scale kept) · timestamptz as microseconds since 1970 in UTC
-    uuid as 16 bytes · jsonb as the text that PostgreSQL writes · an array as JSON of its stored elements
+    numeric as text ("1.50": exact, its scale kept) · date as days since 1970 · time as microseconds
+    timestamp and timestamptz as microseconds since 1970 in UTC · interval as the text "months days microseconds"
+    uuid as 16 bytes · jsonb as the text that PostgreSQL writes, json as it was written
+    an array as JSON of its stored elements
 
 Values that PostgreSQL would refuse are refused here, because SQLite accepts nearly everything. NaN and infinity, which
 PostgreSQL has, are refused too: SQLite cannot keep them.
+
+Sections: encoders and decoders, arrays, rows with names, statements, protocols of a database.
 """
 
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from operator import itemgetter
@@ -20,12 +24,26 @@ from typing import ClassVar, Final, Literal, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
 
 from interlock.errors import TransactionError
-from interlock.sql.types import INTEGER_RANGE, Name, Type, refuse
+from interlock.sql.types import INTEGER_RANGE, Name, Type
 
 # What SQLite stores, and what a caller may pass and gets back.
 StoredValue = int | float | str | bytes | None
-Value = bool | int | float | Decimal | str | bytes | datetime | UUID | dict[str, object] | list[object] | None
-# Beside these, an interval may be passed as a timedelta.
+Value = (
+    bool
+    | int
+    | float
+    | Decimal
+    | str
+    | bytes
+    | date
+    | time
+    | datetime
+    | timedelta
+    | UUID
+    | dict[str, object]
+    | list[object]
+    | None
+)
 
 # The encoder receives the place of the parameter, for its errors. Neither is called for None: NULL fits every type.
 Encoder = Callable[[object, int], StoredValue]
@@ -51,12 +69,6 @@ def encoder(kind: Type) -> Encoder:
 
 def decoder(kind: Type, *, checked: bool) -> Decoder | None:
     """Return the decoder for results of that type; None if none is needed. `checked` verifies what SQLite computed."""
-    if kind.name == "interval":
-        raise refuse(
-            "an interval as a result.",
-            why="Its months have no length, so Python has nothing to hold it.",
-            fix="Ask for seconds: extract(epoch FROM …).",
-        )
     if kind.is_array:
         return _array_decoder(kind)
     if not checked:
@@ -76,13 +88,13 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 def _wrong(place: int, value: object, wanted: str, *, fix: str = "") -> TransactionError:
     return TransactionError(
-        f"${place} must be {wanted}, not {_shown(value)}.",
+        f"${place} must be {wanted}, not {_excerpt(value)}.",
         why="PostgreSQL would refuse it; a lane does, too.",
         fix=fix or "Pass a value of that type, or None for NULL.",
     )
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 -- an int of many thousand digits, or a user's class: the message is made anyway.
@@ -200,6 +212,26 @@ def microseconds(moment: datetime) -> int:
     if not TIME_MIN <= stored <= TIME_MAX:
         raise ValueError(f"{moment} is outside of the years 1 to 9999 in UTC")
     return stored
+
+
+def _encode_timestamp(value: object, place: int) -> int:
+    if not isinstance(value, datetime):
+        raise _wrong(place, value, "a datetime without a time zone (timestamp)")
+    if value.tzinfo is not None:
+        raise _wrong(place, value, "a datetime without a time zone", fix="Leave out tzinfo, or use timestamptz.")
+    return microseconds(value.replace(tzinfo=UTC))
+
+
+def _encode_date(value: object, place: int) -> int:
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise _wrong(place, value, "a date")
+    return (value - EPOCH.date()).days
+
+
+def _encode_clock(value: object, place: int) -> int:
+    if not isinstance(value, time) or value.tzinfo is not None:
+        raise _wrong(place, value, "a time without a time zone")
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
 def _encode_uuid(value: object, place: int) -> bytes:
@@ -332,8 +364,12 @@ _ENCODERS: Final[dict[Name, Encoder]] = {
     "varchar": _encode_text,
     "bool": _encode_bool,
     "bytea": _encode_bytea,
+    "date": _encode_date,
+    "time": _encode_clock,
+    "timestamp": _encode_timestamp,
     "timestamptz": _encode_time,
     "uuid": _encode_uuid,
+    "json": _encode_json,
     "jsonb": _encode_json,
     "interval": _encode_interval,
 }
@@ -368,6 +404,29 @@ def decode_time(value: StoredValue) -> datetime:
     return EPOCH + timedelta(microseconds=value)
 
 
+def _decode_timestamp(value: StoredValue) -> datetime:
+    return decode_time(value).replace(tzinfo=None)
+
+
+def _decode_date(value: StoredValue) -> date:
+    assert isinstance(value, int)
+    return EPOCH.date() + timedelta(days=value)
+
+
+def _decode_clock(value: StoredValue) -> time:
+    assert isinstance(value, int)
+    return (EPOCH + timedelta(microseconds=value)).time()
+
+
+def _decode_interval(value: StoredValue) -> timedelta:
+    """Return an interval as asyncpg does: a year has 365 days, a month thirty."""
+    assert isinstance(value, str)
+    months, days, micros = map(int, value.split())
+    years, rest = divmod(abs(months), 12)
+    sign = -1 if months < 0 else 1
+    return timedelta(days=days + sign * (years * 365 + rest * 30), microseconds=micros)
+
+
 def _decode_uuid(value: StoredValue) -> UUID:
     assert isinstance(value, bytes)
     return UUID(bytes=value)
@@ -382,8 +441,13 @@ _DECODERS: Final[dict[Name, Decoder]] = {
     "bool": bool,
     "float8": _decode_float,
     "numeric": _decode_numeric,
+    "date": _decode_date,
+    "time": _decode_clock,
+    "timestamp": _decode_timestamp,
     "timestamptz": decode_time,
+    "interval": _decode_interval,
     "uuid": _decode_uuid,
+    "json": _decode_json,
     "jsonb": _decode_json,
 }
 
@@ -457,6 +521,10 @@ class Statement:
     kind: Kind
     parameters: tuple[Type, ...] = ()
     columns: tuple[ResultColumn, ...] = ()
+    several: bool = False
+    """Whether the text is several statements of SQLite, which happen together or not at all."""
+    rebuilds: str = ""
+    """The table that the text makes anew: foreign keys are off meanwhile, and checked afterwards."""
     _encoders: tuple[tuple[int, Encoder], ...] = field(init=False, repr=False, compare=False)
     _decoders: tuple[Decoder | None, ...] | None = field(init=False, repr=False, compare=False)
     _row: type[Row] = field(init=False, repr=False, compare=False)

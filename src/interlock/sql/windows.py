@@ -1,259 +1,193 @@
 """Window functions: OVER, named windows, and the frames that both engines understand alike.
 
 SQLite's window functions were modelled on PostgreSQL's, down to the default frame; what differs is written out: where
-NULLs go, by which collation numerics are sorted, and the types of results. Offsets must be written numbers, so that
+NULLs go, by which collation values are sorted, and the types of results. Offsets must be written numbers, so that
 nothing about them is left for the run: PostgreSQL takes a negative lag for a lead, SQLite raises.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Final
 
-from sqlglot import exp
+from msgspec.structs import replace
 
-from interlock.sql import aggregates
-from interlock.sql.casts import convert, meet
-from interlock.sql.clauses import direction, is_constant
+from interlock.sql import aggregates, calls
+from interlock.sql.aggregates import ordering_key
+from interlock.sql.calls import comparable, sorting_key
+from interlock.sql.casts import convert, is_constant_node
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.operators import comparable, sorting_key
-from interlock.sql.parse import (
-    Node,
-    argument,
-    child,
-    children,
-    flag,
-    identifier,
-    maybe,
-    only,
-    string_literal,
-    unsupported,
-)
-from interlock.sql.scope import Scope, Term, combined
-from interlock.sql.types import FLOAT8, INT4, INT8, NUMERIC, UNKNOWN, Type, refuse, wrong
+from interlock.sql.parse import Body, Node, names_of, only
+from interlock.sql.scope import Scope, Term, combined, texts_of
+from interlock.sql.types import INT4, INT8, NUMERIC, PLAIN_TYPES, UNKNOWN, refuse, wrong
 
 OFFSET_MAX: Final = 2**31 - 1
+_RANKS: Final = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist"})
+_OFFSETS: Final = {"lag": 0, "lead": 0, "nth_value": 1}
+"""Functions whose second argument is a place, and the smallest one."""
 
-_RANKS: Final[dict[type[Node], tuple[str, Type]]] = {
-    exp.RowNumber: ("row_number", INT8),
-    exp.Rank: ("rank", INT8),
-    exp.DenseRank: ("dense_rank", INT8),
-    exp.PercentRank: ("percent_rank", FLOAT8),
-    exp.CumeDist: ("cume_dist", FLOAT8),
-}
-_AGGREGATES: Final[dict[type[Node], str]] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-}
+WINDOW_FUNCTIONS: Final = _RANKS | frozenset(_OFFSETS) | {"ntile", "first_value", "last_value"}
+_AGGREGATES: Final = frozenset({"count", "sum", "avg", "min", "max"})
 
 
-def name_windows(node: Node, scope: Scope) -> None:
-    """WINDOW name AS (…), for the OVER name of this query."""
-    for window in children(node, "windows"):
-        name = identifier(child(window), "window")
+def name_windows(nodes: Sequence[Node], scope: Scope) -> None:
+    """Read WINDOW name AS (…), for the OVER name of this query."""
+    for node in nodes:
+        body = node["WindowDef"]
+        name = body["name"]
         if name in scope.named_windows:
             raise wrong(f"the window {name!r} is defined twice.")
-        if maybe(window, "alias") is not None:
+        if "refname" in body:
             raise refuse(f"the window {name!r} made of another one.", fix="Write it out.")
-        only(window, "this", "partition_by", "order", "spec", "over")
         with scope.at(f"the window {name!r}", aggregates=True, volatile=False, subqueries=False):
-            _over(window, scope)  # PostgreSQL reads it, whether it is used or not.
-        scope.named_windows[name] = window
+            _over(body, scope)  # PostgreSQL reads it, whether it is used or not.
+        scope.named_windows[name] = body
 
 
 def window(node: Node, scope: Scope) -> Term:
-    """A function with its OVER."""
-    only(node, "this", "partition_by", "order", "spec", "alias", "over")
+    """Return a function with its OVER."""
+    body = node["FuncCall"]
+    only("FuncCall", body, "funcname", "args", "over", "agg_star", "agg_filter", "agg_distinct", "funcformat")
     if not scope.windows:
         raise wrong(
             f"a window function in {scope.place}.", fix="Use it in SELECT or ORDER BY; filter in a query around."
         )
-    definition = node
-    alias = maybe(node, "alias")
-    if alias is not None:
-        if any(argument(node, part) for part in ("partition_by", "order", "spec")):
-            raise refuse("a window made of another one.", fix="Write it out: OVER (PARTITION BY … ORDER BY …).")
-        name = identifier(alias, "window")
-        if name not in scope.named_windows:
-            raise wrong(f"there is no window {name!r}.", fix="Define it: WINDOW name AS (…).")
-        definition = scope.named_windows[name]
+    definition: Body = body["over"]
+    if "name" in definition:
+        if definition["name"] not in scope.named_windows:
+            raise wrong(f"there is no window {definition['name']!r}.", fix="Define it: WINDOW name AS (…).")
+        definition = scope.named_windows[definition["name"]]
+    elif "refname" in definition:
+        raise refuse("a window made of another one.", fix="Write it out: OVER (PARTITION BY … ORDER BY …).")
     with scope.at("a window function", aggregates=scope.aggregates, volatile=False, subqueries=False):
-        function = _function(child(node), scope)
+        function = _function(names_of(body["funcname"])[-1], body, scope)
         text, parts = _over(definition, scope)
     term = combined(f"{function.text} OVER ({text})", function.type, [function, *parts], atomic=True)
-    return replace(term, name=function.name, nullable=function.nullable)
+    return replace(term, nullable=function.nullable)
 
 
 # --- Window functions ------------------------------------------------------------------------------------------------
 
 
-def _function(node: Node, scope: Scope) -> Term:
-    if type(node) in _RANKS:
-        only(node)
-        name, kind = _RANKS[type(node)]
-        return Term(f"{name}()", kind, name=name, nullable=False)
-    if type(node) in _AGGREGATES:
-        return _aggregate(node, _AGGREGATES[type(node)], scope)
-    if type(node) is exp.Filter:
-        return _filtered(node, scope)
-    build = _FUNCTIONS.get(type(node))
-    if build is None:
-        raise unsupported(node)
-    return build(node, scope)
+def _function(name: str, body: Body, scope: Scope) -> Term:
+    if name in aggregates.NAMES:
+        return _aggregate(name, body, scope)
+    if name not in WINDOW_FUNCTIONS:
+        raise wrong(f"{name}() is not a window function.", fix="Leave out OVER.")
+    if "agg_filter" in body or body.get("agg_distinct"):
+        raise wrong(f"FILTER or DISTINCT on {name}(), which is not an aggregate.", fix="Filter in a query inside.")
+    nodes = body.get("args", [])
+    if name in _OFFSETS and len(nodes) > 1:
+        place = str(_offset(nodes[1], f"{name}()", least=_OFFSETS[name]))
+        terms = [expression(node, scope) for node in (nodes[0], *nodes[2:])]
+    elif name == "ntile" and len(nodes) == 1:
+        return Term(f"ntile({_offset(nodes[0], 'ntile()', least=1)})", PLAIN_TYPES["int4"], nullable=False)
+    else:
+        place, terms = "", [expression(node, scope) for node in nodes]
+    return _shifted(name, terms, place)
 
 
-def _aggregate(node: Node, name: str, scope: Scope) -> Term:
-    only(node, "this", "expressions", "big_int")
-    inner = child(node)
-    if type(inner) is exp.Star and name == "count":
-        only(inner)
-        return Term("count(*)", INT8, name="count", nullable=False)
-    if type(inner) is exp.Distinct or children(node):
+def _shifted(name: str, terms: list[Term], place: str) -> Term:
+    arguments = [terms[0], Term(place, INT4), *terms[1:]] if place else terms
+    found = calls.chosen(name, arguments)
+    if found is None or found.kind != "w":
+        raise wrong(f"{name}() does not exist for such arguments.", fix="Cast them.")
+    if name in _RANKS:
+        return Term(f"{name}()", PLAIN_TYPES[found.gives], nullable=False)
+    if terms[0].type is UNKNOWN:
+        raise refuse(f"{name}() of a value whose type is unknown.", fix="Cast it.")
+    kinds, gives = calls.types_of(found, arguments)
+    if place:
+        del kinds[1]
+    typed = [convert(term, kind, "implicit") for term, kind in zip(terms, kinds, strict=True)]
+    listed = [texts_of(typed[:1]), *([place] if place else []), *([texts_of(typed[1:])] if typed[1:] else [])]
+    if name in {"lag", "lead"} and not place:
+        listed.append("1")
+    return combined(f"{name}({', '.join(listed)})", PLAIN_TYPES[gives], typed, atomic=True)
+
+
+def _aggregate(name: str, body: Body, scope: Scope) -> Term:
+    if name not in _AGGREGATES:
+        raise refuse(f"{name}() over a window.", fix="Collect the values in a query around it.")
+    if body.get("agg_distinct") or len(body.get("args", [])) > 1:
         raise wrong(f"{name}() over a window with DISTINCT, or with more than one argument.")
-    value = expression(inner, scope)
-    if name in {"min", "max"} and value.type.name == "numeric":
-        return combined(f"interlock_window_{name}_numeric({value.checked.text})", NUMERIC, [value], name=name)
-    term = aggregates.built(name, [value], "", distinct=False)
-    # What SQLite has no sum of is summed up by functions of ours, which can also take rows back.
-    text = term.text.replace("interlock_", "interlock_window_", 1) if term.text.startswith("interlock_") else term.text
-    return replace(term, text=text)
-
-
-def _filtered(node: Node, scope: Scope) -> Term:
-    only(node, "this", "expression")
-    function, where = child(node), child(node, "expression")
-    only(where, "this")
-    if type(function) not in _AGGREGATES:
-        raise refuse("FILTER on a window function that is not an aggregate.", fix="Filter in a query inside.")
-    term = _aggregate(function, _AGGREGATES[type(function)], scope)
-    asked = predicate(child(where), scope, "FILTER")
-    text = f"{term.text} FILTER (WHERE {asked.checked.text})"
-    return replace(combined(text, term.type, [term, asked], name=term.name), nullable=term.nullable)
-
-
-def _ntile(node: Node, _: Scope) -> Term:
-    only(node, "this")
-    return Term(f"ntile({_offset(child(node), 'ntile()', least=1)})", INT4, name="ntile", nullable=False)
-
-
-def _shifted(name: str) -> Callable[[Node, Scope], Term]:
-    def build(node: Node, scope: Scope) -> Term:
-        only(node, "this", "offset", "default")
-        value = _value(child(node), scope, name)
-        offset, default = maybe(node, "offset"), maybe(node, "default")
-        shift = 1 if offset is None else _offset(offset, f"{name}()")
-        if default is None:
-            return combined(f"{name}({value.checked.text}, {shift})", value.type.plain, [value], name=name)
-        other = expression(default, scope)
-        kind = value.type.plain if other.type in {UNKNOWN, value.type.plain} else meet(value.type, other.type)
-        if kind is None or (kind.is_text and kind != value.type.plain):
-            raise refuse(f"{name}() of {value.type} with a default of {other.type}.", fix="Cast one of them.")
-        value, other = convert(value, kind, "implicit"), convert(other, kind, "implicit")
-        return combined(f"{name}({value.checked.text}, {shift}, {other.checked.text})", kind, [value, other], name=name)
-
-    return build
-
-
-def _taken(name: str) -> Callable[[Node, Scope], Term]:
-    def build(node: Node, scope: Scope) -> Term:
-        only(node, "this", "offset")
-        value = _value(child(node), scope, name)
-        place = f", {_offset(child(node, 'offset'), f'{name}()', least=1)}" if name == "nth_value" else ""
-        if not place and maybe(node, "offset") is not None:
-            raise wrong(f"{name}() takes one argument.")
-        return combined(f"{name}({value.checked.text}{place})", value.type.plain, [value], name=name)
-
-    return build
-
-
-def _value(node: Node, scope: Scope, function: str) -> Term:
-    value = expression(node, scope)
-    if value.type is UNKNOWN:
-        raise refuse(f"{function}() of a value whose type is unknown.", fix="Cast it.")
-    return value
+    if body.get("agg_star"):
+        term = Term("count(*)", INT8, nullable=False)
+    else:
+        value = expression(body["args"][0], scope)
+        if name in {"min", "max"} and value.type.name == "numeric":
+            term = combined(f"interlock_window_{name}_numeric({value.checked.text})", NUMERIC, [value])
+        elif value.type.collation and value.type.name != "numeric":
+            raise refuse(f"{name}() of {value.type} over a window.", fix="Use GROUP BY.")
+        else:
+            term = aggregates.build(name, [value], "", distinct=False)
+            # What SQLite has no sum of is summed up by functions of ours, which can also take rows back.
+            if term.text.startswith("interlock_"):
+                term = replace(term, text=term.text.replace("interlock_", "interlock_window_", 1))
+        term = replace(term, nullable=name != "count")
+    if "agg_filter" not in body:
+        return term
+    test = predicate(body["agg_filter"], scope, "FILTER")
+    filtered = combined(f"{term.text} FILTER (WHERE {test.checked.text})", term.type, [term, test])
+    return replace(filtered, nullable=term.nullable)
 
 
 def _offset(node: Node, what: str, *, least: int = 0) -> int:
-    written = string_literal(node) if type(node) is exp.Literal and not flag(node, "is_string") else ""
-    if not written.isdecimal() or not least <= int(written) <= OFFSET_MAX:
+    written = node.get("A_Const", {}).get("ival")
+    place = -1 if written is None else written.get("ival", 0)
+    if not least <= place <= OFFSET_MAX:
         raise refuse(f"{what} by something else than a written whole number from {least} on.", fix="Write the number.")
-    return int(written)
-
-
-_FUNCTIONS: Final[dict[type[Node], Callable[[Node, Scope], Term]]] = {
-    exp.Ntile: _ntile,
-    exp.Lag: _shifted("lag"),
-    exp.Lead: _shifted("lead"),
-    exp.FirstValue: _taken("first_value"),
-    exp.LastValue: _taken("last_value"),
-    exp.NthValue: _taken("nth_value"),
-}
+    return place
 
 
 # --- OVER ------------------------------------------------------------------------------------------------------------
 
 
-def _over(node: Node, scope: Scope) -> tuple[str, list[Term]]:
-    """The text between the parentheses of OVER, and what it is made of."""
-    partition = [_key(item, scope, "PARTITION BY") for item in children(node, "partition_by")]
+def _over(body: Body, scope: Scope) -> tuple[str, list[Term]]:
+    """Return the text between the parentheses of OVER, and what it is made of."""
+    only("WindowDef", body, "name", "partitionClause", "orderClause", "frameOptions", "startOffset", "endOffset")
+    partition = [_partition(node, scope) for node in body.get("partitionClause", ())]
     text = f"PARTITION BY {', '.join(sorting_key(term) for term in partition)}" if partition else ""
-    order = maybe(node, "order")
-    keys: list[Term] = []
-    if order is not None:
-        only(order, "expressions")
-        listed: list[str] = []
-        for item in children(order):
-            only(item, "this", "desc", "nulls_first")
-            term = _key(child(item), scope, "ORDER BY")
-            keys.append(term)
-            listed.append(sorting_key(term) + direction(item, term))
-        text += f" ORDER BY {', '.join(listed)}"
-    spec = maybe(node, "spec")
-    if spec is not None:
-        text += _frame(spec, keys)
-    return text.strip(), [*partition, *keys]
+    keys = [ordering_key(node, expression, scope) for node in body.get("orderClause", ())]
+    if keys:
+        text += f" ORDER BY {', '.join(key for _, key in keys)}"
+    terms = [term for term, _ in keys]
+    return (text + _frame(body, terms)).strip(), [*partition, *terms]
 
 
-def _key(node: Node, scope: Scope, clause: str) -> Term:
-    if is_constant(node):
-        raise refuse(f"a constant in the {clause} of a window.", fix="Use columns.")
+def _partition(node: Node, scope: Scope) -> Term:
+    if is_constant_node(node):
+        raise refuse("a constant in the PARTITION BY of a window.", fix="Use columns.")
     term = expression(node, scope)
-    comparable(term.type, clause)
+    comparable(term.type, "PARTITION BY")
     return term
 
 
-_KINDS: Final = frozenset({"ROWS", "RANGE", "GROUPS"})
-_EXCLUDED: Final = frozenset({"CURRENT ROW", "GROUP", "TIES", "NO OTHERS"})
+# PostgreSQL's bits of a frame (FRAMEOPTION_…).
+_NONDEFAULT, _RANGE, _ROWS, _GROUPS = 0x1, 0x2, 0x4, 0x8
+_STARTS: Final = {0x20: "UNBOUNDED PRECEDING", 0x80: "UNBOUNDED FOLLOWING", 0x200: "CURRENT ROW"}
+_ENDS: Final = {0x40: "UNBOUNDED PRECEDING", 0x100: "UNBOUNDED FOLLOWING", 0x400: "CURRENT ROW"}
+_START_PRECEDING, _END_PRECEDING, _START_FOLLOWING, _END_FOLLOWING = 0x800, 0x1000, 0x2000, 0x4000
+_EXCLUDED: Final = {0x8000: "CURRENT ROW", 0x10000: "GROUP", 0x20000: "TIES"}
 
 
-def _frame(node: Node, keys: list[Term]) -> str:
-    only(node, "kind", "start", "start_side", "end", "end_side", "exclude")
-    kind = str(argument(node, "kind") or "").upper()
-    if kind not in _KINDS:
-        raise unsupported(node)
+def _frame(body: Body, keys: list[Term]) -> str:
+    options: int = body.get("frameOptions", 0)
+    if not options & _NONDEFAULT:
+        return ""
+    kind = "ROWS" if options & _ROWS else "GROUPS" if options & _GROUPS else "RANGE"
     if kind == "GROUPS" and not keys:
         raise wrong("GROUPS in a window without ORDER BY.")
-    start = _bound(node, "start", kind, keys)
-    end = _bound(node, "end", kind, keys) if argument(node, "end") else "CURRENT ROW"
-    exclude = argument(node, "exclude")
-    text = f" {kind} BETWEEN {start} AND {end}"
-    if exclude is None:
-        return text
-    word = string_literal(exclude).upper() if isinstance(exclude, exp.Var) else str(exclude).upper()
-    if word not in _EXCLUDED:
-        raise unsupported(node)
-    return f"{text} EXCLUDE {word}"
+    start = _bound(body.get("startOffset"), options, kind, keys, (_STARTS, _START_PRECEDING, _START_FOLLOWING))
+    end = _bound(body.get("endOffset"), options, kind, keys, (_ENDS, _END_PRECEDING, _END_FOLLOWING))
+    excluded = next((f" EXCLUDE {word}" for bit, word in _EXCLUDED.items() if options & bit), "")
+    return f" {kind} BETWEEN {start} AND {end}{excluded}"
 
 
-def _bound(node: Node, name: str, kind: str, keys: list[Term]) -> str:
-    value, side = argument(node, name), str(argument(node, f"{name}_side") or "").upper()
-    if isinstance(value, str):
-        return f"{value.upper()} {side}".strip()
-    if not isinstance(value, exp.Expr):
-        raise unsupported(node)
+def _bound(node: Node | None, options: int, kind: str, keys: list[Term], bits: tuple[dict[int, str], int, int]) -> str:
+    fixed, preceding, following = bits
+    if not options & (preceding | following):
+        return next(word for bit, word in fixed.items() if options & bit)
+    assert node is not None
     if kind == "RANGE" and (len(keys) != 1 or keys[0].type.name not in {"int2", "int4"}):
         # At the ends of bigint SQLite would compare floats.
         raise refuse("RANGE by a number over anything but one integer or smallint.", fix="Use ROWS or GROUPS.")
-    return f"{_offset(value, 'a frame')} {side}"
+    return f"{_offset(node, 'a frame')} {'PRECEDING' if options & preceding else 'FOLLOWING'}"

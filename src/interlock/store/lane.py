@@ -36,10 +36,9 @@ from interlock.lanes.connection import opening
 from interlock.lanes.contention import Rows
 from interlock.lanes.handover import one_snapshot, tombstone_of
 from interlock.lanes.lane import Lane
-from interlock.lanes.transaction import Session, Work
-from interlock.store.memory import StoreTime
-from interlock.store.protocol import Batch, Granted, Held, Old
-from interlock.store.values import (
+from interlock.lanes.writer import Session, Work
+from interlock.store.protocol import Batch, Granted, Held, LeaseRow, Old, next_lease
+from interlock.store.records import (
     Change,
     Cursor,
     Delivered,
@@ -48,6 +47,7 @@ from interlock.store.values import (
     Letter,
     OwedEffect,
     Row,
+    StoreTime,
     parse_cursor,
     refuse_twice,
 )
@@ -58,7 +58,8 @@ Run = Callable[..., Any]
 """Runs one statement on a cursor; its rows are as SQLite has them."""
 
 Read = Callable[[Callable[[Run], Any]], Awaitable[Any]]
-Write = Callable[[Work], Awaitable[object]]
+Write = Callable[[Callable[[apsw.Connection], Any]], Awaitable[Any]]
+"""Runs a function as one transaction of the lane's writer."""
 
 BEFORE_ALL_US = -(2**63)
 """A time before all others."""
@@ -76,69 +77,31 @@ ENTERED_AT = 10
 
 
 def start_columns(row: Row) -> tuple[object, ...]:
-    """Return every column of a new workflow but its number."""
+    """Return every column of a new workflow but its number, in the order of `ROW`."""
     duplicates, ignored, refused = row.counts
     return (
-        row.id,
-        row.machine,
-        row.machine_version,
-        row.state,
-        row.context.decode(),
-        row.version,
-        row.visit,
-        row.active,
-        row.created_us,
-        row.updated_us,
-        row.entered_us,
-        row.digest,
-        row.owed,
-        row.wake_us,
-        duplicates,
-        ignored,
-        refused,
+        row.id, row.machine, row.machine_version, row.state, row.context.decode(), row.version, row.visit, row.active,
+        row.created_us, row.updated_us, row.entered_us, row.digest, row.owed, row.wake_us, duplicates, ignored, refused,
         row.revision,
-    )
+    )  # fmt: skip
 
 
 def move_columns(row: Row, number: int, expected: int) -> tuple[object, ...]:
-    """Return the columns that a transition may change, and those by which it finds its workflow."""
+    """Return the columns that a transition may change, and those by which it finds its workflow (see `MOVE`)."""
     duplicates, ignored, refused = row.counts
     return (
-        row.machine_version,
-        row.state,
-        row.context.decode(),
-        row.version,
-        row.visit,
-        row.active,
-        row.updated_us,
-        row.entered_us,
-        row.owed,
-        row.wake_us,
-        duplicates,
-        ignored,
-        refused,
-        row.revision,
-        number,
-        expected,
-        row.id,
-    )
+        row.machine_version, row.state, row.context.decode(), row.version, row.visit, row.active, row.updated_us,
+        row.entered_us, row.owed, row.wake_us, duplicates, ignored, refused, row.revision, number, expected, row.id,
+    )  # fmt: skip
 
 
 def event_columns(number: int, happened: HistoryRecord) -> tuple[object, ...]:
-    """Return the columns of one row of history of the workflow with that number."""
+    """Return the columns of one row of history: the workflow's number, then `EVENT_COLUMNS`."""
     return (
-        number,
-        happened.workflow,
-        happened.version,
-        happened.from_state,
-        happened.to_state,
-        happened.event,
-        happened.payload.decode(),
-        happened.context.decode(),
-        happened.created_us,
-        happened.key,
+        number, happened.workflow, happened.version, happened.from_state, happened.to_state, happened.event,
+        happened.payload.decode(), happened.context.decode(), happened.created_us, happened.key,
         happened.key_digest or None,
-    )
+    )  # fmt: skip
 
 
 def row_of(values: tuple[Any, ...]) -> Row:
@@ -291,68 +254,48 @@ class LaneLeases:
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
         """Grant the lease to the owner, unless another owner has it."""
         now_us = self._now_us()
-        found = cast("_LeaseRow", await self._read(lambda run: run(FIND_LEASE, (name,)).fetchone()))
-        holding = _current_holding(found, owner, now_us)
-        if holding is not None:
-            return holding
         until_us = now_us + round(lease_s * 1_000_000)
-        return cast("Granted | Held", await self._write(Work(_acquire, (name, owner, now_us, until_us))))
+        lease = next_lease(await self._read(lambda run: _find_lease(run, name)), owner, now_us, until_us)
+        if isinstance(lease, Held):
+            return lease
+        granted: Granted | Held = await self._write(lambda on: _acquire(on, name, owner, now_us, until_us))
+        return granted
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
         """Extend the lease to `lease_s` from now."""
-        now_us = self._now_us()
-        until_us = now_us + round(lease_s * 1_000_000)
-        return bool(await self._write(Work(_change, RENEW, (until_us, name, token), now_us)))
+        return await self._change(RENEW, self._now_us() + round(lease_s * 1_000_000), name, token)
 
     async def release(self, name: str, token: int) -> bool:
         """Release the lease."""
-        return bool(await self._write(Work(_change, RELEASE, (name, token), self._now_us())))
+        return await self._change(RELEASE, name, token)
+
+    async def _change(self, sql: str, *values: object) -> bool:
+        now_us = self._now_us()
+
+        def change(connection: apsw.Connection) -> bool:
+            connection.cursor().execute(sql, values)
+            changed = connection.changes() > 0
+            if changed:
+                connection.cursor().execute(TIME, (now_us,))
+            return changed
+
+        return bool(await self._write(change))
 
 
-_LeaseRow = tuple[str, int, int, int | None] | None
+def _find_lease(run: Run, name: str) -> LeaseRow | None:
+    found = run(FIND_LEASE, (name,)).fetchone()
+    return None if found is None else LeaseRow(*found)
 
 
-def _current_holding(found: _LeaseRow, owner: str, now_us: int) -> Held | None:
-    if found is None:
-        return None
-    holder, _, since_us, until_us = found
-    if until_us is None or until_us <= now_us or holder == owner:
-        return None
-    return Held(holder, since_us, now_us)
-
-
-def _acquire(session: Session, request: tuple[str, str, int, int]) -> Granted | Held:
-    name, owner, now_us, until_us = request
-
-    def give(connection: apsw.Connection) -> Granted | Held:
-        cursor = connection.cursor()
-        # Read again: another task may have acquired it since the read.
-        found = cast("_LeaseRow", cursor.execute(FIND_LEASE, (name,)).fetchone())
-        holding = _current_holding(found, owner, now_us)
-        if holding is not None:
-            return holding
-        token, since_us = 1, now_us
-        if found is not None:
-            holder, last, begun_us, end_us = found
-            mine = holder == owner and end_us is not None
-            token, since_us = (last, begun_us) if mine else (last + 1, now_us)
-        cursor.execute(GIVE, (name, owner, token, since_us, until_us))
-        cursor.execute(TIME, (now_us,))
-        return Granted(token)
-
-    return session.lend(give)
-
-
-def _change(session: Session, sql: str, values: tuple[object, ...], now_us: int) -> bool:
-    def change(connection: apsw.Connection) -> bool:
-        cursor = connection.cursor()
-        cursor.execute(sql, values)
-        changed = connection.changes() > 0
-        if changed:
-            cursor.execute(TIME, (now_us,))
-        return changed
-
-    return session.lend(change)
+def _acquire(connection: apsw.Connection, name: str, owner: str, now_us: int, until_us: int) -> Granted | Held:
+    run = connection.cursor().execute
+    # Read again: another task may have acquired it since the read.
+    lease = next_lease(_find_lease(run, name), owner, now_us, until_us)
+    if isinstance(lease, Held):
+        return lease
+    run(GIVE, (name, *lease))
+    run(TIME, (now_us,))
+    return Granted(lease.token)
 
 
 # --- Pruning ---------------------------------------------------------------------------------------------------------
@@ -381,9 +324,12 @@ class LanePruning:
     async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
         """Read the next workflows and remove those that match."""
         begin = after or FIRST_CURSOR
+        batch: Batch
         if dry_run:
-            return cast("Batch", await self._read(lambda run: _looked(run, old, begin, limit)[0]))
-        return cast("Batch", await self._write(Work(_prune, old, begin, limit)))
+            batch, _ = await self._read(lambda run: _looked(run, old, begin, limit))
+        else:
+            batch = await self._write(lambda connection: _prune(connection, old, begin, limit))
+        return batch
 
 
 def _looked(run: Run, old: Old, begin: Cursor, limit: int) -> tuple[Batch, list[tuple[int, str]]]:
@@ -405,21 +351,18 @@ def _looked(run: Run, old: Old, begin: Cursor, limit: int) -> tuple[Batch, list[
     return Batch(tuple(workflow for _, workflow in chosen), events, end), chosen
 
 
-def _prune(session: Session, old: Old, begin: Cursor, limit: int) -> Batch:
-    def prune(connection: apsw.Connection) -> Batch:
-        connection.preupdate_hook(None)  # The signal for hot rows is about the tables of users.
-        cursor = connection.cursor()
-        batch, chosen = _looked(cursor.execute, old, begin, limit)
-        numbers = [(number,) for number, _ in chosen]
-        cursor.executemany(REMOVE_EVENTS, numbers)
-        if not old.history_only:
-            cursor.executemany(REMOVE_ROW, numbers)
-            if old.owing:
-                for sql in REMOVE_ASIDE:
-                    cursor.executemany(sql, [(workflow,) for _, workflow in chosen])
-        return batch
-
-    return session.lend(prune)
+def _prune(connection: apsw.Connection, old: Old, begin: Cursor, limit: int) -> Batch:
+    connection.preupdate_hook(None)  # The signal for hot rows is about the tables of users.
+    cursor = connection.cursor()
+    batch, chosen = _looked(cursor.execute, old, begin, limit)
+    numbers = [(number,) for number, _ in chosen]
+    cursor.executemany(REMOVE_EVENTS, numbers)
+    if not old.history_only:
+        cursor.executemany(REMOVE_ROW, numbers)
+        if old.owing:
+            for sql in REMOVE_ASIDE:
+                cursor.executemany(sql, [(workflow,) for _, workflow in chosen])
+    return batch
 
 
 # --- Tables ----------------------------------------------------------------------------------------------------------
@@ -519,12 +462,8 @@ def written_time_us(connection: apsw.Connection) -> int | None:
     return cast("int", time_us)
 
 
-def make_tables(session: Session) -> None:
+def make_tables(connection: apsw.Connection) -> None:
     """Create the tables, in one transaction with their format."""
-    session.lend(_make)
-
-
-def _make(connection: apsw.Connection) -> None:
     connection.cursor().execute(TABLES)
     connection.cursor().execute("INSERT INTO workflow_store VALUES (1, ?, 0)", (FORMAT,))
 
@@ -577,15 +516,15 @@ class SqliteStore:
         self._clock = clock
         self._time = StoreTime(clock)
         self._numbers: dict[str, int] = {}
-        self.leases = LaneLeases(self._read, self._submit, self.now_us)
-        self.pruning = LanePruning(self._read, self._submit)
+        self.leases = LaneLeases(self._read, self._write, self.now_us)
+        self.pruning = LanePruning(self._read, self._write)
 
     async def begin(self) -> None:
         """Create missing tables, and continue from the last written time (G8)."""
         with _translated_errors():
             time_us = cast("int | None", await self._lane.read(written_time_us))
             if time_us is None:
-                await self._lane.submit(Work(make_tables))
+                await self._lane.submit(Work(Session.lend, make_tables))
         self._time = StoreTime(self._clock, time_us or 0)
 
     def here(self) -> bool:
@@ -599,16 +538,13 @@ class SqliteStore:
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """Commit the whole group in one transaction of the lane."""
         refuse_twice(changes)
-        done = await self._submit(Work(self._write, changes, self._time.last_us))
+        time_us = self._time.last_us
+        lost, learned = await self._write(lambda connection: apply(connection, changes, self._numbers, time_us))
         # Only now: the numbers of a group that is not durable may be given to other workflows.
-        lost, learned = cast("Applied", done)
         if len(self._numbers) + len(learned) > NUMBERS_MAX:
             self._numbers = {}
         self._numbers.update(learned)
         return lost
-
-    def _write(self, session: Session, changes: Sequence[Change], time_us: int) -> Applied:
-        return session.lend(lambda connection: apply(connection, changes, self._numbers, time_us))
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """Return the rows of these workflows."""
@@ -632,7 +568,7 @@ class SqliteStore:
         if state is None:
             found = await self._all(FIND, machine, begin.number, limit + 1)
         else:
-            found = await self._by_time(FIND_IN_STATE, (machine, state), "entered_at", begin, limit + 1)
+            found = await self._read(lambda run: _find_in_state(run, machine, state, begin, limit + 1))
         page = found[:limit]
         end = Cursor(page[-1][ENTERED_AT], page[-1][-1]) if len(found) > limit else None
         return Found(tuple(map(row_of, page)), None if end is None else str(end))
@@ -674,9 +610,13 @@ class SqliteStore:
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        await self._submit(Work(_note, (name, text)))
 
-    async def noted(self) -> dict[str, str]:
+        def write(connection: apsw.Connection) -> None:
+            connection.cursor().execute(NOTE, (name, text)).fetchall()
+
+        await self._write(write)
+
+    async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
         return dict(await self._all("SELECT name, text FROM notes"))
 
@@ -688,24 +628,9 @@ class SqliteStore:
         """Close the lane, even if the caller is cancelled."""
         await asyncio.wrap_future(closing_thread(self._lane.close))
 
-    async def _by_time(
-        self, sql: str, values: tuple[object, ...], column: str, begin: Cursor, limit: int
-    ) -> list[tuple[Any, ...]]:
-        """Return a page in the order of a time. Workflows with the same time are searched by number."""
-        tied = f"{sql} AND {column} = ? AND number > ? ORDER BY number LIMIT ?"
-        later = f"{sql} AND {column} > ? ORDER BY {column}, number LIMIT ?"
-        time_us, number = begin
-
-        def read(run: Run) -> list[tuple[Any, ...]]:
-            found: list[tuple[Any, ...]] = run(tied, (*values, time_us, number, limit)).fetchall()
-            found.extend(run(later, (*values, time_us, limit - len(found))).fetchall())
-            return found
-
-        return await self._read(read)
-
-    async def _submit(self, work: Work) -> object:
+    async def _write(self, write: Callable[[apsw.Connection], ResultT]) -> ResultT:
         with _translated_errors():
-            return await self._lane.submit(work)
+            return cast("ResultT", await self._lane.submit(Work(Session.lend, write)))
 
     async def _all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return await self._read(lambda run: run(sql, values).fetchall())
@@ -715,8 +640,16 @@ class SqliteStore:
             return cast("ResultT", await self._lane.read(lambda connection: read(connection.cursor().execute)))
 
 
-def _note(session: Session, note: tuple[str, str]) -> None:
-    session.lend(lambda connection: connection.cursor().execute(NOTE, note))
+def _find_in_state(run: Run, machine: str, state: str, begin: Cursor, limit: int) -> list[tuple[Any, ...]]:
+    """Return a page in the order of entry. Workflows that entered at the same time are searched by number."""
+    entered_us, number = begin
+    found: list[tuple[Any, ...]] = run(
+        f"{FIND_IN_STATE} AND entered_at = ? AND number > ? ORDER BY number LIMIT ?",
+        (machine, state, entered_us, number, limit),
+    ).fetchall()
+    later = f"{FIND_IN_STATE} AND entered_at > ? ORDER BY entered_at, number LIMIT ?"
+    found += run(later, (machine, state, entered_us, limit - len(found))).fetchall()
+    return found
 
 
 @contextlib.contextmanager

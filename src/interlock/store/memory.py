@@ -5,12 +5,11 @@ lost when it is closed.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from interlock.clock import Clock
 from interlock.errors import InternalError, UnavailableError
-from interlock.store.protocol import Batch, Granted, Held, Old
-from interlock.store.values import (
+from interlock.store.protocol import Batch, Granted, Held, LeaseRow, Old, next_lease
+from interlock.store.records import (
     Change,
     Cursor,
     Delivered,
@@ -19,29 +18,10 @@ from interlock.store.values import (
     Letter,
     OwedEffect,
     Row,
+    StoreTime,
     parse_cursor,
     refuse_twice,
 )
-
-
-class StoreTime:
-    """The time of a store in microseconds since the epoch. It never goes back, and it never stands still (G8).
-
-    It is the greater of what was written last and the wall clock. A wall clock that is set back would hold up every
-    timer and retry until it has caught up, so the time also goes on by the monotonic clock from where it was when the
-    store was opened.
-    """
-
-    def __init__(self, clock: Clock, written_us: int = 0) -> None:
-        self._clock = clock
-        self._begun_s = clock.monotonic_s()
-        self._begun_us = self.last_us = max(written_us, int(clock.wall_s() * 1_000_000))
-
-    def now_us(self) -> int:
-        """Return the time in microseconds since the epoch."""
-        passed_us = int((self._clock.monotonic_s() - self._begun_s) * 1_000_000)
-        self.last_us = max(self.last_us, int(self._clock.wall_s() * 1_000_000), self._begun_us + passed_us)
-        return self.last_us
 
 
 class _Kept:
@@ -59,15 +39,7 @@ class _Kept:
         self.effects: dict[str, OwedEffect] = {}
         self.letters: dict[str, Letter] = {}
         self.notes: dict[str, str] = {}
-        self.leases: dict[str, _Lease] = {}
-
-
-class _Lease(NamedTuple):
-    owner: str
-    token: int
-    since_us: int
-    until_us: int | None
-    """None: it was released."""
+        self.leases: dict[str, LeaseRow] = {}
 
 
 class MemoryStore:
@@ -174,7 +146,7 @@ class MemoryStore:
         """Keep a short text under a name."""
         self._kept.notes[name] = text
 
-    async def noted(self) -> dict[str, str]:
+    async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
         return dict(self._kept.notes)
 
@@ -190,20 +162,18 @@ class MemoryStore:
 class MemoryLeases:
     """Leases in a dictionary."""
 
-    def __init__(self, leases: Callable[[], dict[str, _Lease]], now_us: Callable[[], int]) -> None:
+    def __init__(self, leases: Callable[[], dict[str, LeaseRow]], now_us: Callable[[], int]) -> None:
         self._leases = leases
         self._now_us = now_us
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
         """Grant the lease to the owner, unless another owner has it."""
         leases, now_us = self._leases(), self._now_us()
-        last = leases.get(name) or _Lease("", 0, 0, None)
-        if last.until_us is not None and last.until_us > now_us and last.owner != owner:
-            return Held(last.owner, last.since_us, now_us)
-        mine = last.owner == owner and last.until_us is not None
-        token, since_us = (last.token, last.since_us) if mine else (last.token + 1, now_us)
-        leases[name] = _Lease(owner, token, since_us, now_us + round(lease_s * 1_000_000))
-        return Granted(token)
+        lease = next_lease(leases.get(name), owner, now_us, now_us + round(lease_s * 1_000_000))
+        if isinstance(lease, Held):
+            return lease
+        leases[name] = lease
+        return Granted(lease.token)
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
         """Extend the lease to `lease_s` from now."""

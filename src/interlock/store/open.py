@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.catalog.entries import below
-from interlock.catalog.open_lane import closing_thread, opened_lane, place_of
+from interlock.catalog.open_lane import closing_thread, open_in_thread, place_of
 from interlock.clock import Clock
 from interlock.errors import BadUsage
 from interlock.lanes.connection import opening
@@ -60,7 +60,7 @@ async def open_store(
         place = place_of(address, settings=chosen, clock=clock, cache=cache)
         if epoch is not None and place.path is not None and place.open_log is None:
             refuse_other_lane(place.path, epoch)
-    lane = await opened_lane(
+    lane = await open_in_thread(
         lambda: Lane(
             place.path,
             settings=chosen,
@@ -89,7 +89,7 @@ class Migrated(NamedTuple):
     names: list[str]
     script: str
     """The migrations as SQL that psql can run."""
-    shown: str
+    redacted_url: str
     """The address without secrets."""
 
 
@@ -105,7 +105,7 @@ async def migrate_store(url: str, *, dry_run: bool) -> Migrated:
 
     address = parse_postgres_url(url)
     missing = await migrate(url, dry_run=dry_run)
-    return Migrated([each.name for each in missing], script(address.schema, missing), address.shown)
+    return Migrated([each.name for each in missing], script(address.schema, missing), address.redacted_url)
 
 
 def _refuse_no_store(url: object) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from interlock.store.values import Change, Cursor, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row
+from interlock.store.records import Change, Cursor, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row
 
 # --- Leases: one holder of a name at a time, across processes (C10) --------------------------------------------------
 # A lease ends when it is released or expires, only by the clock of its keeper (C11): the database's on PostgreSQL,
@@ -67,6 +67,27 @@ class Leases(Protocol):
     async def release(self, name: str, token: int) -> bool:
         """Release the lease. Return False when it was released or granted again since this token. The token is kept."""
         ...
+
+
+class LeaseRow(NamedTuple):
+    """The last lease of a name, as a store without a server keeps it."""
+
+    owner: str
+    token: int
+    since_us: int
+    until_us: int | None
+    """None: it was released."""
+
+
+def next_lease(last: LeaseRow | None, owner: str, now_us: int, until_us: int) -> LeaseRow | Held:
+    """Return the lease that the owner gets, or who has it: the rule of `acquire` where the store's own time counts."""
+    if last is None:
+        return LeaseRow(owner, 1, now_us, until_us)
+    if last.until_us is not None and last.until_us > now_us and last.owner != owner:
+        return Held(last.owner, last.since_us, now_us)
+    if last.owner == owner and last.until_us is not None:
+        return last._replace(until_us=until_us)
+    return LeaseRow(owner, last.token + 1, now_us, until_us)
 
 
 # --- Pruning ---------------------------------------------------------------------------------------------------------
@@ -177,7 +198,7 @@ class Store(Protocol):
         """Store a short text under a name, durably: state of the engine itself."""
         ...
 
-    async def noted(self) -> dict[str, str]:
+    async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
         ...
 
@@ -219,7 +240,7 @@ class Transactions(Protocol):
         """Load the recorded use of the key. Run it while the workflow is locked, so that the key stays unused."""
         ...
 
-    def noted(self) -> StatementGenerator[dict[str, str]]:
+    def notes(self) -> StatementGenerator[dict[str, str]]:
         """Load the notes of the store, by name."""
         ...
 

@@ -26,17 +26,17 @@ from interlock.testing.explore import Attempted, Exploration, Move, Problem, Tri
 LATER = {
     "Call": "interlock.testing.harness",
     "Harness": "interlock.testing.harness",
-    "SteppedLane": "interlock.testing.lives",
-    "VirtualClock": "interlock.testing.virtual",
-    "VirtualLoop": "interlock.testing.virtual",
+    "SteppedLane": "interlock.testing.stepped_lane",
+    "VirtualClock": "interlock.testing.virtual_time",
+    "VirtualLoop": "interlock.testing.virtual_time",
 }
 """What needs the engine or a database is loaded when it is first used: a test of a machine alone needs neither."""
 
 if TYPE_CHECKING:
     from interlock.testing.harness import Call, Harness
-    from interlock.testing.lives import SteppedLane
+    from interlock.testing.stepped_lane import SteppedLane
     from interlock.testing.strategies import Walk, WalkStep, walks
-    from interlock.testing.virtual import VirtualClock, VirtualLoop
+    from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 else:
     # Hidden from type checkers: to them a module with this function has every name, the misspelt ones too.
     def __getattr__(name: str) -> object:

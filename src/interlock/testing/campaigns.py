@@ -54,12 +54,12 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[Simulated, ...]
 
 
-Portion = Callable[[range], list[Simulated]]
-"""Runs some seeds. It is sent to other processes, so it is a function of a module, or a `partial` of one."""
+Simulate = Callable[[int], Simulated]
+"""Runs one seed. It is sent to other processes, so it is a function of a module, or a `partial` of one."""
 
 
-def gather(
-    run: Portion, first: int, seeds: int, *, workers: int | None = None, watch: Watcher | None = None
+def run_seeds(
+    simulate: Simulate, first: int, seeds: int, *, workers: int | None = None, watch: Watcher | None = None
 ) -> Campaign:
     """Run `seeds` seeds, beginning with `first`. Raises BadUsage for numbers out of range."""
     refuse_numbers(("seeds", seeds, 1, SEEDS_MAX), ("from", first, 0, 2**53))
@@ -69,7 +69,7 @@ def gather(
     faults: Counter[str] = Counter()
     failed: list[Simulated] = []
     done = 0
-    for results in _results(run, portions, workers or len(os.sched_getaffinity(0))):
+    for results in _results(simulate, portions, workers or len(os.sched_getaffinity(0))):
         for result in results:
             counts.update(result.counts)
             faults.update(result.faults)
@@ -96,16 +96,20 @@ def refuse_numbers(*options: tuple[str, int | None, int, int]) -> None:
             raise BadUsage(f"--{name} is {value:,}.", fix=f"Give a number from {least} to {most:,}.")
 
 
-def _results(run: Portion, portions: Sequence[range], workers: int) -> Iterator[list[Simulated]]:
+def _run_portion(simulate: Simulate, seeds: range) -> list[Simulated]:
+    return [simulate(seed) for seed in seeds]
+
+
+def _results(simulate: Simulate, portions: Sequence[range], workers: int) -> Iterator[list[Simulated]]:
     workers = min(workers, len(portions))
     if workers == 1:
         for portion in portions:
-            yield run(portion)
+            yield _run_portion(simulate, portion)
         return
     # Spawned, not forked: a forked copy of a process with threads may keep locks locked for ever.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        for future in as_completed([pool.submit(run, portion) for portion in portions]):
+        for future in as_completed([pool.submit(_run_portion, simulate, portion) for portion in portions]):
             yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)

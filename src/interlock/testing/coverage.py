@@ -189,8 +189,7 @@ class TransitionCoverage:
     @property
     def percent(self) -> float:
         """The share that was taken, from 0 to 100; 100 when there was nothing to take."""
-        machines = self.machines
-        return _percent(sum(len(each.taken) for each in machines), sum(each.total for each in machines))
+        return _percent(self.taken, self.total)
 
     def text(self) -> str:
         """Return the report as text: a line per machine, and below it the transitions never taken."""

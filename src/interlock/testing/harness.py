@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from interlock.clock import SeededIds, SystemChance
 from interlock.core.events import Event, wire_name
@@ -30,17 +30,22 @@ from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
 from interlock.core.values import ContextT, StateT, StepContext
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
-from interlock.engine.engine import Engine
+from interlock.engine.engine import Engine, Workflows
 from interlock.engine.internals import EngineParts
 from interlock.engine.open import bind, check_dependencies, split_settings
-from interlock.engine.views import DeadLetter, HistoryRow, Moved, View
+from interlock.engine.views import (
+    DeadLetter,
+    HistoryRow,
+    Moved,
+    View,
+)
 from interlock.errors import BadUsage, OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
 from interlock.store.open import open_store
 from interlock.store.protocol import Store
 from interlock.testing.lives import Life, Pending, never, open_on, pending
-from interlock.testing.virtual import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 
 # --- Comparison of histories -----------------------------------------------------------------------------------------
 
@@ -95,25 +100,16 @@ EventT = TypeVar("EventT", bound=Event)
 ResultT = TypeVar("ResultT")
 
 
-class Run(Protocol):
-    """A function that awaits a coroutine in virtual time."""
-
-    def __call__(self, coroutine: Coroutine[Any, Any, ResultT], /) -> ResultT:
-        """Run it to its end."""
-        ...
-
-
 class Tested(Generic[StateT, ContextT, EventT]):
     """The workflows of one machine, in a test."""
 
-    def __init__(self, machine: Machine[StateT, ContextT, EventT], engine: Callable[[], Engine], run: Run) -> None:
+    def __init__(self, harness: "Harness[Any, Any, Any]", machine: Machine[StateT, ContextT, EventT]) -> None:
+        self._harness = harness
         self._machine = machine
-        self._engine = engine
-        self._run = run
 
     def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
         """Start a workflow."""
-        return self._run(self._engine().of(self._machine).start(workflow, context))
+        return self._harness.run(self._workflows.start(workflow, context))
 
     def send(
         self,
@@ -125,16 +121,20 @@ class Tested(Generic[StateT, ContextT, EventT]):
         expect_version: int | None = None,
     ) -> Moved[StateT]:
         """Send an event. The steps and effects that it starts run when time passes: see `Harness.drain`."""
-        workflows = self._engine().of(self._machine)
-        return self._run(workflows.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version))
+        sent = self._workflows.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        return self._harness.run(sent)
 
     def view(self, workflow: str) -> View[StateT, ContextT]:
         """Return the durable view of the workflow."""
-        return self._run(self._engine().of(self._machine).get(workflow))
+        return self._harness.run(self._workflows.get(workflow))
 
     def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
         """Return the history of the workflow."""
-        return self._run(self._engine().of(self._machine).history(workflow))
+        return self._harness.run(self._workflows.history(workflow))
+
+    @property
+    def _workflows(self) -> Workflows[StateT, ContextT, EventT]:
+        return self._harness.engine.of(self._machine)
 
 
 # --- Steps with faults -----------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Call:
 class Fault:
     """The fault of one attempt."""
 
-    kind: Literal["fail", "lose", "hang", "slow", "crash", "crash after"]
+    kind: Literal["none", "fail", "lose", "hang", "slow", "crash", "crash after"]
     error: BaseException | None = None
     by_s: float = 0.0
 
@@ -205,7 +205,7 @@ class Act:
         call = Call(self.name, self.kind, ctx.workflow, ctx.key, ctx.attempt, ctx.visit, ctx.undoes, context, at_s)
         self.calls.append(call)
         try:
-            answer = await self._played(call, context, *arguments)
+            answer = await self._apply_fault(call, context, *arguments)
         except BaseException as error:
             if call.outcome == "running":
                 call.outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
@@ -213,28 +213,20 @@ class Act:
         call.outcome = "done"
         return answer
 
-    async def _played(self, call: Call, *arguments: object) -> object:
-        fault = self.faults.popleft() if self.faults else None
-        if fault is None:
-            return await self._function(*arguments)
-        if fault.kind == "fail":
-            assert fault.error is not None
-            raise fault.error.with_traceback(None)  # One error for all times: each begins its own traceback.
+    async def _apply_fault(self, call: Call, *arguments: object) -> object:
+        fault = self.faults.popleft() if self.faults else Fault("none")
         if fault.kind == "hang":
             await never()
         if fault.kind == "slow":
             await asyncio.sleep(fault.by_s)
-        if fault.kind != "crash":
-            answer = await self._function(*arguments)
-            if fault.kind == "slow":
-                return answer
-        if fault.kind == "lose":
-            assert fault.error is not None
+        answer = None if fault.kind in {"fail", "crash"} else await self._function(*arguments)
+        if fault.error is not None:
             raise fault.error.with_traceback(None)  # One error for all times: each begins its own traceback.
-        call.outcome = "crashed"
-        self._kill()
-        await never()
-        return None
+        if fault.kind in {"crash", "crash after"}:
+            call.outcome = "crashed"
+            self._kill()
+            await never()
+        return answer
 
 
 def acts_of(machines: Iterable[BoundMachine], kill: Callable[[], None]) -> list[Act]:
@@ -403,7 +395,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
     ) -> "Tested[OtherStateT, OtherContextT, OtherEventT]":
         """Return the same calls for another machine of this harness."""
         self.engine.of(machine)  # Raises for a machine that was not given.
-        return Tested(machine, lambda: self.engine, self.run)
+        return Tested(self, machine)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return all dead letters."""
@@ -515,7 +507,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
             self._life = life = Life(store, loop, keep=self._memory is not None)
             opening = self._awaited(
                 open_on(
-                    life,
+                    life.as_store,
                     self._machines,
                     clock=self.clock,
                     chance=self._chance,
@@ -581,7 +573,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
             self._take_over()
             _, inside = self._parts()
             assert self._life is not None
-            looking = self._awaited(pending(self._life, inside, self._machines))
+            looking = self._awaited(pending(self._life.as_store, inside, self._machines))
             if looking.done():
                 return looking.result()
 

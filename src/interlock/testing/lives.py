@@ -2,40 +2,37 @@
 
 A `Life` wraps the store for one engine. When the life ends, its pending and later calls never return: committed
 changes stay, uncommitted ones are lost, and no caller gets an answer. The next life finds the store as the last one
-left it. `pending` asks the store what is left to do, and `SteppedLane` runs a lane's writer step by step.
+left it. `pending` asks the store what is left to do.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from interlock.clock import Chance, Clock, Ids
 from interlock.core.policies import Dependency
 from interlock.core.table import Node
-from interlock.engine.alerts.alarms import Alarms
+from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.bound_machine import BoundMachine
-from interlock.engine.config import EngineConfig
 from interlock.engine.engine import Engine
-from interlock.engine.internals import EngineParts
+from interlock.engine.internals import EngineConfig, EngineParts
 from interlock.engine.settings import Admission, EngineSettings
 from interlock.engine.views import view_of
-from interlock.lanes.connection import make_folder, open_writer
-from interlock.lanes.contention import Contention
-from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import LaneTime, Work
-from interlock.lanes.writer import Writer
 from interlock.signals import Observer, Subscribers
-from interlock.store.protocol import Batch, Granted, Held, Old, Store
-from interlock.store.values import Change, Cursor, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row
-from interlock.testing.virtual import VirtualLoop
+from interlock.store.protocol import Store
+from interlock.store.records import Change, OwedEffect, Row
+from interlock.testing.virtual_time import VirtualLoop
 
 # --- Lives -----------------------------------------------------------------------------------------------------------
 
 ResultT = TypeVar("ResultT")
+
+
+STORE_CALLS = frozenset({"delivered", "history", "find", "stalled", "effects", "letters", "living", "note", "notes"})
+"""The calls that a life passes to its store unchanged."""
 
 
 class Life:
@@ -44,12 +41,17 @@ class Life:
     def __init__(self, store: Store, loop: VirtualLoop, *, keep: bool) -> None:
         self.store = store
         self.shared = store.shared
+        self.leases = _Forward(self, store.leases)
+        self.pruning = _Forward(self, store.pruning)
         self.dead = False
         self._loop = loop
         self._keep = keep
         """The store is in memory: closing it would lose it, and no thread works for it."""
-        self.leases = _Leases(self)
-        self.pruning = _Pruning(self)
+
+    @property
+    def as_store(self) -> Store:
+        """This life, by the type of what it stands for."""
+        return cast("Store", self)
 
     def end(self) -> None:
         """Kill the life: its calls never return from now on."""
@@ -58,53 +60,15 @@ class Life:
             self._loop.stop()
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
-        """As the store."""
+        """Load as the store does."""
         return await self.call_store(lambda: self.store.load(ids))
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
-        """As the store."""
+        """Commit as the store does."""
         return await self.call_store(lambda: self.store.commit(changes))
 
-    async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
-        """As the store."""
-        return await self.call_store(lambda: self.store.delivered(keys))
-
-    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
-        """As the store."""
-        return await self.call_store(lambda: self.store.history(workflow, after=after, limit=limit))
-
-    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
-        """As the store."""
-        return await self.call_store(lambda: self.store.find(machine, state, after=after, limit=limit))
-
-    async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
-        """As the store."""
-        return await self.call_store(lambda: self.store.stalled(machine, before_us, limit=limit))
-
-    async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
-        """As the store."""
-        return await self.call_store(lambda: self.store.effects(after=after, limit=limit))
-
-    async def letters(
-        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
-    ) -> list[Letter]:
-        """As the store."""
-        return await self.call_store(lambda: self.store.letters(kind, after=after, limit=limit))
-
-    async def living(self) -> dict[tuple[str, int, str], int]:
-        """As the store."""
-        return await self.call_store(self.store.living)
-
-    async def note(self, name: str, text: str) -> None:
-        """As the store."""
-        await self.call_store(lambda: self.store.note(name, text))
-
-    async def noted(self) -> dict[str, str]:
-        """As the store."""
-        return await self.call_store(self.store.noted)
-
     def now_us(self) -> int:
-        """As the store."""
+        """Return the store's time."""
         return self.store.now_us()
 
     async def close(self) -> None:
@@ -123,37 +87,26 @@ class Life:
             await never()
         return answer
 
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name not in STORE_CALLS:
+            raise AttributeError(name)
+        return _Forward(self, self.store).__getattr__(name)
 
-class _Leases:
-    """The store's leases, as one life sees them."""
 
-    def __init__(self, life: Life) -> None:
+class _Forward:
+    """The calls of a part of the store, as one life sees them."""
+
+    def __init__(self, life: Life, part: object) -> None:
         self._life = life
+        self._part = part
 
-    async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        """As the store."""
-        return await self._life.call_store(lambda: self._life.store.leases.acquire(name, owner, lease_s))
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        call: Callable[..., Awaitable[Any]] = getattr(self._part, name)
 
-    async def renew(self, name: str, token: int, lease_s: float) -> bool:
-        """As the store."""
-        return await self._life.call_store(lambda: self._life.store.leases.renew(name, token, lease_s))
+        async def forward(*args: object, **options: object) -> object:
+            return await self._life.call_store(lambda: call(*args, **options))
 
-    async def release(self, name: str, token: int) -> bool:
-        """As the store."""
-        return await self._life.call_store(lambda: self._life.store.leases.release(name, token))
-
-
-class _Pruning:
-    """The store's pruning, as one life sees it."""
-
-    def __init__(self, life: Life) -> None:
-        self._life = life
-
-    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """As the store."""
-        return await self._life.call_store(
-            lambda: self._life.store.pruning.batch(old, after=after, limit=limit, dry_run=dry_run)
-        )
+        return forward
 
 
 async def never() -> None:
@@ -171,7 +124,6 @@ async def open_on(
     settings: EngineSettings | None = None,
     admission: Admission | None = None,
     observers: Iterable[Observer] = (),
-    worker: bool = True,
     dependencies: Iterable[Dependency] = (),
 ) -> tuple[Engine, EngineParts]:
     """Open an engine on an open store, as `Engine.open` does on a URL."""
@@ -186,12 +138,12 @@ async def open_on(
         ids=ids,
         subscribers=subscribers,
         alarms=Alarms(subscribers, clock=clock, chance=chance),
-        worker=worker,
+        worker=True,
         dependencies=tuple(dependencies),
     )
     inside = EngineParts(store, dict(machines), config)
     # A virtual clock is never set back, so a long wait is one wait, and a year takes a few turns of the event loop.
-    inside.wakes.look_at_least_every_s = float("inf")
+    inside.runner.timers.look_at_least_every_s = float("inf")
     engine = Engine(inside)
     try:
         await inside.begin(accept_changes=False)
@@ -243,69 +195,3 @@ async def pending(store: Store, inside: EngineParts, machines: Mapping[str, Boun
 
 def _has_work(node: Node) -> bool:
     return node.step is not None or node.unwinds_to is not None
-
-
-# --- Lane without a thread -------------------------------------------------------------------------------------------
-# In production a thread drives the writer; this is the other driver. It runs the same writer, step by step, in the
-# test's own thread, so that a seed decides every interleaving: the members of each group, and the instant of a power
-# cut. A client gets no answer before the step that acknowledges it.
-
-
-class SteppedLane:
-    """The writer of a lane, and the works that wait for it."""
-
-    def __init__(
-        self, path: Path | None, *, clock: Clock, ids: Ids, settings: LaneSettings | None = None, vfs: str | None = None
-    ) -> None:
-        self.settings = settings or LaneSettings()
-        self.waiting: list[Work] = []
-        self.group: list[Work] = []
-        if path is not None:
-            make_folder(path.parent)
-        self._writer = Writer(
-            open_writer(path, vfs=vfs),
-            settings=self.settings,
-            clock=clock,
-            time=LaneTime(clock),
-            ids=ids,
-            prepare=lambda _connection, _now_us: None,
-            contention=Contention(
-                rows_max=self.settings.contention_rows_max, flag_threshold=self.settings.contention_flag_threshold
-            ),
-        )
-
-    def submit(self, work: Work) -> Work:
-        """Queue a work for the next group."""
-        self.waiting.append(work)
-        return work
-
-    def gather(self, most: int | None = None) -> int:
-        """Take queued works into the next group, all or the first `most`; return their number."""
-        assert not self.group, "one group at a time"
-        most = min(self.settings.group_commit_max_batch, len(self.waiting) if most is None else most)
-        self.group, self.waiting = self.waiting[:most], self.waiting[most:]
-        return len(self.group)
-
-    def execute(self) -> None:
-        """Run the gathered group up to, but not including, its commit."""
-        self._writer.execute(self.group)
-
-    def commit(self) -> None:
-        """Make the executed group durable."""
-        self._writer.commit()
-
-    def acknowledge(self) -> Sequence[Work]:
-        """Set the value or the error of the works of the committed group, and return them."""
-        done, self.group = self.group, []
-        return done
-
-    def run(self) -> Sequence[Work]:
-        """Run all steps for all queued works, as one group."""
-        self.gather()
-        self.execute()
-        self.commit()
-        return self.acknowledge()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()

@@ -7,7 +7,7 @@ their objects, as several databases and processes share a real one.
 import threading
 from collections.abc import Sequence
 
-from interlock.lanes.objectlog.bucket import ConditionFailed, Found
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Found
 
 
 class MemoryBucket:

@@ -9,19 +9,27 @@ import asyncio
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from interlock.chaos.database_servers import OwnPostgres
 from interlock.clock import SystemChance
 from interlock.testing.faults.processes import Processes
 from tests.chaos.postgres.audit import EFFECTS, LEFT, ChaosAudit
 from tests.chaos.postgres.disturbances import DISTURBANCES
 from tests.chaos.postgres.scene import PATIENCE_S, WORKERS, Scene
-from tests.chaos.postgres.server import Server
 from tests.chaos.postgres.world import World
 
 BETWEEN = 60
 """Operations that are acknowledged between two disturbances, at most."""
+
+
+@contextmanager
+def own_postgres() -> Generator[OwnPostgres]:
+    """A server that nobody else uses, gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="interlock-chaos-") as folder, OwnPostgres(Path(folder)) as server:
+        yield server
 
 
 def script(seed: int, count: int) -> list[str]:
@@ -40,7 +48,7 @@ class Campaign:
 
     def __init__(
         self,
-        server: Server,
+        server: OwnPostgres,
         processes: Processes,
         *,
         seed: int,

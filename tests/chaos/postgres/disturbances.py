@@ -10,10 +10,9 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import asyncpg
-
+from interlock.chaos.database_servers import OwnPostgres
+from interlock.chaos.scenarios import Crowd
 from tests.chaos.postgres.scene import HOLD_S, Scene
-from tests.chaos.postgres.server import USER
 
 LOCKED = 6
 REPEATED = 6
@@ -21,17 +20,17 @@ REFUSALS_MAX = 2_000
 """How often five processes and the foreign client may ask in vain while all connections are taken. It is about 200; who
 asks again at once, without a pause that grows, comes to tens of thousands."""
 
-OURS = f"SELECT pid FROM pg_stat_activity WHERE usename = '{USER}'"
+OURS = f"SELECT pid FROM pg_stat_activity WHERE usename = '{OwnPostgres.USER}'"
 
 
 async def server_restarted(scene: Scene) -> None:
     """Every session is ended, the server is away for a moment."""
-    await scene.away("fast")
+    await scene.away(scene.server.stop)
 
 
 async def server_crashed(scene: Scene) -> None:
-    """Immediate shutdown: nothing is said to anybody, the next start has to recover."""
-    await scene.away("immediate")
+    """Kill -9 of all its processes: nothing is said to anybody, the next start has to recover."""
+    await scene.away(scene.server.kill)
 
 
 async def backend_killed(scene: Scene) -> None:
@@ -75,7 +74,7 @@ async def worker_killed(scene: Scene) -> None:
 async def worker_replaced_while_the_server_is_away(scene: Scene) -> None:
     """Nobody is there whom the new one could ask when it starts."""
     life = await scene.busy_worker()
-    await asyncio.to_thread(scene.server.stop, "fast")
+    await asyncio.to_thread(scene.server.stop)
     left, since = scene.left_by(life), len(scene.world.gateway.lines)
     scene.kill(life)
     scene.start_worker()
@@ -101,22 +100,25 @@ async def worker_frozen(scene: Scene) -> None:
 
 async def connections_exhausted(scene: Scene) -> None:
     """A foreign client takes every connection there is, also those that ours lose meanwhile."""
-    held: list[asyncpg.Connection] = []
-    begun_s, refusals = scene.now_s(), scene.server.refusals()
+    crowd = Crowd(scene.server.url)
+    begun_s, refusals = scene.now_s(), _refusals(scene)
     try:
-        async with scene.administrator() as connection:
-            await scene.take_all(held)
-            await connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({OURS}) ours")
-            while scene.now_s() - begun_s < HOLD_S:
-                await scene.take_all(held)
-                await asyncio.sleep(0.02)
+        await crowd.take()
+        await crowd.push_out(scene.server.administrator, scene.server.USER)
+        while scene.now_s() - begun_s < HOLD_S:
+            await crowd.take()
+            await asyncio.sleep(0.02)
     finally:
-        for each in held:
-            with suppress(Exception):
-                await each.close(timeout=5)
-    refusals = scene.server.refusals() - refusals
+        crowd.leave()
+    refusals = _refusals(scene) - refusals
     scene.seen["connections refused"] += refusals
     assert 0 < refusals <= REFUSALS_MAX, f"{refusals} connections were asked for in vain"
+
+
+def _refusals(scene: Scene) -> int:
+    """How often somebody was told that there is no connection left, ever."""
+    said = scene.server._log.read_text(errors="replace")
+    return said.count("too many clients already") + said.count("remaining connection slots are reserved")
 
 
 async def idle_in_transaction(scene: Scene) -> None:

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
-from interlock.engine.path.pipeline import Group
 from interlock.engine.path.reports import Returned
-from interlock.store.postgres.claims import Claims
+from interlock.engine.path.staging import Group
 from interlock.store.postgres.store import PostgresStore
 from interlock.store.protocol import Holder, Stored
-from interlock.store.values import Change, Row
+from interlock.store.records import Change, Row
 
 
 def acknowledge_before_commit() -> None:
@@ -30,20 +29,20 @@ def result_of_any_visit() -> None:
 
     def decide(self: Returned, group: Group) -> object:
         staged = group.stage(self.workflow)
-        return None if staged is None or staged.live.owed.run is None else self._apply(staged, group)
+        return None if staged is None or staged.live.owed.run is None else self.apply(staged, group)
 
     Returned.decide = decide  # type: ignore[method-assign, assignment]
 
 
 def leases_without_end() -> None:
     """What a dead worker has left is left for ever."""
-    commit, claim = PostgresStore.commit_as, Claims.claim
+    commit, claim = PostgresStore.commit_as, PostgresStore.claim
 
     async def committed(self: PostgresStore, changes: Sequence[Change], holder: Holder) -> list[str]:
         return await commit(self, changes, holder._replace(lease_s=3_600))
 
     async def claimed(
-        self: Claims,
+        self: PostgresStore,
         machine: str,
         *,
         owner: str,
@@ -57,7 +56,7 @@ def leases_without_end() -> None:
         return await claim(self, machine, owner=owner, limit=limit, lease_s=3_600)
 
     PostgresStore.commit_as = committed  # type: ignore[method-assign]
-    Claims.claim = claimed  # type: ignore[method-assign]
+    PostgresStore.claim = claimed  # type: ignore[method-assign]
 
 
 SABOTAGE: dict[str, Callable[[], None]] = {

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from interlock.chaos.database_servers import OwnPostgres
 from interlock.clock import SystemChance, SystemClock
 from interlock.testing.faults.processes import Process, Processes
 from tests.chaos.postgres.audit import dump
-from tests.chaos.postgres.server import FOREIGNER, Server
 from tests.chaos.postgres.worker import LEASE_S
 from tests.chaos.postgres.world import Stuck, World
 
@@ -30,7 +30,7 @@ class Scene:
 
     def __init__(
         self,
-        server: Server,
+        server: OwnPostgres,
         world: World,
         processes: Processes,
         *,
@@ -75,7 +75,7 @@ class Scene:
     def start(self, *, worker: bool) -> int:
         """Another process; returns the number of its life."""
         life = len(self.lives) + 1
-        url = f"{self.server.url()}&schema={self._schema}&connections_max=6&statement_timeout_s=10"
+        url = f"{self.server.url}?schema={self._schema}&connections_max=6&statement_timeout_s=10"
         arguments = (url, self._socket, life, worker, self._sabotaged)
         self.lives[life] = self._processes.start("tests.chaos.postgres.worker:live", *arguments)
         return life
@@ -114,9 +114,9 @@ class Scene:
 
     # --- the server --------------------------------------------------------------------------------------------------
 
-    async def away(self, mode: str) -> None:
-        """Shut the server down, and start it again."""
-        await asyncio.to_thread(self.server.stop, mode)
+    async def away(self, end: Callable[[], None]) -> None:
+        """End the server, and start it again."""
+        await asyncio.to_thread(end)
         await asyncio.to_thread(self.server.start)
 
     @asynccontextmanager
@@ -128,14 +128,6 @@ class Scene:
             yield connection
         finally:
             connection.terminate()
-
-    async def take_all(self, held: list[asyncpg.Connection]) -> None:
-        """Open connections of a foreign client until there are no more."""
-        try:
-            while True:
-                held.append(await asyncpg.connect(self.server.url(FOREIGNER)))
-        except asyncpg.TooManyConnectionsError:
-            return
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from interlock.chaos.database_servers import OwnPostgres
 from interlock.testing.faults.processes import Processes
-from tests.chaos.postgres.campaign import Campaign, script
+from tests.chaos.postgres.campaign import Campaign, own_postgres, script
 from tests.chaos.postgres.disturbances import DISTURBANCES
-from tests.chaos.postgres.server import Server, own_server
 
 FACTOR = int(os.environ.get("INTERLOCK_CRASHES") or "1")
 SEED = int(os.environ.get("INTERLOCK_SEED") or "1")
@@ -23,8 +23,8 @@ assert len(DISTURBANCES) <= DISTURBANCES_PER_SHOP
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with own_server() as started:
+def server() -> Iterator[OwnPostgres]:
+    with own_postgres() as started:
         yield started
 
 
@@ -37,7 +37,7 @@ def processes() -> Iterator[Processes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEED, SEED + SHOPS * FACTOR))
 def test_everything_acknowledged_is_there_and_every_order_ends_whatever_is_disturbed(
-    server: Server, processes: Processes, seed: int
+    server: OwnPostgres, processes: Processes, seed: int
 ) -> None:
     campaign = Campaign(server, processes, seed=seed)
     campaign.run(script(seed, DISTURBANCES_PER_SHOP))
@@ -63,7 +63,7 @@ def test_everything_acknowledged_is_there_and_every_order_ends_whatever_is_distu
     ],
 )
 def test_a_sabotaged_worker_is_caught(
-    server: Server, processes: Processes, sabotaged: str, name: str, told: str, takeover_s: float
+    server: OwnPostgres, processes: Processes, sabotaged: str, name: str, told: str, takeover_s: float
 ) -> None:
     """The campaign can fail: each of these workers is broken in one way, and it says in which."""
     campaign = Campaign(server, processes, seed=SEED, sabotaged=sabotaged, takeover_s=takeover_s)

@@ -10,9 +10,9 @@ import pytest
 from interlock.core.values import StepContext
 from interlock.engine.engine import Engine
 from interlock.errors import InterlockError, OutcomeUnknown, TransactionError, UnavailableError
-from interlock.store.postgres.claims import Claims
+from interlock.store.postgres.store import PostgresStore
 from interlock.store.protocol import Due, Stored
-from interlock.store.values import Row
+from interlock.store.records import Row
 from interlock.testing.faults.processes import Processes
 from tests.chaos.postgres import parcels
 from tests.chaos.postgres.parcels import ATTEMPTS, LEASE_S, Parcel, State, opened, parcel
@@ -137,10 +137,10 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, error: type[InterlockError]
 ) -> None:
     """B6, G9: elsewhere the rescuer itself stalls (procrastinate 1408)."""
-    claim, refusals = Claims.claim, [error("not now.") for _ in range(3)]
+    claim, refusals = PostgresStore.claim, [error("not now.") for _ in range(3)]
 
     async def refused(
-        self: Claims,
+        self: PostgresStore,
         machine: str,
         *,
         owner: str,
@@ -168,7 +168,7 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
     async def scenario() -> None:
         Work(monkeypatch)
         await left_behind(postgres_url, ["p"])
-        monkeypatch.setattr(Claims, "claim", refused)
+        monkeypatch.setattr(PostgresStore, "claim", refused)
         async with opened(postgres_url) as engine:
             await all_sent(engine, ["p"])
         assert not refusals
@@ -178,16 +178,16 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
 
 def test_a_worker_that_has_nothing_to_do_writes_nothing(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere one heartbeat row per worker saturated a database (hatchet 2604)."""
-    due, polled = Claims.due, asyncio.Semaphore(0)
+    due, polled = PostgresStore.due, asyncio.Semaphore(0)
 
-    async def counted(self: Claims, machines: Sequence[str]) -> Due:
+    async def counted(self: PostgresStore, machines: Sequence[str]) -> Due:
         polled.release()
         return await due(self, machines)
 
     async def scenario() -> None:
         Work(monkeypatch)
         await left_behind(postgres_url, ["p"])
-        monkeypatch.setattr(Claims, "due", counted)
+        monkeypatch.setattr(PostgresStore, "due", counted)
         async with opened(postgres_url) as engine, somebody(postgres_url) as caller:
             await all_sent(engine, ["p"])
             before = await caller.fetchval(WRITTEN)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from interlock.postgres.connection import Record, connected
+from interlock.postgres.pool import Record, connected
 from interlock.store.postgres.schema import migrate, migrated
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import run

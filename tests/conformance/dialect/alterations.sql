@@ -10,7 +10,6 @@ SELECT name FROM parent;
 INSERT INTO parent (id, label) VALUES (3, 'one');
 INSERT INTO parent (id, label) VALUES (3, 'far too long');
 INSERT INTO parent (id, label) VALUES (3, 'three') RETURNING *;
--- refused
 ALTER TABLE parent RENAME n TO "Amount";
 ALTER TABLE parent RENAME COLUMN n TO "Amount";
 UPDATE parent SET "Amount" = 0;
@@ -53,5 +52,5 @@ ALTER TABLE tree RENAME COLUMN up TO "UP";
 ALTER TABLE tree RENAME COLUMN up TO rowid;
 -- refused
 ALTER TABLE tree RENAME TO interlock_tree;
--- refused
 ALTER TABLE tree DROP COLUMN up;
+INSERT INTO tree DEFAULT VALUES RETURNING *;

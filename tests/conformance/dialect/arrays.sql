@@ -88,25 +88,17 @@ ALTER TABLE checked ADD COLUMN more bigint[] NOT NULL DEFAULT '{}';
 SELECT more FROM checked;
 -- refused
 SELECT ARRAY[[1], [2]];
--- refused
 SELECT ARRAY(SELECT 1);
--- refused
 SELECT id FROM a WHERE id > ANY (ARRAY[1]);
--- refused
 SELECT id FROM a WHERE id = ALL (ARRAY[1]);
--- refused
 SELECT id FROM a ORDER BY tags;
 -- refused
 SELECT tags[1:2] FROM a;
 -- refused
 SELECT id FROM a WHERE p = ANY (ns);
--- refused
 CREATE TABLE q (a varchar(5)[]);
--- refused
 CREATE TABLE q (a jsonb[]);
--- refused
 CREATE TABLE q (a text[] PRIMARY KEY);
--- refused
 SELECT id FROM a WHERE x LIKE ANY (ARRAY['o%']);
 -- refused
 SELECT '[0:1]={1,2}'::integer[];
@@ -131,9 +123,7 @@ SELECT * FROM unnest(5) AS n;
 SELECT * FROM unnest(ARRAY[1]) AS u (a, b);
 -- refused
 SELECT unnest(tags) FROM a;
--- refused
 SELECT a.id, tag FROM a CROSS JOIN unnest(a.tags) AS tag;
--- refused
 SELECT * FROM unnest(ARRAY[1]) WITH ORDINALITY AS u (a, n);
 -- refused
 SELECT * FROM unnest(ARRAY[1.5::double precision]) AS d;
@@ -147,27 +137,21 @@ SELECT (ARRAY['\x01'::bytea, NULL])[1], (ARRAY['00000000-0000-0000-0000-00000000
 SELECT - interval '1 day' < interval '0 days', abs(1.5), length(5);
 -- refused
 SELECT jsonb_agg(DISTINCT id ORDER BY id) FROM a;
--- refused
 SELECT $1 = ANY($2);
 -- refused
 SELECT id FROM a WHERE to_jsonb(id) = ANY($1);
--- refused
 SELECT cardinality($1);
 -- refused
 SELECT array_remove(ARRAY[1.5], 1.5);
--- refused
 SELECT '{2030-01-01}'::timestamptz[];
 -- refused
 SELECT * FROM unnest(ARRAY[1], ARRAY[2]) AS u;
--- refused
 SELECT * FROM unnest($1) AS n;
 -- refused
 SELECT concat(ARRAY[1]);
 -- refused
 SELECT jsonb_build_object('a', ARRAY[1.5]);
--- refused
 SELECT extract(epoch FROM date_trunc('hour', interval '90 minutes'));
--- refused
 SELECT abs('5');
 -- Places count from one, whatever the array is made of.
 SELECT (ARRAY[10,20] || ARRAY[30])[1], (ARRAY[10,20] || 30)[3], (ARRAY[10,20])[2], ('{5,6}'::bigint[])[1], (array_append(ARRAY[1], 2))[2];
@@ -177,27 +161,18 @@ INSERT INTO subscripted VALUES (1, '{10,20}', 0), (2, '{30}', 0);
 UPDATE subscripted SET n = (a || ARRAY[99::bigint])[2] RETURNING id, n, a[1], (a)[1], subscripted.a[2], (subscripted.a || a)[1];
 SELECT id FROM subscripted WHERE (a || ARRAY[1::bigint])[1] = 10 AND (a || a)[1] = a[1];
 SELECT (array_agg(id ORDER BY id DESC))[1] FROM subscripted;
--- refused
 SELECT (ARRAY[1,2])[1.5];
--- refused
 SELECT (ARRAY[1,2])[3000000000];
--- refused
 SELECT (ARRAY[1,2])['1'];
--- refused
 SELECT (ARRAY[1,2])[1 + 1];
 -- Types of arrays in PostgreSQL's other spellings.
 SELECT CAST('{5}' AS text ARRAY);
--- refused
 SELECT '{5}'::text ARRAY;
--- refused
 SELECT '{5}'::integer ARRAY[4];
--- refused
 SELECT '{5}'::integer[4];
--- refused
 SELECT CAST('{5}' AS integer[4]);
 CREATE TABLE spelled (a integer ARRAY);
 INSERT INTO spelled VALUES ('{1}') RETURNING a;
--- refused
 CREATE TABLE misspelled (a integer ARRAY, b bigint[]);
 SELECT ARRAY 'x';
 SELECT 2 * ARRAY 2;

@@ -9,7 +9,6 @@ SELECT id, rank() OVER (ORDER BY rank), lag(lag) OVER (ORDER BY id), rank FROM z
 SELECT id, count(*) OVER (ORDER BY range DESC RANGE 1 PRECEDING) AS range FROM z ORDER BY id;
 SELECT id, sum(id) OVER (RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS rows FROM z ORDER BY id;
 SELECT count(*) over FROM z;
--- refused
 SELECT id AS "over", id AS range, id AS window FROM z WHERE id = 1;
 SELECT x.id FROM z AS x, z AS y WHERE (x.range BETWEEN y.range AND y.rows) ORDER BY x.id, y.id;
 WITH recursive (n) AS (SELECT 1) SELECT n FROM recursive;
@@ -19,7 +18,6 @@ CREATE TABLE rank (id integer PRIMARY KEY, generate_series integer);
 INSERT INTO rank (id) VALUES (1), (2) ON CONFLICT (id) DO UPDATE SET generate_series = excluded.id RETURNING *;
 SELECT rank.id, generate_series FROM rank ORDER BY rank.id;
 SELECT v.range, v.list FROM (VALUES (1, 2)) AS v (range, list);
--- refused
 SELECT log.a FROM (SELECT 1 AS a) AS log (a);
 SELECT count.a FROM (VALUES (1)) AS count (a);
 -- Guards and joins in odd places.
@@ -63,19 +61,15 @@ SELECT id FROM z AS b JOIN z AS c USING (id), z AS d;
 SELECT 1 FOR UPDATE;
 VALUES (1) FOR UPDATE;
 SELECT id FROM z FOR UPDATE LIMIT 1;
--- refused
 (SELECT id FROM z ORDER BY id LIMIT 1) FOR UPDATE;
 SELECT id FROM z LIMIT 1 OFFSET 1 ROWS;
--- refused
 SELECT id FROM z ORDER BY id FETCH FIRST (1 + 1) ROWS ONLY;
 SELECT id FROM z ORDER BY id FETCH FIRST -1 ROWS ONLY;
 -- args: [2]
 SELECT id FROM z ORDER BY id FETCH FIRST $1 ROWS ONLY;
 UPDATE z SET range = DEFAULT, id = DEFAULT WHERE id = 1;
--- refused
 UPDATE z SET (range) = ROW(1);
 UPDATE z SET (range, groups) = (SELECT range, NULL FROM z AS o WHERE o.id = 1);
--- refused
 TABLE z ORDER BY id LIMIT 1;
 -- Parentheses of set operations count where the order of evaluation does.
 SELECT 1 EXCEPT (SELECT 1 EXCEPT SELECT 1);

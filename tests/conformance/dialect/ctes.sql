@@ -50,7 +50,6 @@ WITH gone AS (DELETE FROM log RETURNING id) SELECT id FROM gone;
 WITH made AS (INSERT INTO log (id) VALUES (77) RETURNING id) SELECT id FROM made;
 -- refused
 WITH moved AS (UPDATE log SET n = 1 RETURNING id) DELETE FROM log WHERE id IN (SELECT id FROM moved);
--- refused
 WITH log AS (SELECT 1 AS a) SELECT a FROM log;
 -- refused
 WITH a AS (SELECT random() AS r) SELECT r FROM a;

@@ -1,4 +1,4 @@
--- What sqlglot would read and PostgreSQL does not: clauses in another order, words of other dialects.
+-- What a lenient parser would read and PostgreSQL does not: clauses in another order, words of other dialects.
 CREATE TABLE z (id integer PRIMARY KEY, n integer, x text);
 CREATE TABLE y (id integer PRIMARY KEY, n integer);
 INSERT INTO z VALUES (1, 1, 'a'), (2, 2, 'b');
@@ -91,13 +91,11 @@ SELECT z.id FROM z AS OF now();
 SELECT id FROM z SAMPLE (10);
 UPDATE z SET n += 1;
 UPDATE z SET z.n = 1;
--- refused
 UPDATE z SET (n, x) = ROW(1, 'a');
 UPDATE z SET n := 1;
 DELETE FROM z USING y;
 SELECT id FROM z PREWHERE id = 1;
 FROM z SELECT id;
--- refused
 SELECT id FROM z ALTER;
 TABLE z WHERE id = 1;
 ALTER TABLE z RENAME COLUMN n m;

@@ -115,21 +115,13 @@ INSERT INTO checked (id) VALUES (1) RETURNING d;
 INSERT INTO checked VALUES (2, '{"b": 1}');
 -- refused
 SELECT ('null'::jsonb)::integer;
--- refused
 SELECT d - ARRAY['a'] FROM j;
--- refused
 SELECT id FROM j WHERE d < '5';
--- refused
-SELECT id FROM j ORDER BY d;
--- refused
 SELECT d, count(*) FROM j GROUP BY d;
 -- refused
 SELECT d @? '$.a' FROM j;
--- refused
 SELECT d['a'] FROM j;
--- refused
 SELECT d @> '{}' || '{}' FROM j;
 -- refused
 SELECT jsonb_each(d) FROM j;
--- refused
 SELECT jsonb_pretty(d) FROM j;

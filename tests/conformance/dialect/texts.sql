@@ -26,19 +26,13 @@ SELECT replace(x, 'a') FROM w;
 SELECT ltrim(n) FROM w;
 SELECT id FROM w WHERE n ILIKE 'a';
 SELECT starts_with(id, 'a') FROM w;
--- refused
 SELECT substring(x from 'l.') FROM w;
--- refused
 SELECT substr(b, 1) FROM w;
--- refused
 SELECT md5(b) FROM w;
 -- refused
 SELECT initcap(x) FROM w;
--- refused
 SELECT overlay(x placing 'a' from 1) FROM w;
--- refused
 SELECT regexp_replace(x, 'a', 'b') FROM w;
--- refused
 SELECT to_char(n, '999') FROM w;
 -- refused
 SELECT format('%s', x) FROM w;
@@ -59,11 +53,8 @@ SELECT sqrt(-1);
 SELECT power(2, 0.5);
 -- refused
 SELECT power(2::double precision, 0.5::double precision);
--- refused
 SELECT power(2.0, 3);
--- refused
 SELECT sqrt(2.0);
--- refused
 SELECT floor('1.5');
 SELECT greatest(n, 5), least(n, 5), greatest(x, v), least(x, v, 'b'), greatest(p, 2), least(p, d), greatest(1, 2.5, 3), greatest(NULL, NULL, 1), greatest(n, big, s), least(1.0, 1.00), greatest(1.00, 1.0), greatest(NULL, NULL) FROM w ORDER BY id;
 SELECT greatest(id = 1, false), least(b, '\x50'), greatest('a', 'b'), greatest('2', 10) FROM w ORDER BY id;

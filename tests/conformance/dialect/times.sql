@@ -15,7 +15,6 @@ SELECT '2030-01-02'::text::timestamptz, at::text FROM m ORDER BY id;
 INSERT INTO m (id, at) VALUES (7, '2031-05-06 07:08:09') RETURNING at;
 -- refused
 SELECT 'infinity'::timestamptz;
--- refused
 SELECT '2030-1-2'::timestamptz;
 -- refused
 SELECT 'yesterday'::timestamptz;
@@ -57,19 +56,14 @@ SELECT at - interval '1 year' FROM m WHERE id = 5;
 SELECT at + interval '1 microsecond' FROM m WHERE id = 6;
 -- refused
 SELECT at + interval '1 month' FROM m WHERE id = 6;
--- refused
 SELECT interval '1 day';
--- refused
-SELECT now() - at FROM m;
 -- refused
 SELECT at + interval '1.5 days' FROM m;
 -- refused
 SELECT at + interval 'P1D' FROM m;
 -- refused
 SELECT at + interval '1-2' FROM m;
--- refused
 CREATE TABLE q (a interval);
--- refused
 SELECT id FROM m ORDER BY now() - at;
 -- Parts.
 SELECT extract(epoch FROM at), extract(second FROM at), extract(minute FROM at), extract(hour FROM at), extract(day FROM at), extract(month FROM at), extract(year FROM at) FROM m ORDER BY id;

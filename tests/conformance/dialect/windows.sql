@@ -77,5 +77,4 @@ SELECT count(*) OVER (ORDER BY big RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FR
 SELECT row_number() OVER (ORDER BY 1) FROM w;
 -- refused
 SELECT row_number() OVER (ORDER BY (SELECT 1)) FROM w;
--- refused
 SELECT lag(n, 1, $1) OVER (ORDER BY id), first_value('a') OVER () FROM w;

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog import log as objectlog_log
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import BucketAddress
 from tests.conformance.engine.places import Place
@@ -31,8 +31,8 @@ def made(kind: str, request: pytest.FixtureRequest) -> Place:
         def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
             return bucket.below(address.path)
 
-        patched.setattr(objectlog_open, "open_proven", in_memory)
-        patched.setattr(objectlog_open, "folder_of", lambda address: bucket.below(address.folder))
+        patched.setattr(objectlog_log, "open_proven", in_memory)
+        patched.setattr(objectlog_log, "folder_of", lambda address: bucket.below(address.folder))
         return Place(folder, "s3://memory/home")
     if kind == "postgres":
         set_by_the_test(request.getfixturevalue("monkeypatch"))

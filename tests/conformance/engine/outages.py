@@ -41,7 +41,7 @@ async def later(engine: Engine, clock: SetClock, seconds: float) -> None:
 async def look(engine: Engine) -> None:
     """Everybody who waits for the time looks at the clock."""
     inside = engine._inside
-    inside.wakes._look()
+    inside.runner.timers._look()
     for line in inside.places.lines.values():
         line._on_timer()
     await settled(engine)

@@ -13,7 +13,7 @@ from interlock import Admission, Dependency, Engine, Machine, Observer, Unavaila
 from interlock.clock import Chance, Clock
 from interlock.engine.bound_machine import Strategy
 from interlock.engine.open import Opening
-from interlock.engine.shared.policy import SharedStorePolicy
+from interlock.engine.shared.shared_store_policy import SharedStorePolicy
 from interlock.store.postgres.store import PostgresStore
 
 AnyMachine = Machine[Any, Any, Any]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock import Breaker, Classification, Dependency, NonRetryable, Retryable
-from interlock.testing.virtual import VirtualClock
+from interlock.testing.virtual_time import VirtualClock
 from tests.conformance.engine.outages import Changes, attempts_of, down, later, look, named, submit
 from tests.conformance.engine.places import Place, SetClock, run, settled
 from tests.conformance.engine.shop import (

@@ -51,7 +51,7 @@ def test_what_was_open_is_probed_first_after_a_restart(kept: Place, end: str) ->
         order = shop(world, charges_at="gateway").machine
         engine = await kept.engine(order, clock=clock)
         await submit(engine, order, named(9))
-        await engine._inside.minding.close()
+        await engine._inside.publisher.close()
         await (engine.close() if end == "closed" else crash(engine))
         assert len(world.charge.calls) == 5
         async with kept.engine(shop(world, charges_at="gateway").machine, clock=SetClock(clock.now_s + 31.0)) as after:

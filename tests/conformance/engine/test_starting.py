@@ -3,7 +3,7 @@
 import pytest
 
 from interlock import InvalidPayload, PayloadTooLarge, UnavailableError, WorkflowExists, WorkflowNotFound
-from interlock.engine.path import commands
+from interlock.engine.path import caller_commands
 from tests.conformance.engine.places import Place, run
 from tests.conformance.engine.shop import Note, Order, State, Submit, shop
 
@@ -135,7 +135,7 @@ def test_an_id_that_no_address_can_name_is_refused_and_one_that_exists_can_be_us
                 await engine.start(order, dots, Order())
             assert (await engine.find(order)).items == ()
             with monkeypatch.context() as older:
-                older.setattr(commands, "DOT_SEGMENTS", frozenset())
+                older.setattr(caller_commands, "DOT_SEGMENTS", frozenset())
                 await engine.start(order, dots, Order())
             engine._inside.pipeline.forget([dots])  # As an engine that is opened later.
             assert (await engine.get(dots)).version == 1

@@ -178,7 +178,7 @@ def test_a_timer_whose_event_is_refused_is_over_and_told(place: Place) -> None:
                 await settled(engine)
             assert [each.code for each in seen if isinstance(each, TransitionRejected)] == ["guard-rejected"]
             await settled(engine)
-            assert len(engine._inside.wakes) == 0
+            assert len(engine._inside.runner.timers) == 0
             assert (await engine.get("o-1")).version == 1
             assert (await engine.send("o-1", Note("x"))).version == 2
 
@@ -225,7 +225,7 @@ def test_a_workflow_that_moves_often_has_one_wake_up_for_its_timer(place: Place)
             await engine.start(order, "o-1", Order())
             for _ in range(30):
                 await engine.send("o-1", Note(""))
-            assert len(engine._inside.wakes) <= 2
+            assert len(engine._inside.runner.timers) <= 2
 
     run(scenario)
 

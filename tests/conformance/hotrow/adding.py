@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 
 from interlock.database.database import Database
-from interlock.hotrow.counters.counter import Counter, Counters
+from interlock.hotrow.counters import Counter, Counters
 from tests.conformance.hotrow.counting import FORMS, KINDS, chosen
 
 CLIENTS = 12

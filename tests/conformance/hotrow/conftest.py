@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog import log as objectlog_log
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import BucketAddress
 from tests.conformance.hotrow.places import KEPT, KINDS, Place
@@ -36,5 +36,5 @@ def _place(kind: str, request: pytest.FixtureRequest, folder: Path, monkeypatch:
     def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
         return bucket.below(address.path)
 
-    monkeypatch.setattr(objectlog_open, "open_proven", in_memory)
+    monkeypatch.setattr(objectlog_log, "open_proven", in_memory)
     return Place(kind, folder, lambda name: f"s3://memory/{name}")

@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from interlock.clock import Chance, Clock
-from interlock.hotrow.counters.choice import Form, Kind
-from interlock.hotrow.counters.counter import Counter, Counters
+from interlock.hotrow.counters import Counter, Counters, Form, Kind
 from interlock.sql.values import Executor
 
 FORMS: tuple[Form, ...] = ("exact", "sharded", "event_log")

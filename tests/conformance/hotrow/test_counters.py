@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from interlock.errors import BadUsage, InvalidPayload, KeyReused, TransactionError
-from interlock.hotrow.counters.choice import Kind
-from interlock.hotrow.counters.counter import Counter
+from interlock.hotrow.counters import Counter, Kind
 from interlock.sql.values import Statements
 from tests.conformance.hotrow.counting import FORMS, KINDS, chosen, counters, of_every_kind
 from tests.conformance.hotrow.places import Place, run

@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from interlock.hotrow.counters.counter import Counters
-from interlock.lanes.ownership import owner_of
+from interlock.hotrow.counters import Counters
+from interlock.lanes.file import owner_of
 from tests.conformance.hotrow.counting import KINDS
 from tests.conformance.hotrow.places import Place, run
 
@@ -79,7 +79,7 @@ def test_closing_a_database_ends_the_roll_ups_of_its_streams(place: Place) -> No
             streams = [await db.stream(key) for key in STREAMS]
             for stream in streams:
                 await stream.counter("n", kind="event_log").add(1)
-        timers = [cast("Counters", stream._counters)._parts.rollup._timer for stream in streams]
+        timers = [cast("Counters", stream._counters).rollup._timer for stream in streams]
         assert [timer is not None and timer.cancelled() for timer in timers] == [True] * len(STREAMS)
 
     run(scenario)

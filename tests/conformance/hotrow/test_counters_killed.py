@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from interlock.clock import SystemChance
-from interlock.hotrow.counters.counter import Counters
+from interlock.hotrow.counters import Counters
 from interlock.testing.faults.processes import Process, Processes
 from tests.conformance.hotrow.counting import NEVER_S
 from tests.conformance.hotrow.places import Place, run

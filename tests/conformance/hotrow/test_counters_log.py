@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from interlock.hotrow.counters.counter import Counter
+from interlock.hotrow.counters import Counter
 from tests.conformance.hotrow.counting import KINDS, counters, entries
 from tests.conformance.hotrow.meddling import Meddled
 from tests.conformance.hotrow.places import Place, run

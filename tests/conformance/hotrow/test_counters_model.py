@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from interlock.database.database import Database
 from interlock.errors import KeyReused
-from interlock.hotrow.counters.choice import Form, Kind
-from interlock.hotrow.counters.counter import Counters
+from interlock.hotrow.counters import Counters, Form, Kind
 from tests.conformance.hotrow.counting import FORMS, KINDS, NEVER_S, chosen
 from tests.conformance.hotrow.places import run
 

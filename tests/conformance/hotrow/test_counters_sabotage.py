@@ -6,9 +6,8 @@ from typing import TypeVar
 import pytest
 
 from interlock.errors import KeyReused
-from interlock.hotrow.counters import counter, statements
-from interlock.hotrow.counters.counter import CachedCounter, Counter, Header, Headers, Rollup
-from interlock.hotrow.counters.statements import whole
+from interlock.hotrow import counters
+from interlock.hotrow.counters import CachedCounter, Counter, Header, Headers, Rollup, whole
 from interlock.sql.values import Statements
 from tests.conformance.hotrow import test_counters, test_counters_log
 from tests.conformance.hotrow.places import Place
@@ -27,7 +26,7 @@ def a_fold_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
             return 0
 
         async def add(tx: Statements) -> None:
-            await tx.execute(statements.SNAP, name, whole(total))
+            await tx.execute(counters.SNAP, name, whole(total))
 
         async def delete(tx: Statements) -> int:
             await tx.query("SELECT 1")
@@ -43,10 +42,10 @@ def a_fold_that_deletes_what_it_did_not_add(patch: pytest.MonkeyPatch) -> None:
     async def fold(tx: Statements, name: str, rows_max: int) -> int:
         del rows_max
         seen = await tx.query("SELECT delta FROM hotrow_counter_event WHERE name = $1 ORDER BY id LIMIT 20", name)
-        await tx.execute(statements.SNAP, name, sum([whole(delta) for (delta,) in seen]) or 0)
+        await tx.execute(counters.SNAP, name, sum([whole(delta) for (delta,) in seen]) or 0)
         return await tx.execute("DELETE FROM hotrow_counter_event WHERE name = $1", name)
 
-    patch.setattr(counter, "fold", fold)
+    patch.setattr(counters, "fold", fold)
 
 
 def the_snapshot_and_the_log_read_one_after_the_other(patch: pytest.MonkeyPatch) -> None:
@@ -68,7 +67,7 @@ def a_key_where_the_other_adds_go(patch: pytest.MonkeyPatch) -> None:
     async def add_once(self: Counter, amount: int, key: str, stored: str) -> None:
         header = await made(self._parts.headers, self._known, self._kind)
         count = self._parts.shard_count
-        await self._write(header, self.kind, amount, shard=counter.shard_of(key, count), shard_count=count, key=stored)
+        await self._write(header, self.kind, amount, shard=counters.shard_of(key, count), shard_count=count, key=stored)
 
     patch.setattr(Counter, "_add_once", add_once)
 
@@ -80,7 +79,7 @@ def a_key_spread_over_as_many_shards_as_there_are_now(patch: pytest.MonkeyPatch)
         header = await made(self._parts.headers, self._known, self._kind)
         count = self._parts.shard_count
         await self._write(
-            header, header.keyed, amount, shard=counter.shard_of(key, count), shard_count=count, key=stored
+            header, header.keyed, amount, shard=counters.shard_of(key, count), shard_count=count, key=stored
         )
 
     patch.setattr(Counter, "_add_once", add_once)
@@ -90,7 +89,7 @@ def a_key_without_its_counter(patch: pytest.MonkeyPatch) -> None:
     def stored(name: str, key: object) -> str:
         return f"counter:{name}:{key}"
 
-    patch.setattr(counter, "stored_key", stored)
+    patch.setattr(counters, "stored_key", stored)
 
 
 def shards_that_nobody_is_told_of(patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +101,7 @@ def shards_that_nobody_is_told_of(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_amount_that_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(counter, "refuse_amount", lambda _amount: None)
+    patch.setattr(counters, "refuse_amount", lambda _amount: None)
 
 
 SABOTAGES: list[tuple[Sabotage, Callable[[Place], None]]] = [

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from interlock.database.database import Database
-from interlock.hotrow.counters.counter import Counters
+from interlock.hotrow.counters import Counters
 from tests.conformance.hotrow.counting import KINDS, NEVER_S, entries
 from tests.conformance.hotrow.places import run
 

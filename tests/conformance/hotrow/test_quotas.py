@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from interlock.errors import TransactionError
-from interlock.hotrow import quotas as module
-from interlock.hotrow.quotas import WINDOW_S_MAX, Quota
+from interlock.hotrow import window_quotas as module
+from interlock.hotrow.window_quotas import WINDOW_S_MAX, Quota
 from interlock.sql.values import Executor
 from tests.conformance.hotrow.places import Place, run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog import log as objectlog_log
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import BucketAddress
 from tests.conformance.lanes.places import KINDS, Place
@@ -37,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
             return bucket.below(address.path)
 
-        monkeypatch.setattr(objectlog_open, "open_proven", in_memory)
+        monkeypatch.setattr(objectlog_log, "open_proven", in_memory)
         return Place(tmp_path, lambda name: f"s3://memory/{name}")
     if kind == "postgres":
         address, mine = request.getfixturevalue("postgres"), uuid.uuid4().hex

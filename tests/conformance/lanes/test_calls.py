@@ -1,7 +1,7 @@
 """What is handed to a database: functions, statements and values of any kind are taken or refused, and never crash."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import cast
 
 import pytest
@@ -66,17 +66,17 @@ def test_a_dictionary_filled_in_another_order_is_the_same_argument(place: Place)
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("key", [7, b"k", "", "x" * 501, "a\x00b", "\ud800"], ids=ascii)
-def test_what_is_no_key_is_refused_before_anything_happens(place: Place, key: str) -> None:
+def test_what_is_no_key_is_refused_before_anything_happens(place: Place) -> None:
     async def scenario() -> None:
         async with counted(place) as db:
-            for call in (
-                lambda: db.execute(ADD, 1, key=key),
-                lambda: db.query("SELECT 1", key=key),
-                lambda: db.transact(add, key=key),
-            ):
+            for wrong in (7, b"k", "", "x" * 501, "a\x00b", "\ud800"):
+                key = cast("str", wrong)
                 with pytest.raises(InvalidPayload, match="idempotency key"):
-                    await cast("Callable[[], Awaitable[object]]", call)()
+                    await db.execute(ADD, 1, key=key)
+                with pytest.raises(InvalidPayload, match="idempotency key"):
+                    await db.query("SELECT 1", key=key)
+                with pytest.raises(InvalidPayload, match="idempotency key"):
+                    await db.transact(add, key=key)
             assert await value(db) == 0
 
     asyncio.run(scenario())
@@ -110,25 +110,23 @@ def test_a_long_number_goes_into_a_function_and_comes_back(place: Place) -> None
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("wrong", [7, None, b"SELECT 1", ["SELECT 1"]], ids=repr)
-@pytest.mark.parametrize("key", [None, "k"])
-def test_a_statement_that_is_no_text_is_refused(place: Place, wrong: str, key: str | None) -> None:
+def test_a_statement_that_is_no_text_is_refused(place: Place) -> None:
     async def scenario() -> None:
         async with counted(place) as db:
-            for call in (db.execute, db.query):
+            for wrong, call, key in product((7, None, b"SELECT 1", ["SELECT 1"]), (db.execute, db.query), (None, "k")):
                 with pytest.raises((DialectError, InvalidPayload)) as caught:
-                    await call(wrong, key=key)
-                assert "text" in str(caught.value)
+                    await call(cast("str", wrong), key=key)
+                assert "text" in str(caught.value), (wrong, call, key)
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("wrong", [7, None, "add"], ids=repr)
-def test_what_cannot_be_called_is_no_function(place: Place, wrong: object) -> None:
+def test_what_cannot_be_called_is_no_function(place: Place) -> None:
     async def scenario() -> None:
         async with counted(place) as db:
-            with pytest.raises(TransactionError, match="which cannot be called") as caught:
-                await db.transact(wrong)  # type: ignore[arg-type]
-            assert "async def" in caught.value.fix
+            for wrong in (7, None, "add"):
+                with pytest.raises(TransactionError, match="which cannot be called") as caught:
+                    await db.transact(wrong)  # type: ignore[arg-type]
+                assert "async def" in caught.value.fix, wrong
 
     asyncio.run(scenario())

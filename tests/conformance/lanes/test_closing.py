@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from tests.conformance.lanes.places import EVERYWHERE, Place, opened
 from tests.unit.lanes.lanes import count, increment, make_counter, rested, run
 

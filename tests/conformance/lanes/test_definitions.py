@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from interlock.database import transactions
+from interlock.database import lane_engine
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import InterlockError, TransactionError
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from tests.conformance.lanes.places import Place, lane_of
 from tests.unit.lanes.lanes import run
 
@@ -100,7 +100,7 @@ def test_a_change_that_cannot_be_noted_does_not_happen(place: Place, monkeypatch
         async with place.database() as db:
             await db.execute("CREATE TABLE kept (id integer PRIMARY KEY)")
             with monkeypatch.context() as patch:
-                patch.setattr(transactions, "_STORE", "INSERT INTO nowhere VALUES (?1)")
+                patch.setattr(lane_engine, "_STORE", "INSERT INTO nowhere VALUES (?1)")
                 answers = await asyncio.gather(
                     db.execute("INSERT INTO kept (id) VALUES (1)"), db.execute(MADE), return_exceptions=True
                 )
@@ -116,7 +116,7 @@ def test_a_change_that_cannot_be_noted_does_not_happen(place: Place, monkeypatch
 @HERE
 def test_the_notes_are_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(transactions, "DEFINITIONS_MAX", 2)
+        monkeypatch.setattr(lane_engine, "DEFINITIONS_MAX", 2)
         async with place.database() as db:
             for name in ("a", "b", "c"):
                 await db.execute(f"CREATE TABLE {name} (id integer PRIMARY KEY)")

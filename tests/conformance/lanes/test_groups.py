@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from interlock.errors import ConstraintViolation, Overloaded, TransactionError
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from tests.conformance.lanes.places import EVERYWHERE, Place, opened
 from tests.unit.lanes.lanes import count, group, increment, make_counter, read_then_write, rested, rows, run, sql
 

@@ -9,10 +9,10 @@ from datetime import datetime
 import pytest
 
 from interlock.database.database import Database
-from interlock.database.transactions import Transaction, execute_in
-from interlock.database.translation import Translator
+from interlock.database.lane_engine import Translator, execute_in
+from interlock.database.transactions import Transaction
 from interlock.errors import TransactionError
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from interlock.sql.values import Statement
 from tests.conformance.lanes.places import Place, engine_of, lane_of
 

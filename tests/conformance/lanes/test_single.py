@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock.errors import TransactionError, UnavailableError
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from tests.conformance.lanes.places import Place, opened
 from tests.conformance.lanes.test_groups import ENDS_THE_GROUP
 from tests.unit.lanes.lanes import count, group, increment, make_counter, rows, run, sql

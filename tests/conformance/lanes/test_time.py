@@ -5,7 +5,7 @@ from collections.abc import Callable
 import apsw
 
 from interlock.lanes.lane import Lane
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from tests.conformance.lanes.places import EVERYWHERE, Place, opened
 from tests.unit.lanes.lanes import SetClock, group, rested, run
 

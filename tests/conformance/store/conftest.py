@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.clock import Clock
-from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog import log as objectlog_log
 from interlock.store.open import open_store
 from interlock.store.protocol import Store
 from interlock.testing.objects import MemoryBucket
@@ -29,7 +29,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         def in_memory(address: BucketAddress, **_options: object) -> MemoryBucket:
             return bucket.below(address.path)
 
-        monkeypatch.setattr(objectlog_open, "open_proven", in_memory)
+        monkeypatch.setattr(objectlog_log, "open_proven", in_memory)
         return _at("s3://memory/home", tmp_path)
     if kind == "postgres":
         return _at(str(request.getfixturevalue("postgres_url")), tmp_path)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from interlock.store.protocol import Store
-from interlock.store.values import Change, HistoryRecord, Letter, OwedEffect, Row
+from interlock.store.records import Change, HistoryRecord, Letter, OwedEffect, Row
 
 MACHINE = "order"
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import InternalError, InvalidPayload
 from interlock.store.protocol import Store
-from interlock.store.values import Change, Row
+from interlock.store.records import Change, Row
 from tests.conformance.store.places import ON_A_SERVER_TOO, Place
 from tests.conformance.store.samples import begun, effect, letter, moved, nothing_of, run, started
 

@@ -26,7 +26,7 @@ def test_opened_again_it_shows_exactly_what_was_committed(place: Place) -> None:
             await store.effects(limit=9),
             await store.letters(limit=9),
             await store.living(),
-            await store.noted(),
+            await store.notes(),
         ]
 
     async def scenario() -> None:
@@ -71,7 +71,7 @@ CALLS: list[Callable[[Store], Awaitable[object]]] = [
     lambda store: store.letters(),
     lambda store: store.living(),
     lambda store: store.note("a", "b"),
-    lambda store: store.noted(),
+    lambda store: store.notes(),
 ]
 
 

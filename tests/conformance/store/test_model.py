@@ -20,7 +20,7 @@ from interlock.errors import InternalError
 from interlock.store.memory import MemoryStore
 from interlock.store.open import open_store
 from interlock.store.protocol import Granted, Old, Store
-from interlock.store.values import Change, Cursor, HistoryRecord, Letter, OwedEffect, Row
+from interlock.store.records import Change, Cursor, HistoryRecord, Letter, OwedEffect, Row
 from tests.conformance.store.samples import started
 from tests.unit.lanes.lanes import SetClock
 
@@ -124,7 +124,7 @@ async def everything(store: Store) -> list[object]:
         await store.delivered([(each, key) for each in IDS for key in KEYS]),
         [await store.stalled(each, dict.fromkeys(STATES, 3), limit=2) for each in MACHINES],
         await store.living(),
-        await store.noted(),
+        await store.notes(),
     ]
     for machine in MACHINES:
         for state in (None, *STATES):

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from interlock.store.protocol import Old, Store
-from interlock.store.values import Change, Cursor, Row
+from interlock.store.records import Change, Cursor, Row
 from tests.conformance.store.places import Place
 from tests.conformance.store.samples import MACHINE, begun, effect, letter, moved, run, started
 

@@ -4,7 +4,7 @@ import pytest
 
 from interlock.errors import InvalidPayload
 from interlock.store.protocol import Store
-from interlock.store.values import Delivered, Letter, OwedEffect
+from interlock.store.records import Delivered, Letter, OwedEffect
 from tests.conformance.store.places import ON_A_SERVER_TOO, Place
 from tests.conformance.store.samples import MACHINE, begun, effect, letter, moved, run, started
 
@@ -234,10 +234,10 @@ def test_the_living_are_counted_by_machine_version_and_state(place: Place) -> No
 def test_the_last_note_under_a_name_stays(place: Place) -> None:
     async def scenario() -> None:
         async with place.opened() as store:
-            assert await store.noted() == {}
+            assert await store.notes() == {}
             await store.note("shape", "one")
             await store.note("other", "")
             await store.note("shape", "two ☂")
-            assert await store.noted() == {"shape": "two ☂", "other": ""}
+            assert await store.notes() == {"shape": "two ☂", "other": ""}
 
     run(scenario)

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from interlock.errors import InternalError
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from interlock.store import lane
 from interlock.store.lane import SqliteStore, event_columns
-from interlock.store.values import Change, Cursor
+from interlock.store.records import Change, Cursor
 from tests.conformance.store import test_commit, test_lives, test_reads
 from tests.conformance.store.places import Place
 
@@ -63,22 +63,23 @@ def a_start_that_replaces(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_believed_at_once(patch: pytest.MonkeyPatch) -> None:
-    write = SqliteStore._write
     patch.setattr(lane, "MOVE", lane.MOVE.replace("AND id = ?", "AND ? <> ''"))
-    started = lane._started
+    apply, started = lane.apply, lane._started
 
-    def careless(store: SqliteStore, session: Session, changes: Sequence[Change], time_us: int) -> lane.Applied:
+    def careless(
+        connection: apsw.Connection, changes: Sequence[Change], numbers: dict[str, int], time_us: int
+    ) -> lane.Applied:
         def believed(
             connection: apsw.Connection, cursor: apsw.Cursor, change: Change, learned: dict[str, int]
         ) -> int | None:
             number = started(connection, cursor, change, learned)
-            store._numbers.update(learned)
+            numbers.update(learned)
             return number
 
         patch.setattr(lane, "_started", believed)
-        return write(store, session, changes, time_us)
+        return apply(connection, changes, numbers, time_us)
 
-    patch.setattr(SqliteStore, "_write", careless)
+    patch.setattr(lane, "apply", careless)
 
 
 def time_not_written(patch: pytest.MonkeyPatch) -> None:
@@ -86,14 +87,12 @@ def time_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def pages_that_forget_those_of_the_same_moment(patch: pytest.MonkeyPatch) -> None:
-    by_time = SqliteStore._by_time
+    find = lane._find_in_state
 
-    async def later(
-        store: SqliteStore, sql: str, values: tuple[object, ...], column: str, begin: Cursor, limit: int
-    ) -> list[tuple[object, ...]]:
-        return await by_time(store, sql, values, column, begin._replace(number=2**60), limit)
+    def later(run: lane.Run, machine: str, state: str, begin: Cursor, limit: int) -> list[tuple[object, ...]]:
+        return find(run, machine, state, begin._replace(number=2**60), limit)
 
-    patch.setattr(SqliteStore, "_by_time", later)
+    patch.setattr(lane, "_find_in_state", later)
 
 
 SABOTAGES: list[tuple[Sabotage, Callable[[Place], None]]] = [

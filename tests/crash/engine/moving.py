@@ -19,7 +19,7 @@ from interlock.faultpoints import reach
 from interlock.lanes.handover import draft_of as draft_of_lane
 from interlock.lanes.handover import tombstone_of
 from interlock.relocate.workflows import lane_source
-from interlock.relocate.workflows.mover import move_workflows
+from interlock.relocate.workflows.move_to_postgres import move_workflows
 from interlock.store import lane as lane_columns
 from interlock.store.lane import EFFECT, FORMAT, INSERT_EVENT, LETTER, TABLES, event_columns, start_columns
 from interlock.store.postgres import statement

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 from interlock.clock import RandomIds
 from interlock.engine.bound_machine import fresh_key
-from interlock.engine.path.pipeline import Envelope, Group, Pipeline
+from interlock.engine.path.pipeline import Pipeline
 from interlock.engine.path.reports import Crashed
-from interlock.engine.path.staging import replace
+from interlock.engine.path.staging import Envelope, Group, replace
 from interlock.engine.recovery import Recovery
 
 
@@ -39,7 +39,7 @@ def new_key_after_crash() -> None:
             staged.owe(replace(staged.live.owed, run=again), group.now_us)
         return told
 
-    Crashed.decide = forgetful  # type: ignore[method-assign]
+    Crashed.decide = forgetful  # type: ignore[method-assign, assignment]
 
 
 def owed_only_in_memory() -> None:

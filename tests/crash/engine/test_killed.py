@@ -43,6 +43,7 @@ def test_nothing_is_lost_or_doubled_by_kills_at_any_instant(tmp_path: Path, proc
     campaign.finish_until("done", "cancelled")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", FLOWING_POINTS)
 def test_nothing_is_lost_or_doubled_by_kills_at_a_point_of_the_data_path(
     tmp_path: Path, processes: Processes, point: str

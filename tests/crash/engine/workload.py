@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.clock import SystemChance
-from interlock.engine import relocation
+from interlock.engine import follow_moves
 from interlock.engine.engine import Engine
 from interlock.engine.open import Opening
 from interlock.errors import MovedElsewhere, Refusal, RequestError
@@ -67,7 +67,7 @@ def live(
     Without a number of orders they never end: however late the kill comes, it meets a life that works.
     """
     believe(url)
-    relocation.WAITED_S = 60.0  # Whoever would be refused before gives up (see below); a slow disk is no reason to.
+    follow_moves.WAITED_S = 60.0  # Whoever would be refused before gives up (see below); a slow disk is no reason to.
     if sabotaged is not None:
         sabotage.SABOTAGE[sabotaged]()
     chance = SystemChance(seed * 1_000 + life)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
+from interlock.chaos.database_servers import OwnPostgres
 from interlock.testing.faults.processes import Process, Processes
-from tests.chaos.postgres.server import Server, own_server
+from tests.chaos.postgres.campaign import own_postgres
 from tests.crash.moving.workloads import INCREMENT
 
 ALL = int(os.environ.get("INTERLOCK_CRASHES") or "1") > 1
@@ -37,15 +38,17 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[Server]:
+def server() -> Generator[OwnPostgres]:
     """A server of these tests' own, because it is killed."""
-    with own_server() as server:
+    with own_postgres() as server, pytest.MonkeyPatch.context() as environment:
+        # Where a database was moved to is stored without its password.
+        environment.setenv("PGPASSWORD", server._password)
         yield server
 
 
 @pytest.fixture(scope="module")
-def processes() -> Generator[Processes]:
-    """Whoever is killed."""
+def processes(server: OwnPostgres) -> Generator[Processes]:
+    """Whoever is killed; they inherit the password."""
     with Processes() as processes:
         yield processes
 
@@ -53,9 +56,9 @@ def processes() -> Generator[Processes]:
 class World:
     """One database, one writer that counts, one move after the other."""
 
-    def __init__(self, processes: Processes, server: Server, folder: Path, direction: str) -> None:
+    def __init__(self, processes: Processes, server: OwnPostgres, folder: Path, direction: str) -> None:
         lane = f"lanes://{folder}/shop"
-        remote = f"{server.url()}&schema=shop_{next(_numbers)}"
+        remote = f"{server.url}?schema=shop_{next(_numbers)}"
         self.source, self.target = (lane, remote) if direction.startswith("lane") else (remote, lane)
         self._processes = processes
         self._server = server
@@ -90,7 +93,7 @@ class World:
             self._writer.kill()
             self._ended()
         elif victim == "server":
-            self._server.stop("immediate")
+            self._server.kill()
             self._server.start()
         if victim != "mover":
             self._go.write_bytes(b"go")
@@ -137,7 +140,7 @@ class World:
 @pytest.mark.campaign
 @pytest.mark.parametrize(("direction", "victim", "point"), CASES)
 def test_a_move_survives_whoever_is_killed(
-    direction: str, victim: str, point: str, processes: Processes, server: Server, tmp_path: Path
+    direction: str, victim: str, point: str, processes: Processes, server: OwnPostgres, tmp_path: Path
 ) -> None:
     world = World(processes, server, tmp_path, direction)
     world.strike(victim, point)

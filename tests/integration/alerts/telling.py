@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from interlock.clock import SystemClock
 from interlock.engine.alerts import Alarms, Alert, AlertSettings, AlertWebhook, Receiver, stalled_alert
 from interlock.signals import Subscribers
-from interlock.store.values import Row
+from interlock.store.records import Row
 from tests.integration.alerts.receiver import Answer, LocalReceiver, receiving
 
 NOW_US = 1_700_000_000_123_000

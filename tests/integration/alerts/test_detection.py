@@ -5,18 +5,18 @@ import asyncio
 from interlock.clock import SystemChance
 from interlock.core.table import Node
 from interlock.engine.alerts import Alarms, AlertSettings, PagerDuty
-from interlock.engine.alerts.stall_detector import StallDetector
+from interlock.engine.alerts.detector import StallDetector
 from interlock.signals import Subscribers
 from interlock.store.memory import MemoryStore
-from interlock.store.values import Change, Row
+from interlock.store.records import Change, Row
 from tests.integration.alerts.receiver import receiving
-from tests.unit.engine.test_stalls import ORDER, VirtualClock
+from tests.unit.engine.alerts.test_detector import ORDER, VirtualClock
 
 
 def test_a_stalled_workflow_opens_an_incident_and_closes_it_when_it_moves_on() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock)
-    nodes: dict[str, Node] = ORDER.table.nodes
+    nodes: dict[str, Node] = ORDER
 
     def row(state: str, version: int) -> Row:
         now_us = store.now_us()

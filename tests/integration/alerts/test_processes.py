@@ -6,16 +6,16 @@ import pytest
 
 from interlock.cli import serve as working
 from interlock.engine.alerts import Alarms
-from interlock.engine.alerts.stall_detector import StallDetector
+from interlock.engine.alerts.detector import StallDetector
 from interlock.engine.engine import Engine
 from interlock.errors import BadUsage
-from interlock.server.app import App
+from interlock.server.app_declaration import App
 from interlock.server.running import serve
 from interlock.signals import AlertRaised, Signal, Subscribers
-from interlock.store.values import Change, Row
+from interlock.store.records import Change, Row
 from tests.integration.postgres.stores import several
 from tests.unit.cli.slow_shop import job
-from tests.unit.engine.test_stalls import ORDER
+from tests.unit.engine.alerts.test_detector import ORDER
 
 HOUR_US = 3_600_000_000
 

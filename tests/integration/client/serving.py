@@ -12,8 +12,8 @@ import uvicorn
 
 from interlock import Admission, Engine, Machine
 from interlock.clock import Clock
+from interlock.server.app_declaration import Limits
 from interlock.server.asgi import AsgiApp, asgi
-from interlock.server.limits import Limits
 from interlock.server.running import bound_socket
 from interlock.server.security.guard import Guard
 from tests.unit.server import shop

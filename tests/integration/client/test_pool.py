@@ -17,8 +17,8 @@ from interlock.clock import SystemClock, SystemSecrets
 from interlock.errors import NotAuthenticated, NotPermitted, UnavailableError
 from interlock.server.asgi import AsgiApp
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import KeyStore, MemoryDocument, make_key
-from interlock.server.security.scopes import Limits, Scope
+from interlock.server.security.keys import KeyStore, Limits, Scope, make_key
+from interlock.server.security.stores import MemoryDocument
 from tests.integration.client.serving import Running, engine_like_any_other, running
 from tests.integration.client.test_weather import weathered
 from tests.unit.client.sockets import certificate

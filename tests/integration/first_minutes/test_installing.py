@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.machines import requirement
+from interlock.cli.new import requirement
 
 Note = Callable[[str | None], None]
 

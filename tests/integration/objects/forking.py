@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 
 from interlock.errors import InterlockError
-from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.bucket_protocol import World
 from interlock.lanes.objectlog.remote_bucket import open_bucket, open_folder, open_proven
 from interlock.urls import parse_bucket_url
 

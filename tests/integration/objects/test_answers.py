@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Denied, Unclear
+from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Unclear
 from interlock.lanes.objectlog.remote_bucket import RETRIES, RemoteBucket, open_bucket
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.scripted import Answer, Eof, Hang, Reply, Reset, ScriptedServer, xml

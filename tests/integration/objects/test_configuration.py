@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objectlog.bucket import ConditionFailed, World
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, World
 from interlock.lanes.objectlog.remote_bucket import RemoteBucket, open_bucket, open_proven
 from interlock.testing.faults.processes import Processes
 from interlock.urls import parse_bucket_url

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from interlock.lanes.objectlog.bucket import Bucket, BucketError, ConditionFailed
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed
 from interlock.lanes.objectlog.remote_bucket import open_bucket
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import parse_bucket_url

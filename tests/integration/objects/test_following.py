@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from interlock import Engine, UnavailableError
-from interlock.engine import relocation
+from interlock.engine import follow_moves
 from tests.integration.objects.servers import Moto
-from tests.unit.engine.following.shop import Gateway, Noted, Order, Submit, problems_of, shop
+from tests.unit.engine.follow_moves.shop import Gateway, Noted, Order, Submit, problems_of, shop
 
 LEASE_S = 0.5
 
@@ -17,7 +17,7 @@ LEASE_S = 0.5
 @pytest.fixture(autouse=True)
 def nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: callers wait."""
-    monkeypatch.setattr(relocation, "WAITED_S", 60.0)
+    monkeypatch.setattr(follow_moves, "WAITED_S", 60.0)
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_what_found_the_fence_is_decided_again_on_what_the_other_has_left(moto: 
 
 
 def test_one_that_finds_another_owner_alive_stops(moto: Moto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relocation, "RETAKEN_S", 0.0)
+    monkeypatch.setattr(follow_moves, "RETAKEN_S", 0.0)
 
     async def test() -> None:
         url = moto.url(f"following/{uuid.uuid4().hex}")

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.catalog.backends import FILE
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.catalog import FILE, Catalog
 from interlock.catalog.entries import Entry, below
 from interlock.clock import SystemClock
 from interlock.database.doctor import examine_home, is_home
 from interlock.database.lane_engine import Translators
 from interlock.errors import Fenced
-from interlock.lanes.handover import Tombstone, departure
+from interlock.lanes.handover import Tombstone
+from interlock.lanes.objectlog.mover_copy import note_left, take_over
 from interlock.lanes.objectlog.remote_bucket import open_folder
-from interlock.lanes.objectlog.replica import note_left, take_over
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import Moto
@@ -53,7 +52,7 @@ def taken(url: str, file: Path, *, leaves_for: str = "", notes: bool = True, lea
     lane = take_over(url, file, settings=LaneSettings(lease_s=lease_s), clock=CLOCK, prepare=prepare)
     if leaves_for:
         stone = Tombstone(leaves_for, 1, 0)
-        asyncio.run(lane.run(departure(stone.url, stone.epoch, stone.time_us)))
+        asyncio.run(lane.leave(stone))
         if notes:
             note_left(url, stone, clock=CLOCK)
     lane.close()

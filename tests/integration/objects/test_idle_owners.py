@@ -14,12 +14,12 @@ import pytest
 from interlock import Database, Engine, Fenced, UnavailableError
 from interlock.catalog.entries import below
 from interlock.clock import SystemClock
-from interlock.engine import relocation
+from interlock.engine import follow_moves
+from interlock.lanes.objectlog.log import bucket_of
 from interlock.lanes.objectlog.manifest import Manifest, read_manifest
-from interlock.lanes.objectlog.open import bucket_of
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import Moto
-from tests.unit.engine.following.shop import Gateway, Noted, Order, shop
+from tests.unit.engine.follow_moves.shop import Gateway, Noted, Order, shop
 
 LEASE_S = 0.5
 ADD = "UPDATE c SET n = n + 1 WHERE id = 1"
@@ -162,7 +162,7 @@ def test_an_engine_shows_what_another_one_did_before_it_left(tmp_path: Path, url
 def test_an_engine_does_not_take_the_lane_from_one_that_is_idle(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relocation, "RETAKEN_S", 0.0)
+    monkeypatch.setattr(follow_moves, "RETAKEN_S", 0.0)
 
     async def use() -> None:
         machine = shop(Gateway())

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.database.database import Database
 from interlock.errors import UnavailableError
-from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog.bucket_protocol import World
 from interlock.lanes.objectlog.probe import Check, examine
 from interlock.lanes.objectlog.remote_bucket import open_folder, open_proven
 from interlock.urls import parse_bucket_url

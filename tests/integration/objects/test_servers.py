@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.lanes.objectlog.bucket import BucketError, Denied
+from interlock.lanes.objectlog.bucket_protocol import BucketError, Denied
 from interlock.lanes.objectlog.remote_bucket import RemoteBucket, open_bucket
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import BUCKET, SeaweedFS, Server

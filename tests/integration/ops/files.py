@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.observe.names import METRICS
+from interlock.observe.metrics import METRICS
 
 OPS = Path(__file__).resolve().parents[3] / "ops"
 

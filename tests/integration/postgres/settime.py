@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from interlock.clock import Clock
-from interlock.postgres.connection import Record
-from interlock.postgres.pool import Pool
+from interlock.postgres.pool import Pool, Record
 from interlock.store.postgres import store
 
 
@@ -28,7 +27,7 @@ class SetDatabaseTime:
         """Nobody has to ask."""
         return False
 
-    def heard(self, server_us: int) -> None:
+    def record(self, server_us: int) -> None:
         """The server's clock is another one than the test's."""
 
     def now_us(self) -> int:

@@ -6,7 +6,7 @@ from uuid import uuid4
 import asyncpg
 
 from interlock.clock import SystemClock
-from interlock.hotrow.advice.rule import WINDOWS, advise, gather
+from interlock.hotrow.placement import WINDOWS, advise, gather
 from interlock.hotrow.tools import Tool
 from interlock.urls import parse_postgres_url
 

@@ -6,7 +6,7 @@ import uuid
 import msgspec
 
 from interlock.store.protocol import Holder
-from interlock.store.values import FREE, HOLD, Change
+from interlock.store.records import FREE, HOLD, Change
 from tests.conformance.store.samples import MACHINE, begun, effect, moved, run, started
 from tests.integration.postgres.stores import opened, several, somebody
 

@@ -9,8 +9,7 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.postgres.connection import Link, Record, connected
-from interlock.postgres.pool import Pool
+from interlock.postgres.pool import Link, Pool, Record, connected
 from interlock.store.postgres.store import PostgresStore, open_postgres
 from interlock.store.protocol import Holder
 from interlock.urls import PostgresAddress, parse_postgres_url
@@ -138,7 +137,7 @@ def test_a_server_that_cannot_be_reached_means_that_nothing_happened(postgres_ur
             await begun(plain, started())
 
             async def refuse(address: PostgresAddress) -> Link:
-                raise UnavailableError(f"{address.shown} cannot be reached.")
+                raise UnavailableError(f"{address.redacted_url} cannot be reached.")
 
             store = PostgresStore(Pool(parse_postgres_url(postgres_url), refuse), SystemClock())
             for call in (store.load(["w"]), store.commit([started("v")])):

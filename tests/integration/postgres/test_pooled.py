@@ -10,8 +10,7 @@ import asyncpg
 import pytest
 
 from interlock.clock import Clock
-from interlock.postgres.connection import Driver, Link, Prepared, Record, connected
-from interlock.postgres.pool import Pool
+from interlock.postgres.pool import Driver, Link, Pool, Prepared, Record, connected
 from interlock.store.postgres.schema import migrated
 from interlock.store.postgres.store import PostgresStore
 from interlock.store.protocol import Store

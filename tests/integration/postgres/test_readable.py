@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from interlock.store.postgres.claims import _without
+from interlock.store.postgres.store import without_refused
 from interlock.store.protocol import Stored
 from tests.conformance.store.samples import MACHINE, begun, moved, run, started
 from tests.integration.postgres.stores import opened, somebody
@@ -109,16 +109,16 @@ def test_each_question_is_answered_by_its_index(postgres_url: str) -> None:
                 assert "Seq Scan" not in text, text
             nobody = str(uuid.UUID(int=0))
             others: dict[str, tuple[tuple[object, ...], str]] = {
-                store._claims._claim: (("order", "o", 10, 1.0), "workflows_to_wake"),
-                store._claims._due: ((["order"],), "workflows_to_wake"),
-                store._claims._claim_effects: (("o", 10, 1.0, ["order"]), "workflow_effects_to_wake"),
+                store._claims.claim: (("order", "o", 10, 1.0), "workflows_to_wake"),
+                store._claims.due: ((["order"],), "workflows_to_wake"),
+                store._claims.claim_effects: (("o", 10, 1.0, ["order"]), "workflow_effects_to_wake"),
                 store._settling._happened: ((["w"], [1], nobody), "workflow_events_pkey"),
                 store._settling._fence: ((["w"], [1], [1]), "workflows_pkey"),
-                store._claims._claim_timers: (("order", "o", 10, 1.0), "workflows_by_timer"),
+                store._claims.claim_timers: (("order", "o", 10, 1.0), "workflows_by_timer"),
             }
             for sql, (given, wanted) in others.items():
                 for refused in ([], [Stored("order", 2, "new")]) if "{}" in sql else ([],):
-                    statement, arguments = _without(refused, sql, given)
+                    statement, arguments = without_refused(refused, sql, given)
                     plan = await link.driver.fetch(f"EXPLAIN {statement}", *arguments)
                     text = "\n".join(line[0] for line in plan)
                     assert wanted in text, text

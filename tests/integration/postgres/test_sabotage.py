@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from interlock.errors import InterlockError
-from interlock.store.postgres import claims, statement, store
+from interlock.store.postgres import statement, store
 from interlock.store.postgres.statement import group_statement
-from interlock.store.values import Change
+from interlock.store.records import Change
 from tests.integration.postgres import test_claims, test_readable, test_settling, test_traps
 
 SOON = "statement_timeout_s=0.5"
@@ -26,21 +26,21 @@ def instead(old: str, new: str) -> Sabotage:
             assert re.search(old, text) or not parts.moves
             return re.sub(old, new, text)
 
-        patch.setattr(store, "group_statement", broken)
+        patch.setattr(statement, "group_statement", broken)
 
     return sabotage
 
 
 def claims_without_a_lease(patch: pytest.MonkeyPatch) -> None:
-    made = claims.Claims.__init__
+    made = store.ClaimQueries.__init__
 
-    def careless(self: claims.Claims, *words: object) -> None:
-        made(self, *words)  # type: ignore[arg-type]
+    def careless(self: store.ClaimQueries, schema: str) -> None:
+        made(self, schema)
         lease = "lease_until = now() + $4 * interval '1 second'"
-        assert lease in self._claim
-        self._claim = self._claim.replace(lease, "lease_until = NULL + $4 * interval '1 second'")
+        assert lease in self.claim
+        self.claim = self.claim.replace(lease, "lease_until = NULL + $4 * interval '1 second'")
 
-    patch.setattr(claims.Claims, "__init__", careless)
+    patch.setattr(store.ClaimQueries, "__init__", careless)
 
 
 def settled_as(happened: Callable[[Sequence[Change]], set[str]]) -> Sabotage:
@@ -54,13 +54,13 @@ def settled_as(happened: Callable[[Sequence[Change]], set[str]]) -> Sabotage:
 
 
 def claims_with_the_same_token(patch: pytest.MonkeyPatch) -> None:
-    made = claims.Claims.__init__
+    made = store.ClaimQueries.__init__
 
-    def careless(self: claims.Claims, *words: object) -> None:
-        made(self, *words)  # type: ignore[arg-type]
-        self._claim = self._claim.replace("lease_token = w.lease_token + 1", "lease_token = w.lease_token")
+    def careless(self: store.ClaimQueries, schema: str) -> None:
+        made(self, schema)
+        self.claim = self.claim.replace("lease_token = w.lease_token + 1", "lease_token = w.lease_token")
 
-    patch.setattr(claims.Claims, "__init__", careless)
+    patch.setattr(store.ClaimQueries, "__init__", careless)
 
 
 SABOTAGES: list[tuple[str, Sabotage, Callable[[str], None]]] = [

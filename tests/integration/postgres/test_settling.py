@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import UnavailableError
 from interlock.store.postgres import store
 from interlock.store.protocol import Holder
-from interlock.store.values import Change
+from interlock.store.records import Change
 from tests.conformance.store.samples import MACHINE, begun, moved, run, started
 from tests.integration.postgres.stores import opened, somebody
 

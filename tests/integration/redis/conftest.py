@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.redis import connection, leases, tokens
+from interlock.redis import connection, leases, token_bucket
 from interlock.redis.connection import ANSWER_S, FIRST_S
 from tests.integration.redis.server import Server, found
 
@@ -26,7 +26,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(connection, "ANSWER_S", PATIENCE_S)
     monkeypatch.setattr(connection, "FIRST_S", PATIENCE_S)
-    monkeypatch.setattr(tokens, "FRESH_S", LONG_AGO_S)
+    monkeypatch.setattr(token_bucket, "FRESH_S", LONG_AGO_S)
 
 
 @pytest.fixture

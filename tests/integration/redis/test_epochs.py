@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interlock.clock import RandomIds, SystemChance
-from interlock.engine import cluster
+from interlock.engine import shared_redis
 from interlock.redis.leases import COUNT_BITS, Epochs
 from interlock.store.memory import MemoryStore
 from tests.integration.redis.living import OwnClock, cluster_of, engine, run, until
@@ -17,7 +17,7 @@ def test_who_is_cut_off_from_redis_does_not_leave_the_others_with_lower_tokens(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """G4: its address is wrong, say, so it never comes back; what it had from the store is over."""
-    monkeypatch.setattr(cluster, "LEARN_BEATS", 1)
+    monkeypatch.setattr(shared_redis, "LEARN_BEATS", 1)
 
     async def scenario() -> None:
         home = f"lanes://{tmp_path}/home"

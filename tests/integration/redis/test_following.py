@@ -8,7 +8,7 @@ from interlock import Admission, Breaker, Dependency, LeaseHeld
 from tests.conformance.engine.shop import Order, OrderMachine
 from tests.integration.redis.living import OwnClock, cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
-from tests.unit.engine.following.places import World
+from tests.unit.engine.follow_moves.places import World
 
 
 def test_leases_breakers_and_limits_of_the_cluster_go_along(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from interlock import Admission, Dependency
-from interlock.engine.cluster import INGRESS
+from interlock.engine.shared_redis import INGRESS
 from interlock.errors import Overloaded
 from interlock.redis.scripts import TAKE
 from interlock.urls import parse_redis_url
@@ -46,7 +46,7 @@ def look(server: Server, *, empty: bool = False) -> Bucket:
 
     key = parse_redis_url(server.url).key("limit", INGRESS)
     with redis.Redis(unix_socket_path=str(server.socket)) as driver:
-        driver.eval(TAKE.text, 1, key, str(RATE), str(BURST), str(BURST * empty), "0")
+        driver.eval(TAKE, 1, key, str(RATE), str(BURST), str(BURST * empty), "0")
         level, at_us = driver.hmget(key, "level", "at")
     return Bucket(float(level), int(at_us) / 1_000_000)
 

@@ -10,8 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from interlock.engine.settings import Admission
-from interlock.server.app import App
-from interlock.server.limits import Limits
+from interlock.server.app_declaration import App, Limits
 from interlock.server.running import Listening, serve
 from tests.unit.cli.running import plain_environment, program
 from tests.unit.server import shop

@@ -10,10 +10,10 @@ import pytest
 
 from interlock import Client, Engine, MovedElsewhere, UnavailableError
 from interlock.client.streaming import Streamed
-from interlock.engine import relocation
+from interlock.engine import follow_moves
 from tests.integration.client.serving import Running, running
-from tests.unit.engine.following.places import World
-from tests.unit.engine.following.shop import Gateway, Noted, Order, Shop, Submit, problems_of, shop
+from tests.unit.engine.follow_moves.places import World
+from tests.unit.engine.follow_moves.shop import Gateway, Noted, Order, Shop, Submit, problems_of, shop
 
 ORDERS = 6
 
@@ -68,7 +68,7 @@ def test_a_client_with_keys_sees_no_failed_request(monkeypatch: pytest.MonkeyPat
 
 def test_while_the_new_place_cannot_be_had_requests_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """503 with Retry-After and a problem that may be repeated; the process is alive, and not ready."""
-    monkeypatch.setattr(relocation, "WAITED_S", 0.02)
+    monkeypatch.setattr(follow_moves, "WAITED_S", 0.02)
 
     async def test() -> None:
         world, gateway = World(monkeypatch), Gateway()

@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from interlock import Webhook
-from interlock.server.handlers.webhooks import Mapped
-from interlock.server.security.audit import Audit, MemoryTrail
+from interlock.server.app_declaration import Mapped
+from interlock.server.security.audit import Audit
+from interlock.server.security.stores import MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, serving
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock import Admission
-from interlock.server.limits import Limits
+from interlock.server.app_declaration import Limits
 from interlock.server.protocol import DRAIN_S
 from tests.integration.server.running import Hands, in_hands
 
@@ -54,12 +54,15 @@ class Talk:
         return data
 
 
+Connect = Callable[[], Talk]
+
+
 @contextmanager
 def talking(
     *,
     admission: Admission | None = None,
     **limits: Any,  # noqa: ANN401 -- as Limits has them.
-) -> Iterator[Callable[[], Talk]]:
+) -> Iterator[Connect]:
     """A server with these bounds; gives what opens a connection to it."""
     with talking_in_hands(admission=admission, **limits) as (talk, _):
         yield talk
@@ -70,7 +73,7 @@ def talking_in_hands(
     *,
     admission: Admission | None = None,
     **limits: Any,  # noqa: ANN401 -- as above.
-) -> Iterator[tuple[Callable[[], Talk], Hands]]:
+) -> Iterator[tuple[Connect, Hands]]:
     """The same, with the time of the server: a bound is over when the test says so, not when the machine is slow."""
     with in_hands(limits=Limits(**limits), admission=admission) as (url, hands), ExitStack() as opened:
 
@@ -80,6 +83,13 @@ def talking_in_hands(
             return found
 
         yield talk, hands
+
+
+@pytest.fixture(scope="module")
+def talk() -> Iterator[Connect]:
+    """Opens connections to a server with the usual bounds, which many tests share."""
+    with talking() as opened:
+        yield opened
 
 
 def problem(answer: bytes, status: int, code: str) -> dict[str, Any]:
@@ -197,10 +207,9 @@ def test_a_body_that_comes_too_slowly_is_told_as_that() -> None:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_what_is_no_http_is_answered_as_everything_else(said: bytes) -> None:
+def test_what_is_no_http_is_answered_as_everything_else(talk: Connect, said: bytes) -> None:
     """Also what two readers could read in two ways: two lengths, or a length and chunks."""
-    with talking() as talk:
-        problem(talk().say(said).heard(), 400, "invalid-request")
+    problem(talk().say(said).heard(), 400, "invalid-request")
 
 
 @pytest.mark.parametrize("target", [b"/healthz", b"http://localhost/healthz", b"http://LOCALHOST/healthz?"])
@@ -208,18 +217,16 @@ def test_what_is_no_http_is_answered_as_everything_else(said: bytes) -> None:
     "head",
     [b" HTTP/1.1\r\nHost: localhost\r\n", b" HTTP/1.1\r\nHost: localhost \t\r\n", b" HTTP/1.0\r\nHost: localhost\r\n"],
 )
-def test_every_form_of_a_good_head_is_read(target: bytes, head: bytes) -> None:
-    with talking() as talk:
-        assert b"200 OK" in talk().say(b"GET " + target + head + b"Connection: close\r\n\r\n").heard()
-        assert b"200 OK" in talk().say(b"GET /healthz HTTP/1.0\r\n\r\n").heard(), "which had no Host"
+def test_every_form_of_a_good_head_is_read(talk: Connect, target: bytes, head: bytes) -> None:
+    assert b"200 OK" in talk().say(b"GET " + target + head + b"Connection: close\r\n\r\n").heard()
+    assert b"200 OK" in talk().say(b"GET /healthz HTTP/1.0\r\n\r\n").heard(), "which had no Host"
 
 
-def test_another_protocol_is_not_spoken_and_nothing_after_it_is_read_as_a_request() -> None:
-    with talking() as talk:
-        asked = talk().say(b"GET /healthz HTTP/1.1\r\n" + HERE + UPGRADE + b"\r\n", b"GET /readyz HTTP/1.1\r\n" + HERE)
-        answer = asked.say(b"\r\n").heard()
-        assert re.findall(rb"HTTP/1.1 \d+", answer) == [b"HTTP/1.1 200"]
-        assert b"connection: close" in answer
+def test_another_protocol_is_not_spoken_and_nothing_after_it_is_read_as_a_request(talk: Connect) -> None:
+    asked = talk().say(b"GET /healthz HTTP/1.1\r\n" + HERE + UPGRADE + b"\r\n", b"GET /readyz HTTP/1.1\r\n" + HERE)
+    answer = asked.say(b"\r\n").heard()
+    assert re.findall(rb"HTTP/1.1 \d+", answer) == [b"HTTP/1.1 200"]
+    assert b"connection: close" in answer
 
 
 def test_what_is_no_http_is_not_answered_in_the_place_of_another_request() -> None:
@@ -337,20 +344,18 @@ def test_a_small_body_that_nobody_reads_keeps_its_connection_if_it_comes_soon() 
         assert soon.say(b"GET /healthz HTTP/1.1\r\n" + HERE + b"\r\n").until(b"ok").startswith(b"HTTP/1.1 200")
 
 
-def test_a_client_that_waits_to_be_asked_for_its_body_is_not_left_in_doubt() -> None:
+def test_a_client_that_waits_to_be_asked_for_its_body_is_not_left_in_doubt(talk: Connect) -> None:
     """After an answer without 100 it may send the body or another request: only a new connection is clear."""
     ask = b"POST /v1/nothing HTTP/1.1\r\n" + HERE + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n"
-    with talking() as talk:
-        answer = talk().say(ask).heard()
-        problem(answer, 404, "not-found")
-        assert b"connection: close" in answer
+    answer = talk().say(ask).heard()
+    problem(answer, 404, "not-found")
+    assert b"connection: close" in answer
 
 
-def test_requests_that_come_together_are_answered_in_order() -> None:
-    with talking() as talk:
-        ask = b"GET /v1/workflows/%b HTTP/1.1\r\n" + HERE + b"%b\r\n"
-        both = talk().say(ask % (b"a", b"") + ask % (b"b", b"Connection: close\r\n")).heard()
-        assert re.findall(rb"\"what\":\"there is no workflow '(\w)'", both) == [b"a", b"b"]
+def test_requests_that_come_together_are_answered_in_order(talk: Connect) -> None:
+    ask = b"GET /v1/workflows/%b HTTP/1.1\r\n" + HERE + b"%b\r\n"
+    both = talk().say(ask % (b"a", b"") + ask % (b"b", b"Connection: close\r\n")).heard()
+    assert re.findall(rb"\"what\":\"there is no workflow '(\w)'", both) == [b"a", b"b"]
 
 
 def test_connections_are_bounded() -> None:
@@ -363,12 +368,11 @@ def test_connections_are_bounded() -> None:
         first.socket.close()
 
 
-def test_a_client_that_asks_first_is_told_to_go_on() -> None:
-    with talking() as talk:
-        start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Content-Length: 12\r\n"
-        asked = talk().say(start + b"Expect: 100-continue\r\nConnection: close\r\n\r\n")
-        assert asked.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100")
-        assert b" 201 " in asked.say(b'{"id": "t1"}').heard()
+def test_a_client_that_asks_first_is_told_to_go_on(talk: Connect) -> None:
+    start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Content-Length: 12\r\n"
+    asked = talk().say(start + b"Expect: 100-continue\r\nConnection: close\r\n\r\n")
+    assert asked.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100")
+    assert b" 201 " in asked.say(b'{"id": "t1"}').heard()
 
 
 @pytest.mark.parametrize("path", [b"/v1/workflows/o-1/events", b"/v1/machines/ticket/workflows"])

@@ -9,10 +9,10 @@ import pytest
 from interlock.bench import contention
 from interlock.bench.contention import (
     EVENT_LOG,
+    FIGURES,
     GROUPED,
     ONE_ROW,
     ONE_ROW_ALONE,
-    ROUNDS,
     ROW,
     ROWS,
     SHARDED,
@@ -27,12 +27,10 @@ from interlock.bench.contention import (
     hand_off_for,
     kind_of,
     measure,
-    median,
-    planned,
     settings_for,
     verdicts,
 )
-from interlock.bench.load import Kind
+from interlock.bench.load import ROUNDS, Kind, median_point
 from interlock.bench.plots import contention_plot
 from interlock.errors import BadUsage, CorruptionError
 
@@ -86,7 +84,7 @@ def postgres_points() -> list[Point]:
 
 def run(settings: Sequence[Setting], url: str | None = "memory:") -> tuple[Experiment, list[Point]]:
     seen: list[Point] = []
-    chosen = [each for each in planned(url, hand_off_ms=0.0, quick=True) if each not in settings]
+    chosen = [each for each in settings_for(kind_of(url), hand_off_ms=0.0, quick=True) if each not in settings]
     small = [
         Setting(part=each.part, series=each.series, work=each.work, clients=2, databases=min(2, each.databases))
         for each in chosen
@@ -199,7 +197,7 @@ def test_the_findings_say_that_one_row_flattens() -> None:
 
 def test_a_point_is_made_of_medians() -> None:
     rounds = [point("disk", ROW, 1, rate) for rate in (30.0, 10.0, 20.0)]
-    assert median(rounds) == point("disk", ROW, 1, 20.0)
+    assert median_point(rounds, FIGURES) == point("disk", ROW, 1, 20.0)
 
 
 @pytest.mark.parametrize(
@@ -219,5 +217,5 @@ def test_the_plot_has_a_panel_for_each_part_and_says_that_the_dependency_stays(
     drawing = contention_plot(result)
     assert drawing.count(">clients<") + drawing.count(">databases<") == panels
     assert "the dependency stays" in drawing
-    assert "the dependency stays" in result.told
+    assert "the dependency stays" in result.caveat
     assert ("goal: 0.8 · N · one" in drawing) == (kind == "lane")

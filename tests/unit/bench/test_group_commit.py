@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.bench.group_commit import ROUNDS, Experiment, Point, check_bounds, measure, median, plateau
+from interlock.bench.group_commit import FIGURES, Experiment, Point, check_bounds, measure, plateau
+from interlock.bench.load import ROUNDS, median_point
 from interlock.errors import BadUsage
 
 
@@ -32,7 +33,7 @@ def test_every_setting_is_measured_in_turns() -> None:
 
 
 def test_it_never_claims_to_solve_contention() -> None:
-    assert "does not remove the dependency" in run(None, []).told
+    assert "does not remove the dependency" in run(None, []).caveat
 
 
 def test_a_lane_of_the_user_is_never_touched(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_what_would_not_end_or_not_fit_is_refused(options: dict[str, object], to
 
 
 def test_a_point_is_made_of_medians() -> None:
-    assert median([point(4, 30.0), point(4, 10.0), point(4, 20.0)]) == point(4, 20.0)
+    assert median_point([point(4, 30.0), point(4, 10.0), point(4, 20.0)], FIGURES) == point(4, 20.0)
 
 
 def test_the_plateau_begins_where_nine_tenths_are_reached() -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.backends import FILE
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.catalog import FILE, Catalog
 from interlock.catalog.entries import Entry
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objectlog.bucket import Bucket, ConditionFailed, Denied, Unclear
+from interlock.lanes.objectlog.bucket_protocol import Bucket, ConditionFailed, Denied, Unclear
 from tests.unit.catalog.contract import Contract
 from tests.unit.lanes.objectlog.buckets import Fault, ScriptedBucket
 
@@ -35,7 +34,7 @@ class Buckets:
 @pytest.fixture
 def buckets(monkeypatch: pytest.MonkeyPatch) -> Buckets:
     found = Buckets()
-    monkeypatch.setattr("interlock.catalog.backends.folder_opener", found)
+    monkeypatch.setattr("interlock.catalog.catalog.folder_opener", found)
     return found
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import BadUsage
-from interlock.settings import configured, configured_tool, configured_tools
+from interlock.settings import configured, configured_tool
 
 KINDS: dict[str, type[float]] = {
     "group_commit_window": float,
@@ -202,7 +202,6 @@ def test_a_database_may_belong_to_a_tool_of_another_name(tmp_path: Path) -> None
 
 def test_a_tool_has_its_declarations_and_its_knobs(tmp_path: Path) -> None:
     (tmp_path / "interlock.toml").write_text(TOOLS)
-    assert configured_tools(environment={}, folder=tmp_path) == ["stock"]
     assert configured_tool("stock", environment={"INTERLOCK_COUNTER_SHARD_COUNT": "8"}, folder=tmp_path) == {
         "write_latency_budget": 0.02,
         "aggregate_write_rate": 500,
@@ -230,7 +229,14 @@ def test_a_tool_has_its_declarations_and_its_knobs(tmp_path: Path) -> None:
 )
 def test_a_mistake_in_the_table_of_a_tool_is_told_with_its_place(tmp_path: Path, content: str, word: str) -> None:
     (tmp_path / "interlock.toml").write_text(content)
-    for ask in (lambda: settings(tmp_path, "other"), lambda: configured_tools(environment={}, folder=tmp_path)):
+
+    def of_database() -> object:
+        return settings(tmp_path, "other")
+
+    def of_tool() -> object:
+        return configured_tool("other", environment={}, folder=tmp_path)
+
+    for ask in (of_database, of_tool):
         with pytest.raises(BadUsage) as caught:
             ask()
         assert "interlock.toml" in caught.value.what

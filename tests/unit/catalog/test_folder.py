@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.catalog.backends import FILE, FolderCatalog
+from interlock.catalog.catalog import FILE, FolderCatalog
 from interlock.catalog.entries import FORMAT, Entry
 from interlock.errors import BadUsage, CorruptionError, UnusableFile
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from interlock.chaos.flow import Row, StoredOrder, load_orders, problems
+from interlock.chaos.audit import Row, StoredOrder, load_orders, problems
 from interlock.chaos.messages import Operation
 from interlock.chaos.orders import Acknowledgement, Order, order
-from interlock.chaos.world import Line
+from interlock.chaos.outside_services import Line
 from interlock.engine.engine import Engine
 
 PLACED = {"order-2": 2, "order-5": 5}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from interlock.chaos.messages import DECLINED, DONE, FAILED, Call
-from interlock.chaos.world import ASKED, Gateway
+from interlock.chaos.outside_services import ASKED, Gateway
 
 NUMBERS = iter(range(1, 1_000))
 

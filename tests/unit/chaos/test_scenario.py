@@ -5,25 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.chaos.scenario import Played, Scenario, run
-from interlock.chaos.stage import Load, Servers, Stage
-from interlock.chaos.world import Broken
+from interlock.chaos.outside_services import Broken
+from interlock.chaos.scenario import Load, Scenario, Servers, Stage, run
 from interlock.errors import UnavailableError
 from interlock.testing.faults.processes import Processes
-
-
-class Raises(Scenario):
-    """It cannot be played."""
-
-    name = "raises"
-    promise = "nothing"
-    needs = ()
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    async def play(self, stage: Stage) -> Played:
-        raise self._error
 
 
 @pytest.mark.parametrize(
@@ -40,9 +25,12 @@ def test_a_scenario_that_fails_is_broken_and_the_others_are_told_all_the_same(
 ) -> None:
     """C14: a run ends with a verdict for each, and never with a traceback alone."""
 
+    async def play(_stage: Stage) -> str:
+        raise error
+
     async def scenario() -> None:
         stage = Stage("raises", tmp_path, Servers(None, None), Load(), Processes())
-        verdict = await run(Raises(error), stage)
+        verdict = await run(Scenario("raises", "nothing", (), play), stage)
         assert verdict.outcome == "broken"
         assert told in verdict.happened
 

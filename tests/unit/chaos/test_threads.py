@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from interlock.chaos.stage import in_thread
+from interlock.chaos.scenario import in_thread
 
 
 def test_the_result_comes_back() -> None:

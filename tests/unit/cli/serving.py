@@ -5,7 +5,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from interlock.server.app import App
+from interlock.server.app_declaration import App
 from interlock.server.running import Listening, serve
 
 END_S = 300

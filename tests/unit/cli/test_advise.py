@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from interlock import Database
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.clock import SystemClock
-from interlock.hotrow.advice.evidence import Evidence
+from interlock.hotrow.placement import Evidence
 from interlock.lanes.contention import HotReport, hot_path
 from tests.unit.cli.running import Done, Interlock
-from tests.unit.hotrow.advice.windows import row, window
+from tests.unit.hotrow.placement.windows import row, window
 
 TOOLS = """
 from interlock import Tool

@@ -13,11 +13,11 @@ import pytest
 from interlock.catalog.moves import Moved, Plan
 from interlock.cli import advise as advising
 from interlock.cli.advise import Routing, with_schema
-from interlock.hotrow.advice.evidence import Evidence
-from interlock.hotrow.advice.journal import FILE as JOURNAL
-from interlock.hotrow.advice.journal import Journal
+from interlock.hotrow.advice_journal import FILE as JOURNAL
+from interlock.hotrow.advice_journal import Journal
+from interlock.hotrow.placement import Evidence
 from tests.unit.cli.running import Done, Interlock
-from tests.unit.hotrow.advice.windows import row, window
+from tests.unit.hotrow.placement.windows import row, window
 
 CROWDED = window(row(400, writes=31, key=("likes", 3), table="hotrow_counter_shard"))
 DECLARED = """\

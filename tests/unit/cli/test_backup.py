@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from interlock import Database, Engine
+from interlock.backup import lane_copies as copying
 from interlock.cli import main
-from interlock.clock import RandomIds, SystemClock
 from interlock.errors import LaneOwned
-from interlock.lanes import backup as copying
+from interlock.lanes.objectlog.bucket_protocol import silent
 from tests.unit.cli import shop
 from tests.unit.cli.running import Interlock
 from tests.unit.database.stored import in_memory
@@ -175,15 +175,7 @@ def test_a_lane_that_changes_at_every_look_is_not_copied(tmp_path: Path, monkeyp
     looks = iter(range(100))
     monkeypatch.setattr(copying, "traces", lambda _path: (next(looks), 0, 0))
     with pytest.raises(LaneOwned):
-        copying.back_up(
-            tmp_path / "shop" / "stock.lane",
-            tmp_path / "copy.lane",
-            force=False,
-            clock=SystemClock(),
-            ids=RandomIds(),
-            prepare=lambda _connection, _now_us: None,
-            watch=lambda _what, _done, _of: None,
-        )
+        copying.copy_lane(tmp_path / "shop" / "stock.lane", tmp_path / "copy.lane", force=False, watch=silent)
     assert list(tmp_path.glob(".copy*")) == []
 
 

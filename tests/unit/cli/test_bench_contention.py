@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from interlock.bench import contention
+from interlock.bench.load import ROUNDS
 from tests.unit.cli.running import Interlock
 
 QUICK = ("bench", "contention", "--quick", "--seconds", "0.006", "--handoff-ms", "1")
@@ -22,12 +23,12 @@ def test_a_quick_run_shows_every_setting_and_writes_its_files(
     assert done.err == "Wrote out/wall.json\nWrote out/wall.svg\n"
     result = json.loads((folder / "out/wall.json").read_text())
     assert (result["name"], result["engine"], result["hand_off_ms"]) == ("contention", "memory", 1.0)
-    settings = contention.planned("memory:", hand_off_ms=1.0, quick=True)
+    settings = contention.settings_for(contention.kind_of("memory:"), hand_off_ms=1.0, quick=True)
     assert [(each["part"], each["series"], each["clients"]) for each in result["points"]] == [
         (each.part, each.series, each.clients) for each in settings
     ]
     assert ET.parse(folder / "out/wall.svg").getroot().tag.endswith("svg")
-    assert done.out.count(" commits/s\n") == len(settings) * contention.ROUNDS
+    assert done.out.count(" commits/s\n") == len(settings) * ROUNDS
     assert done.out.count("Goal ") == 3
     assert "No update was lost" in done.out
     assert "the dependency stays" in done.out

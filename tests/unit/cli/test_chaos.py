@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from interlock.chaos.database_servers import OwnPostgres, OwnRedis
 from interlock.chaos.scenario import Outcome, Report, Verdict
 from interlock.chaos.scenarios import SCENARIOS
-from interlock.chaos.servers import OwnPostgres, OwnRedis
 from interlock.cli.chaos import _exit_code, show_report
 from interlock.cli.program import main
 

@@ -8,22 +8,29 @@ from typing import Any, cast
 import pytest
 from typer.main import get_command
 
-from interlock.cli.program import COMMANDS, Command, main, program_for
+from interlock.cli.program import COMMANDS, command_name, main, program_for
 from tests.unit.cli.running import plain_environment
 
 LOADED: dict[str, Any] = cast("Any", get_command(program_for())).commands
-HEAVY = ("interlock.engine.engine", "interlock.database.database", "interlock.server.app", "sqlglot", "apsw", "httpx")
+HEAVY = (
+    "interlock.engine.engine",
+    "interlock.database.database",
+    "interlock.server.app_declaration",
+    "postgast",
+    "apsw",
+    "httpx",
+)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_the_line_of_a_command_is_the_first_paragraph_of_its_help(command: Command) -> None:
-    paragraph = LOADED[command.name].help.split("\n\n")[0]
-    assert command.summary == " ".join(paragraph.split())
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_line_of_a_command_is_the_first_paragraph_of_its_help(path: str) -> None:
+    paragraph = LOADED[command_name(path)].help.split("\n\n")[0]
+    assert COMMANDS[path][0] == " ".join(paragraph.split())
 
 
 def test_a_command_that_is_not_run_has_its_name_and_its_line() -> None:
     listed: dict[str, Any] = cast("Any", get_command(program_for("check"))).commands
-    assert set(listed) == set(LOADED) == {command.name for command in COMMANDS}
+    assert set(listed) == set(LOADED) == set(map(command_name, COMMANDS))
     assert {name: command.epilog for name, command in listed.items()} == {
         name: command.epilog for name, command in LOADED.items()
     }

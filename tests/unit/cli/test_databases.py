@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.catalog.backends import FILE, FolderCatalog
+from interlock.catalog.catalog import FILE, FolderCatalog
 from interlock.catalog.entries import Entry
 from interlock.clock import SystemClock
 from interlock.database.database import Database

@@ -13,8 +13,8 @@ import pytest
 from interlock import Engine, StepContext
 from interlock.clock import SystemClock
 from interlock.engine.recovery import ALIVE
-from interlock.lanes.objectlog import open as objectlog_open
-from interlock.lanes.objectlog.bucket import Denied
+from interlock.lanes.objectlog import log as objectlog_log
+from interlock.lanes.objectlog.bucket_protocol import Denied
 from interlock.store.open import open_store
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import BucketAddress
@@ -99,12 +99,12 @@ def denied_bucket(_address: BucketAddress) -> ScriptedBucket:
 
 def test_looking_at_a_bucket_creates_nothing_there(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = MemoryBucket()
-    monkeypatch.setattr(objectlog_open, "bucket_of", lambda _address: empty)
+    monkeypatch.setattr(objectlog_log, "bucket_of", lambda _address: empty)
     done = interlock("show", "o-1", "--home", "s3://bucket/shop")
     assert done.code == 4
     assert "there is no database at s3://bucket/shop/workflows" in done.err
     assert not empty.keys("")
-    monkeypatch.setattr(objectlog_open, "bucket_of", denied_bucket)
+    monkeypatch.setattr(objectlog_log, "bucket_of", denied_bucket)
     refused = interlock("send", NAME, "o-1", "CANCEL", "--home", "s3://bucket/shop")
     assert refused.code == 5
     assert "403 Forbidden" in refused.err
@@ -138,7 +138,7 @@ async def owed(home: str) -> tuple[object, ...]:
         rows = await store.load(["o-1", "o-2"])
         # An event that stays in the state moves the version and leaves the timers alone.
         timers = [(row.owed, row.wake_us) for row in rows.values()]
-        return rows["o-1"], timers, await store.effects(limit=100), await store.noted()
+        return rows["o-1"], timers, await store.effects(limit=100), await store.notes()
     finally:
         await store.close()
 

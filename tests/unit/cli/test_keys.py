@@ -11,7 +11,7 @@ from interlock import Engine
 from interlock.clock import SystemClock
 from interlock.errors import NotAuthenticated
 from interlock.server.security.guard import Guard
-from interlock.server.security.scopes import Scope
+from interlock.server.security.keys import Scope
 from interlock.server.security.stores import security_at
 from tests.unit.cli.running import Interlock
 from tests.unit.cli.shop import order

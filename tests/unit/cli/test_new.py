@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli import machines
-from interlock.cli.machines import FILES, package_of
+from interlock.cli import new
+from interlock.cli.new import FILES, package_of
 from interlock.errors import BadUsage
 from tests.unit.cli.lasting import lasting
 from tests.unit.cli.running import SOURCE, Interlock, plain_environment, run_program
@@ -158,5 +158,5 @@ def test_a_folder_that_cannot_be_written_is_told(
     def refuses(_folder: Path) -> None:
         raise BadUsage("refused.")
 
-    monkeypatch.setattr(machines, "_refuse_used", refuses)
+    monkeypatch.setattr(new, "_refuse_used", refuses)
     assert interlock("new", "third").code == 2

@@ -9,7 +9,7 @@ import typer
 from typer.main import get_command
 
 from interlock.cli import program as program_module
-from interlock.cli.output import MEANINGS, Exit, exit_for
+from interlock.cli.console import MEANINGS, Exit, exit_for
 from interlock.cli.program import main, program_for
 from interlock.errors import (
     BadUsage,

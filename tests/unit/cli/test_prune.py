@@ -94,7 +94,7 @@ def test_one_machine_can_be_named_by_its_name_or_its_code(interlock: Interlock, 
 
 
 def test_progress_is_told_while_it_goes_on(interlock: Interlock, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.databases.PROGRESS_BATCHES", 2)
+    monkeypatch.setattr("interlock.cli.operate.PROGRESS_BATCHES", 2)
     done = interlock("prune", "--older-than", "30d", "--batch", "1", "--pause-ms", "0")
     assert done.out == "3 workflows and 6 rows of history removed.\n"
     assert "2 workflows and 4 rows of history removed so far" in done.err

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from interlock.cli.output import MEANINGS
+from interlock.cli.console import MEANINGS
 from interlock.cli.program import program_for
 from tests.docs.blocks import read_blocks
 from tests.unit.cli.running import Interlock

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli import output
+from interlock.cli import console
 from interlock.database.database import Database
-from interlock.lanes.objectlog import open as objectlog_open
+from interlock.lanes.objectlog import log as objectlog_log
 from interlock.lanes.objectlog import report
-from interlock.lanes.objectlog.bucket import Denied
+from interlock.lanes.objectlog.bucket_protocol import Denied
 from interlock.lanes.objectlog.format import log_key
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import BucketAddress
@@ -86,7 +86,7 @@ def silent_bucket(_address: BucketAddress) -> ScriptedBucket:
 
 
 def test_a_bucket_that_does_not_answer_exits_with_5(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectlog_open, "bucket_of", silent_bucket)
+    monkeypatch.setattr(objectlog_log, "bucket_of", silent_bucket)
     for arguments in (("restore", URL, "x"), ("doctor", URL)):
         done = interlock(*arguments)
         assert done.code == 5
@@ -127,15 +127,14 @@ def test_the_probe_is_for_buckets_and_cleans_up(interlock: Interlock, bucket: Me
 
 
 def test_every_finding_in_a_bucket_is_on_the_page() -> None:
-    known = set(re.findall(r'code="([a-z-]+)"', Path(report.__file__).read_text()))
     [table] = re.findall(r"\| finding in a bucket \|.*?\n\n", PAGE, re.DOTALL)
-    assert set(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == known
+    assert set(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == set(report.FINDINGS)
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    with output.watching() as watch:
+    with console.watching() as watch:
         watch("replaying the log", 1, 2)
         watch("replaying the log", 2, 2)
     assert "replaying the log" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from importlib import import_module as really_import
 
 import pytest
 
-from interlock.cli import chaos
+from interlock.cli import simulate
 from interlock.engine.recovery import Recovery
 from interlock.lanes.lane import Lane
 from interlock.testing.lane_simulation.run import PROCESSES_MAX, run_campaign
@@ -58,7 +58,7 @@ def test_without_the_extra_the_command_to_install_it_is_shown(
             raise ModuleNotFoundError(name="zstandard")
         return really_import(name)
 
-    monkeypatch.setattr(chaos, "import_module", missing)
+    monkeypatch.setattr(simulate, "import_module", missing)
     done = interlock("simulate", "lanes", "--seeds", "1")
     assert done.code == 1
     assert 'pip install "interlock[objects]"' in done.err

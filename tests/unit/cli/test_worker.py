@@ -9,7 +9,7 @@ import pytest
 
 from interlock.cli import serve as working
 from interlock.errors import UnavailableError
-from interlock.server.app import App
+from interlock.server.app_declaration import App
 from tests.unit.cli.lasting import lasting
 from tests.unit.cli.running import Interlock, run_program
 from tests.unit.cli.slow_shop import FOLDER, NAME, job

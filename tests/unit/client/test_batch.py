@@ -118,7 +118,7 @@ def test_of_half_an_answer_the_half_counts_and_only_keys_are_sent_again() -> Non
 
 def test_an_answer_with_too_few_lines_is_not_the_end() -> None:
     async def test() -> None:
-        short = Reply(body=b'{"state":"draft","version":2}\n', kind=NDJSON)
+        short = Reply(body=b'{"id":"o-0","state":"draft","version":2}\n', kind=NDJSON)
         server, client = await begun(1, short)
         answers = await client.send_many([("o-0", Note("a"), "k-0"), ("o-0", Note("b"), "k-1")])
         assert [isinstance(answer, Moved) for answer in answers] == [True, True]
@@ -128,7 +128,8 @@ def test_an_answer_with_too_few_lines_is_not_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", [b'{"state":"draft","version":2}\n' * 3, b'{"state"\n', b"\xff\xfe\n", b"[]\n", b"x" * 2_000_000]
+    "garbage",
+    [b'{"id":"o-0","state":"draft","version":2}\n' * 3, b'{"state"\n', b"\xff\xfe\n", b"[]\n", b"x" * 2_000_000],
 )
 def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(garbage: bytes) -> None:
     async def test() -> None:

@@ -16,12 +16,13 @@ import pytest
 import interlock
 from interlock import Engine, errors
 from interlock.client.blocking import BlockingClient, BlockingClientWorkflows
-from interlock.client.client import Client, ClientWorkflows
+from interlock.client.client import Client
+from interlock.client.workflows import ClientWorkflows
 from interlock.engine.views import PlainState, plain_state
 from interlock.errors import BadUsage, InvalidPayload, WorkflowExists, WorkflowNotFound
 from tests.unit.client.server import NOW, Server, refused
 from tests.unit.client.shop import Cancel, Charged, Note, Order, State, Submit, order
-from tests.unit.client.test_calling import begun
+from tests.unit.client.test_retries import begun
 from tests.unit.client.wires import Reply, WiredClient, run
 
 
@@ -88,7 +89,7 @@ def test_an_event_that_was_applied_is_not_refused_because_its_state_is_not_known
     """The server may run a newer version of the machine."""
 
     async def test() -> None:
-        _, client = await begun(Reply(body=b'{"state":"shipped","version":2}'))
+        _, client = await begun(Reply(body=b'{"id":"o-1","state":"shipped","version":2}'))
         assert str((await client.send("o-1", Note("x"))).state) == "shipped"
 
     run(test)
@@ -189,7 +190,7 @@ def test_a_workflow_of_another_machine_is_not_found_and_that_is_asked_once() -> 
 
 def test_a_server_with_another_version_of_the_machine_is_told_from_a_mistake() -> None:
     async def test() -> None:
-        _, client = await begun(Reply(body=b'{"state":"shipped","version":2}'))
+        _, client = await begun(Reply(body=b'{"id":"o-1","state":"shipped","version":2}'))
         with pytest.raises(InvalidPayload, match="'shipped'"):
             await client.of(order).send("o-1", Note("x"))
 

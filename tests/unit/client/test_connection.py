@@ -9,7 +9,7 @@ from interlock.client.connection import INTERIM_MAX, Connection, Garbage, Head, 
 from interlock.urls import ServerAddress
 from tests.unit.client.server import Server
 from tests.unit.client.shop import Note
-from tests.unit.client.test_calling import begun
+from tests.unit.client.test_retries import begun
 from tests.unit.client.wires import Reply, Wire, run
 
 OK = b"HTTP/1.1 200 OK\r\n"

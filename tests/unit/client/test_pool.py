@@ -11,7 +11,7 @@ from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, Unavailab
 from interlock.urls import ServerAddress
 from tests.unit.client.server import Server
 from tests.unit.client.shop import Note, Order, Submit, order
-from tests.unit.client.test_calling import GARBAGE, begun
+from tests.unit.client.test_retries import GARBAGE, begun
 from tests.unit.client.wires import Reply, WiredClient, passed, run
 
 
@@ -144,7 +144,9 @@ def test_idle_connections_count_for_the_bound() -> None:
 
 def test_an_answer_that_ends_the_connection_is_believed() -> None:
     async def test() -> None:
-        server, client = await begun(Reply(body=b'{"state":"draft","version":1}', headers={"Connection": "close"}))
+        server, client = await begun(
+            Reply(body=b'{"id":"o-1","state":"draft","version":1}', headers={"Connection": "close"})
+        )
         await client.send("o-1", Note("x"))
         assert client.open_count == 0
         assert (await client.get("o-1")).version == 1
@@ -155,7 +157,7 @@ def test_an_answer_that_ends_the_connection_is_believed() -> None:
 
 def test_a_body_may_come_in_chunks_and_after_interim_answers() -> None:
     async def test() -> None:
-        moved = Reply(body=b'{"state":"charging","version":2}', chunked=True)
+        moved = Reply(body=b'{"id":"o-1","state":"charging","version":2}', chunked=True)
         server, client = await begun(b"HTTP/1.1 102 Processing\r\n\r\n" + moved.written())
         assert (await client.send("o-1", Submit(5))).version == 2
         assert (await client.get("o-1")).version == 1

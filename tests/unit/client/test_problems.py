@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from interlock import errors
-from interlock.client.retries import CLASSES, MEMBERS, class_for, error_of
+from interlock.client.retries import CLASSES, class_for, error_of
 from interlock.errors import InterlockError, UserCodeError
+from interlock.wire import ERROR_MEMBERS
 from tests.unit.client.server import problem
 
 SAMPLES: list[InterlockError] = [
@@ -60,7 +61,7 @@ def test_a_document_of_an_older_server_says_the_same() -> None:
 
 
 def test_every_error_that_takes_more_than_its_text_has_its_members_listed() -> None:
-    listed = {cls for cls in public_errors() if any(issubclass(cls, each) for each in MEMBERS)}
+    listed = {cls for cls in public_errors() if any(issubclass(cls, each) for each in ERROR_MEMBERS)}
     own = {type(each) for each in SAMPLES}
     assert own <= listed
 
@@ -71,7 +72,7 @@ def test_a_document_with_nothing_but_a_code_is_an_error_that_can_be_shown_and_pi
 ) -> None:
     got = error_of({"code": cls.code}, status=400)
     assert cls.default_fix in str(got)
-    for name in {name for each in cls.__mro__ for name in MEMBERS.get(each, {})}:
+    for name in {name for each in cls.__mro__ for name in ERROR_MEMBERS.get(each, {})}:
         assert hasattr(got, name)
     assert type(error_of({"code": cls.code, "allowed": 7, "retry_after_s": "soon", "title": 3}, status=400)) is cls
 

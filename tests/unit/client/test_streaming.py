@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from interlock import Signal, TransitionApplied
 from interlock.client.client import RETRY
 from interlock.client.connection import Garbage
-from interlock.client.streaming import EVENT_BYTES_MAX, KINDS, SILENCE_S, Parser, Streamed
+from interlock.client.streaming import EVENT_BYTES_MAX, SILENCE_S, Parser, Streamed
 from interlock.errors import RequestError, UnavailableError
+from interlock.wire import KINDS
 from tests.unit.client.wires import Cut, Got, Net, Reply, WiredClient, chunks, passed, run
 
 

@@ -13,7 +13,7 @@ from interlock.client.client import Client
 from interlock.client.connection import HEAD_BYTES_MAX, Connect, Connection, NotSent
 from interlock.core.policies import Retry
 from interlock.engine.bound_machine import AnyMachine
-from interlock.testing.virtual import VirtualLoop
+from interlock.testing.virtual_time import VirtualLoop
 from interlock.urls import ServerAddress
 
 

@@ -179,10 +179,10 @@ class Mute(Exception):
 
 
 def test_an_exception_whose_text_cannot_be_read_is_an_error_of_user_code_all_the_same() -> None:
-    from interlock.core.decide import action_raised  # noqa: PLC0415 -- this test alone needs it.
+    from interlock.core.decide import user_code_error  # noqa: PLC0415 -- this test alone needs it.
 
     machine = box_machine()
     node = next(iter(machine.compiled.nodes.values()))
-    error = action_raised(machine.compiled, node, "BREAK", print, Mute())
+    error = user_code_error(machine.compiled, node, "BREAK", "action print", Mute())
     assert error.what.endswith("raised Mute: (its text cannot be read)")
     assert (error.machine, error.event) == (machine.name, "BREAK")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from interlock.clock import Clock, SystemClock
-from interlock.database.database import Database, FollowedPostgres, FoundDatabase, Hop, Opening
+from interlock.database.database import Database, FoundDatabase, Hop, Opening
 from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
 from interlock.lanes.contention import HotRow
+from interlock.lanes.lane import LaneStats
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import LaneStats
 from interlock.sql.values import EngineName, Row
 
 
@@ -108,6 +108,6 @@ class Places:
             refused = here.first.pop(0) if here.first else here.opening
             if refused is not None:
                 raise refused
-            return FoundDatabase(FollowedPostgres(here), here, hop, opening)
+            return FoundDatabase(here, here, hop, opening)
 
         return opened

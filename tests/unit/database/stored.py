@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.lanes.objectlog import open as objectlog_open
-from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.objectlog import log as objectlog_log
+from interlock.lanes.objectlog.bucket_protocol import World
 from interlock.testing.objects import MemoryBucket
 from interlock.urls import BucketAddress
 
@@ -20,7 +20,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
         assert world is not None
         return below(address)
 
-    monkeypatch.setattr(objectlog_open, "open_proven", proven)
-    monkeypatch.setattr(objectlog_open, "bucket_of", below)
-    monkeypatch.setattr(objectlog_open, "folder_of", lambda address: bucket.below(address.folder))
+    monkeypatch.setattr(objectlog_log, "open_proven", proven)
+    monkeypatch.setattr(objectlog_log, "bucket_of", below)
+    monkeypatch.setattr(objectlog_log, "folder_of", lambda address: bucket.below(address.folder))
     return bucket

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.database.call_digest import NESTED_MAX, digest_of
 from interlock.errors import InvalidPayload
-from interlock.lanes.keys import decode_result, encode_result
+from interlock.lanes.idempotency_keys import decode_result, encode_result
 
 EAST = datetime.timezone(datetime.timedelta(hours=2))
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.catalog.entries import Entry
 from interlock.clock import SystemClock
 from interlock.database.lane_engine import Translators

@@ -20,9 +20,9 @@ from interlock.database.database import Database, Opening
 from interlock.database.lane_engine import OnLane
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
 from interlock.examples.order import order
+from interlock.lanes.file import owner_of
 from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import Lane
-from interlock.lanes.ownership import owner_of
 from interlock.testing.faults.processes import Processes
 
 
@@ -67,7 +67,7 @@ def test_a_folder_without_permission_is_unavailable(tmp_path: Path, monkeypatch:
     def refuse(*_args: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr("interlock.lanes.ownership.os.open", refuse)
+    monkeypatch.setattr("interlock.lanes.file.os.open", refuse)
     error = open_it(f"lanes://{tmp_path}/stock")
     assert type(error) is UnavailableError
     assert "Permission denied" in error.what

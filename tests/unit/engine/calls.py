@@ -8,7 +8,7 @@ from enum import Enum
 
 from interlock import Admission, Dependency, Engine, Event, Machine, Retry, StepContext
 from interlock.clock import SeededIds
-from interlock.testing.virtual import VirtualLoop
+from interlock.testing.virtual_time import VirtualLoop
 from tests.unit.engine.shared.stores import Luck
 
 

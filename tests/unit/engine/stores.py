@@ -10,7 +10,7 @@ from interlock import Engine
 from interlock.clock import SystemClock
 from interlock.engine import open as engine_open
 from interlock.store.memory import MemoryStore
-from interlock.store.values import Change
+from interlock.store.records import Change
 from tests.conformance.engine.places import AnyMachine, NoDelay
 
 

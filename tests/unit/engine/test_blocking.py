@@ -36,7 +36,7 @@ from interlock import (
     WaitTimeout,
     Workflows,
 )
-from interlock.engine.waiters import Waiter
+from interlock.engine.views import Waiter
 from interlock.errors import BadUsage
 from tests.interrupts import interrupts
 

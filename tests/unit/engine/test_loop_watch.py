@@ -12,7 +12,7 @@ import pytest
 
 from interlock import AlertRaised, Engine, Event, LoopBlocked, Machine, StepContext
 from interlock.engine.steps.loop_watch import READINGS_MIN, TICK_S, Readings, watch_loop
-from interlock.observe.counts import Counts
+from interlock.observe.metrics import Counts
 from interlock.signals import Signal
 from interlock.testing import Harness
 

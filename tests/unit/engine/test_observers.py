@@ -13,7 +13,7 @@ from interlock.engine import open as engine_open
 from interlock.errors import MissingExtra
 from interlock.observe.prometheus import Prometheus
 from interlock.signals import Observer, Signal
-from interlock.testing.virtual import VirtualClock
+from interlock.testing.virtual_time import VirtualClock
 from tests.unit.observe.tickets import Ticket, tickets
 
 SEEN: list[Signal] = []
@@ -122,7 +122,7 @@ def test_what_is_disabled_is_told_nothing() -> None:
 def test_a_simulation_has_only_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     opening = Engine.open("memory:", machines=[tickets()], clock=VirtualClock())
-    assert opening._subscribers.observers == ()
+    assert opening._config.subscribers.observers == ()
 
 
 def test_an_environment_without_the_packages_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:

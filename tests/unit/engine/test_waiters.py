@@ -6,8 +6,8 @@ import pytest
 
 from interlock import Snapshot, WaitFailed
 from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow
-from interlock.engine.waiters import Waiter, Waiters, too_long
-from interlock.store.values import Row
+from interlock.engine.views import Waiter, Waiters, too_long
+from interlock.store.records import Row
 from tests.conformance.engine.shop import Order, State, shop
 
 
@@ -31,7 +31,7 @@ def test_only_those_who_are_there_are_woken() -> None:
         for each in (done, charging, anywhere, anywhere):
             waiters.remove("o-1", each)
         assert len(waiters) == 0
-        assert not waiters._waiting
+        assert not waiters.by_workflow
 
     asyncio.run(scenario())
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from interlock.hotrow.stock import Counts, Stock
-from interlock.testing.virtual import VirtualClock
+from interlock.testing.virtual_time import VirtualClock
 from tests.conformance.hotrow.places import Place, run
 
 

@@ -62,6 +62,26 @@ def test_a_table_is_looked_for_once_and_then_known() -> None:
     asyncio.run(scenario())
 
 
+def test_a_burst_makes_a_table_once_and_each_table_is_made_by_itself() -> None:
+    db = Racing(0)
+
+    async def scenario() -> None:
+        await asyncio.gather(*(ready(db, "hotrow_balance") for _ in range(50)))
+        await ready(db, "hotrow_balance")
+        assert (db.looked, db.made) == (1, 1)
+        db.there = False
+        await ready(db, "hotrow_counter_shard")
+        assert (db.looked, db.made) == (2, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_winner_who_did_not_commit_is_followed_by_another_attempt() -> None:
+    db = Racing(2, theirs_appears=False)
+    asyncio.run(ready(db, "hotrow_balance"))
+    assert (db.looked, db.made) == (3, 3)
+
+
 def test_who_loses_the_race_to_make_a_table_finds_it() -> None:
     db = Racing(2)
     asyncio.run(ready(db, "hotrow_balance"))

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from interlock.clock import Clock, SystemClock
 from interlock.lanes.connection import Prepare
-from interlock.lanes.durable_log import HandedOff, HandOff, OpenLog
 from interlock.lanes.handover import Permission
-from interlock.lanes.lane import Lane
+from interlock.lanes.lane import HandedOff, HandOff, Lane, OpenLog
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 
 COUNTER = "CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER NOT NULL CHECK (n >= 0))"
 

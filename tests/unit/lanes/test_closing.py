@@ -12,7 +12,7 @@ from interlock.lanes.lane import Lane
 from interlock.testing.faults.disk import FaultyDisk
 from tests.conformance.lanes.test_reads import ENDLESS
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
-from tests.unit.lanes.test_resting import all_left
+from tests.unit.lanes.test_idle_close import all_left
 
 
 def test_a_database_in_memory_that_cannot_be_opened_has_nothing_to_give_back() -> None:

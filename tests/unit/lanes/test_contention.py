@@ -1,6 +1,7 @@
 """D9: a hot row is flagged with its key, volume on many rows is not, and the signal is bounded and fades."""
 
 from interlock.lanes.contention import DECAY_S, Contention
+from interlock.lanes.settings import LaneSettings
 
 
 def wrote(signal: Contention, key: object, *, since: float, now: float) -> None:
@@ -8,7 +9,7 @@ def wrote(signal: Contention, key: object, *, since: float, now: float) -> None:
 
 
 def test_writes_that_waited_for_each_other_are_hand_offs() -> None:
-    signal = Contention(rows_max=10, flag_threshold=50.0)
+    signal = Contention(LaneSettings(contention_rows_max=10))
     wrote(signal, 1, since=0.0, now=1.0)
     assert signal.worst(1.0) == [], "the first write waited for nobody"
     wrote(signal, 1, since=1.0, now=1.0)
@@ -23,14 +24,14 @@ def test_writes_that_waited_for_each_other_are_hand_offs() -> None:
 
 
 def test_a_row_written_after_the_other_was_done_is_no_hand_off() -> None:
-    signal = Contention(rows_max=10, flag_threshold=50.0)
+    signal = Contention(LaneSettings(contention_rows_max=10))
     for number in range(100):
         wrote(signal, 1, since=number + 0.5, now=number + 0.6)
     assert signal.worst(100.0) == []
 
 
 def test_below_the_threshold_it_is_shown_and_not_flagged() -> None:
-    signal = Contention(rows_max=10, flag_threshold=50.0)
+    signal = Contention(LaneSettings(contention_rows_max=10))
     for second in range(20):
         wrote(signal, "slow", since=second - 2.0, now=float(second))
     [row] = signal.worst(20.0)
@@ -39,7 +40,7 @@ def test_below_the_threshold_it_is_shown_and_not_flagged() -> None:
 
 
 def test_the_signal_fades() -> None:
-    signal = Contention(rows_max=10, flag_threshold=50.0)
+    signal = Contention(LaneSettings(contention_rows_max=10))
     for number in range(2_000):
         wrote(signal, 1, since=-1.0, now=number / 1_000)
     assert signal.worst(2.0)[0].flagged
@@ -49,7 +50,7 @@ def test_the_signal_fades() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    signal = Contention(rows_max=10, flag_threshold=50.0)
+    signal = Contention(LaneSettings(contention_rows_max=10))
     for key, writes in (("few", 10), ("many", 100), ("some", 50)):
         for number in range(writes):
             wrote(signal, key, since=-1.0, now=number / 1_000)
@@ -57,7 +58,7 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_the_signal_is_bounded_and_keeps_the_hot_ones() -> None:
-    signal = Contention(rows_max=10, flag_threshold=50.0)
+    signal = Contention(LaneSettings(contention_rows_max=10))
     for number in range(1_000):
         wrote(signal, "hot", since=-1.0, now=number / 1_000)
         wrote(signal, number, since=number / 1_000, now=number / 1_000)
@@ -67,7 +68,7 @@ def test_the_signal_is_bounded_and_keeps_the_hot_ones() -> None:
 
 def test_conflicts_are_counted_beside_hand_offs_and_flag_a_row_as_well() -> None:
     """D9: a serialization failure or a version that had moved on is contention too, whoever saw it."""
-    signal = Contention(rows_max=10, flag_threshold=50.0, source="postgres")
+    signal = Contention(LaneSettings(contention_rows_max=10), source="postgres")
     for number in range(100):
         signal.conflicted([("t", 1)], now_s=number / 100)
     signal.conflicted([("t", 2)], now_s=1.0, weight=3.0)
@@ -79,7 +80,7 @@ def test_conflicts_are_counted_beside_hand_offs_and_flag_a_row_as_well() -> None
 
 
 def test_conflicts_fade_and_are_bounded_and_keep_their_row_from_being_forgotten() -> None:
-    signal = Contention(rows_max=10, flag_threshold=50.0)
+    signal = Contention(LaneSettings(contention_rows_max=10))
     for number in range(1_000):
         signal.conflicted([("t", "hot"), ("t", number)], now_s=number / 1_000, weight=2.0)
         wrote(signal, ("cold", number), since=number / 1_000, now=number / 1_000)

@@ -10,7 +10,7 @@ import pytest
 from interlock.clock import SystemChance
 from interlock.errors import OutcomeUnknown, TransactionError, UnavailableError
 from interlock.lanes.lane import Lane
-from interlock.lanes.transaction import Work
+from interlock.lanes.writer import Work
 from interlock.testing.faults.disk import FaultyDisk
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, run, sql
 

@@ -11,7 +11,7 @@ import pytest
 from interlock.errors import LaneOwned, TargetNotFound, UnusableFile
 from interlock.lanes import doctor
 from interlock.lanes.doctor import LaneReport, Owner, examine
-from interlock.lanes.ownership import lock_path
+from interlock.lanes.file import lock_path
 from tests.unit.lanes.lanes import SetClock, increment, make_counter, opened, sql
 
 Files = dict[str, tuple[int, int, bytes]]

@@ -13,7 +13,7 @@ from interlock.lanes import readers
 from interlock.lanes.lane import Lane
 from tests.sabotage.checks import read_count
 from tests.unit.lanes.lanes import increment, make_counter, opened, run
-from tests.unit.lanes.test_resting import all_left
+from tests.unit.lanes.test_idle_close import all_left
 
 
 def stopped(_loop: asyncio.AbstractEventLoop, _tasks: list[object]) -> None:

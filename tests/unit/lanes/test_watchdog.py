@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import TransactionError, UnavailableError
 from interlock.lanes import transact
-from interlock.lanes.transact import BARK_EVERY_S, HeldTooLong, watched
+from interlock.lanes.transact import BARK_EVERY_S, HeldTooLong, run_watched
 
 
 def nothing() -> None:
@@ -38,7 +38,7 @@ def in_thread(function: Callable[[], object]) -> None:
 
 
 def test_in_time_nothing_happens() -> None:
-    assert watched(60.0, nothing, lambda: 7) == 7
+    assert run_watched(60.0, nothing, lambda: 7) == 7
 
 
 def test_an_error_of_the_function_stays_what_it_is() -> None:
@@ -46,13 +46,13 @@ def test_an_error_of_the_function_stays_what_it_is() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError):
-        watched(60.0, nothing, fails)
+        run_watched(60.0, nothing, fails)
 
 
 def test_too_long_is_ended_and_sqlite_is_interrupted() -> None:
     interrupted = threading.Event()
     with pytest.raises(TransactionError, match=r"held the lane for more than 0\.01 s") as caught:
-        in_thread(lambda: watched(0.01, interrupted.set, spin))
+        in_thread(lambda: run_watched(0.01, interrupted.set, spin))
     assert interrupted.is_set()
     assert isinstance(caught.value.__cause__, HeldTooLong)
 
@@ -63,7 +63,7 @@ def test_an_interrupt_that_fails_does_not_end_the_watchdog() -> None:
 
     for _ in range(2):
         with pytest.raises(TransactionError, match="held the lane"):
-            in_thread(lambda: watched(0.01, broken, spin))
+            in_thread(lambda: run_watched(0.01, broken, spin))
 
 
 def test_a_function_that_swallows_even_this_is_still_refused() -> None:
@@ -72,7 +72,7 @@ def test_a_function_that_swallows_even_this_is_still_refused() -> None:
             spin()
 
     with pytest.raises(TransactionError, match="held the lane"):
-        in_thread(lambda: watched(0.01, nothing, held))
+        in_thread(lambda: run_watched(0.01, nothing, held))
 
 
 def swallows_once() -> None:
@@ -115,7 +115,7 @@ SWALLOWING = [swallows_once, swallows_in_a_loop, swallows_at_every_depth, swallo
 def test_no_function_can_keep_the_lane(function: Callable[[], None]) -> None:
     def held() -> None:
         with pytest.raises(TransactionError, match="held the lane"):
-            watched(0.01, nothing, function)
+            run_watched(0.01, nothing, function)
         sum(number for number in range(10_000))  # Nothing may arrive after the end.
 
     in_thread(held)
@@ -124,9 +124,9 @@ def test_no_function_can_keep_the_lane(function: Callable[[], None]) -> None:
 def test_the_earlier_deadline_is_kept_while_a_later_one_is_waited_for() -> None:
     def later() -> None:
         with pytest.raises(TransactionError):
-            in_thread(lambda: watched(0.01, nothing, spin))
+            in_thread(lambda: run_watched(0.01, nothing, spin))
 
-    watched(60.0, nothing, later)
+    run_watched(60.0, nothing, later)
 
 
 def test_a_later_deadline_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,17 +154,17 @@ def test_without_its_thread_no_function_runs_and_the_next_one_tries_again(monkey
         patch.setattr(threading.Thread, "start", no_more_threads)
         for _ in range(2):
             with pytest.raises(UnavailableError, match="can't start new thread") as caught:
-                watched(60.0, nothing, lambda: ran.append(1))
+                run_watched(60.0, nothing, lambda: ran.append(1))
             assert "Repeat" in caught.value.fix
     assert not ran
     assert not transact._watchdog._watches
     with pytest.raises(TransactionError, match="held the lane"):
-        in_thread(lambda: watched(0.01, nothing, spin))
+        in_thread(lambda: run_watched(0.01, nothing, spin))
 
 
 def test_many_functions_leave_nothing_behind() -> None:
     for _ in range(1_000):
-        watched(60.0, nothing, nothing)
+        run_watched(60.0, nothing, nothing)
     assert len(transact._watchdog._watches) <= 1
 
 
@@ -175,13 +175,13 @@ def test_a_function_that_ends_just_as_the_watchdog_barks() -> None:
         for _ in range(300):
             interrupted = threading.Event()
             with contextlib.suppress(TransactionError):
-                watched(0.000_1, interrupted.set, interrupted.wait)
+                run_watched(0.000_1, interrupted.set, interrupted.wait)
             sum(range(100))
 
     in_thread(both_at_once)
-    watched(60.0, nothing, nothing)
+    run_watched(60.0, nothing, nothing)
     with pytest.raises(TransactionError):
-        in_thread(lambda: watched(0.01, nothing, spin))
+        in_thread(lambda: run_watched(0.01, nothing, spin))
 
 
 # --- step by step, without the thread that watches -------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_the_exception_may_arrive_while_the_end_is_noted(
     monkeypatch.setattr(transact._watchdog, "begin", lambda _limit_s, _interrupt: watch)
     monkeypatch.setattr("os.sched_yield", turn)
     with pytest.raises(TransactionError, match="held the lane"):
-        watched(60.0, nothing, ends)
+        run_watched(60.0, nothing, ends)
     assert watch.over
     assert not watch.barking
     assert on_its_way == 0
@@ -300,5 +300,5 @@ def test_it_waits_for_a_bark_that_finds_the_function_over(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(transact._watchdog, "begin", lambda _limit_s, _interrupt: watch)
     monkeypatch.setattr("os.sched_yield", turn)
-    assert watched(60.0, nothing, ends) == 7
+    assert run_watched(60.0, nothing, ends) == 7
     assert not watch.barking

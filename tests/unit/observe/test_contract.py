@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanContext
 
 from interlock import Engine, InvalidTransition
 from interlock.observe.logs import log_as_json
-from interlock.observe.names import BREAKER_STATES
+from interlock.observe.metrics import BREAKER_STATES
 from interlock.observe.otel import OpenTelemetry
 from interlock.observe.prometheus import Prometheus
 from interlock.signals import Observer

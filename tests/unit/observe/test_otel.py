@@ -14,9 +14,8 @@ from opentelemetry.trace import NoOpTracerProvider
 
 from interlock import Admission, DefinitionError, Engine, InvalidTransition, MissingExtra, Overloaded
 from interlock.observe import otel
-from interlock.observe.names import METRICS
-from interlock.observe.otel import OpenTelemetry
-from interlock.observe.otel_metrics import counted_by
+from interlock.observe.metrics import METRICS
+from interlock.observe.otel import OpenTelemetry, counts_of
 from tests.unit.observe.tickets import Buy, Paid, Ticket, tickets
 
 
@@ -114,7 +113,7 @@ def test_an_engine_that_is_opened_later_with_the_same_provider_is_seen_and_a_clo
             await one.wait("t-1")
             assert (_depths(reader)["open"], _depths(reader)["done"]) == (0, 1)
         assert not _depths(reader)
-        counts, is_new = counted_by(provider, "interlock")
+        counts, is_new = counts_of(provider)
         assert (counts._sampled, is_new) == ([], False)
 
     asyncio.run(scenario())
@@ -177,12 +176,11 @@ def test_two_tracers_are_refused() -> None:
 
 
 def test_without_its_package_it_says_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, otel.__name__)  # Not reloaded: its classes must stay the same for other tests.
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(MissingExtra, match="opentelemetry-sdk") as missing:
-        importlib.reload(otel)
+        importlib.import_module(otel.__name__)
     assert "interlock[otel]" in missing.value.fix
-    monkeypatch.undo()
-    importlib.reload(otel)
 
 
 def _attributes(point: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from interlock import Admission, Breaker, Dependency, Engine, InvalidTransition, MissingExtra, Overloaded
 from interlock.observe import prometheus as module
-from interlock.observe.names import METRICS
+from interlock.observe.metrics import METRICS
 from interlock.observe.prometheus import Prometheus
 from tests.unit.observe.tickets import Buy, Paid, State, Ticket, tickets
 

@@ -8,7 +8,7 @@ from interlock.urls import CONNECTIONS_MAX, is_postgres_url, parse_postgres_url,
 
 def test_an_address_without_options_has_the_defaults() -> None:
     address = parse_postgres_url("postgresql://shop@db.internal:5432/shop")
-    assert address.url == address.shown == "postgresql://shop@db.internal:5432/shop"
+    assert address.url == address.redacted_url == "postgresql://shop@db.internal:5432/shop"
     assert (address.schema, address.pgbouncer, address.connections_max) == ("interlock", False, CONNECTIONS_MAX)
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from interlock.clock import SystemChance
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.postgres.connection import Link, Prepared, Record
 from interlock.postgres.errors import Away, LostConnection, NotNow
-from interlock.postgres.pool import ATTEMPTS_MAX, IDLE_S_MAX, Pool
-from interlock.testing.virtual import VirtualLoop
+from interlock.postgres.pool import ATTEMPTS_MAX, IDLE_S_MAX, Link, Pool, Prepared, Record
+from interlock.testing.virtual_time import VirtualLoop
 from interlock.urls import PostgresAddress
 
 

@@ -100,7 +100,7 @@ def test_the_environment_names_a_redis_unless_the_program_does() -> None:
     far, near = configured_redis(None, environment), configured_redis("redis://near", environment)
     assert far is not None
     assert near is not None
-    assert (far.shown, near.shown) == ("redis://far:6379", "redis://near:6379")
+    assert (far.redacted_url, near.redacted_url) == ("redis://far:6379", "redis://near:6379")
     assert configured_redis("", environment) is None
     assert configured_redis(None, {}) is None
 

@@ -7,17 +7,17 @@ import pytest
 from interlock.clock import RandomIds
 from interlock.redis.breakers import SharedBreaker
 from interlock.redis.connection import ANSWER_S
-from interlock.redis.scripts import Script
+from interlock.redis.scripts import LOOK, SAY
 from tests.unit.engine.shared.stores import now_s, passed, play
 from tests.unit.redis.wires import Standing, Wire
 
 OPEN = ["1", "open", "0", "", "why", "them", "life"]
 
 
-def answers(script: Script, values: tuple[str, ...]) -> object:
+def answers(script: str, values: tuple[str, ...]) -> object:
     """A breaker that is open, and a permit for everybody."""
     del values
-    return OPEN if script.name == "look" else 1
+    return OPEN if script == LOOK else 1
 
 
 def breaker(wire: Wire, here: Standing) -> SharedBreaker:
@@ -53,7 +53,7 @@ def test_a_permit_is_used_once_and_given_back_when_the_probe_said_nothing() -> N
         await passed(0.1)
         assert here.stirred == 1
         assert shared.may_probe()
-        shared.probed(said=False)
+        shared.probed(announced=False)
         await passed(0.1)
         assert [name for name, _ in wire.asked] == ["probe", "abandon"]
         assert wire.asked[0][1][2] == wire.asked[1][1][0], "the same permit"
@@ -85,7 +85,7 @@ def test_a_permit_of_which_nobody_makes_use_goes_back_to_the_others() -> None:
 def test_a_request_for_a_permit_that_fails_is_made_again(error: Exception | None) -> None:
     """C4: whatever has happened to it; otherwise nobody here would ever probe again."""
 
-    def failing(script: Script, values: tuple[str, ...]) -> object:
+    def failing(script: str, values: tuple[str, ...]) -> object:
         if error is not None:
             raise error
         return answers(script, values)
@@ -127,11 +127,11 @@ def test_what_a_person_says_while_redis_is_gone_is_said_when_it_is_back_whatever
     """C4: another process has come back first, and said that its own breaker has closed."""
     held = ""
 
-    def others_were_first(script: Script, values: tuple[str, ...]) -> object:
+    def others_were_first(script: str, values: tuple[str, ...]) -> object:
         nonlocal held
-        if script.name == "say" and values[0] == "force":
+        if script == SAY and values[0] == "force":
             held = values[3]
-        return ["7", "closed", "0", held, "a probe has worked", "them", "life"] if script.name == "look" else 1
+        return ["7", "closed", "0", held, "a probe has worked", "them", "life"] if script == LOOK else 1
 
     async def scenario() -> None:
         wire, here = Wire(others_were_first), Standing()

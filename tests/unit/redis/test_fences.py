@@ -24,10 +24,10 @@ def test_epochs_grow_for_whoever_asks_and_are_noted_before_they_are_used() -> No
         store = MemoryStore(SetClock())
         one, two = epochs(store), epochs(store, seed=2)
         assert [await each.new() for each in (one, two, one, two)] == [1, 2, 3, 4]
-        assert read_highest(await store.noted()) == 4
+        assert read_highest(await store.notes()) == 4
         one.saw(70)
         assert await one.new() == 71, "another home has been there"
-        assert (await store.noted())[HIGHEST] == "71"
+        assert (await store.notes())[HIGHEST] == "71"
         assert await epochs(store, seed=3, highest=71).new() == 72
 
     asyncio.run(scenario())
@@ -56,7 +56,7 @@ def test_the_note_of_the_highest_epoch_does_not_go_back_by_one_who_has_seen_less
         await one.save()
         two.saw(60)
         await two.save()
-        assert read_highest(await store.noted()) == 70
+        assert read_highest(await store.notes()) == 70
 
     asyncio.run(scenario())
 

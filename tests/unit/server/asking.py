@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from interlock.server.asgi import DASHBOARD
-from interlock.server.handlers.services import Served as Everything
 from interlock.server.openapi import PAGES
-from interlock.server.routes import ROUTES
-from interlock.server.routing import Route
+from interlock.server.routes import ROUTES, Route
 
-EVERY: tuple[Route[Everything], ...] = (*ROUTES, *PAGES, *DASHBOARD)
+EVERY: tuple[Route, ...] = (*ROUTES, *PAGES, *DASHBOARD)
 WITH_BODY = [route for route in ROUTES if route.body is not None]
 WITH_VALUES = [route for route in ROUTES if "{" in route.path]
 
@@ -51,12 +49,12 @@ class Asked:
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
-def named(route: Route[Everything]) -> str:
+def named(route: Route) -> str:
     """The name of a route in a list of tests."""
     return f"{route.method} {route.path}"
 
 
-def asked(route: Route[Everything], body: object = None, **values: str) -> Asked:
+def asked(route: Route, body: object = None, **values: str) -> Asked:
     """A good request, with other values in the path or another body where some are given."""
     known: Mapping[str, str] = {"name": NAMES.get(route.path, "gateway"), **VALUES, **values}
     path = re.sub(r"{(\w+)}", lambda found: known[found[1]], route.path)

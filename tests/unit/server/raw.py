@@ -9,7 +9,8 @@ from urllib.parse import unquote
 import msgspec
 
 from interlock import Webhook
-from interlock.server.security.audit import Audit, MemoryTrail
+from interlock.server.security.audit import Audit
+from interlock.server.security.stores import MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.asking import Asked
 from tests.unit.server.security.homes import StandingClock
@@ -54,15 +55,15 @@ class Home:
 
     async def everything(self) -> object:
         """Whatever a request could change."""
-        engine, served = self.app.engine, self.app.app.served
+        engine, service = self.app.engine, self.app.app.service
         found = [(await engine.find(shop.order)).items, (await engine.find(shop.ticket)).items]
         return (
             found,
             await engine.stats("o-1"),
             await engine.dead_letters(),
             list(engine.breakers()),
-            served.service.admission,
-            [await database.query("SELECT 1") for database in served.databases.open_now().values()],
+            service.admission,
+            [await database.query("SELECT 1") for database in service.databases.open_now().values()],
         )
 
 

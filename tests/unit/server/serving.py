@@ -9,9 +9,8 @@ import httpx
 
 from interlock import Admission, Engine, Machine, Observer
 from interlock.clock import Clock
+from interlock.server.app_declaration import Limits, Webhook
 from interlock.server.asgi import AsgiApp, asgi
-from interlock.server.handlers.webhooks import Webhook
-from interlock.server.limits import Limits
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
 from tests.unit.server import shop

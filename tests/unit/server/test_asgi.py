@@ -14,8 +14,9 @@ from interlock import UnavailableError
 from interlock.client.retries import CLASSES
 from interlock.errors import InterlockError, TransactionError
 from interlock.server import problems
-from interlock.server.limits import Limits
-from interlock.server.problems import STATUS, TITLES, answer_to, problem_of, status_of
+from interlock.server.app_declaration import Limits
+from interlock.server.messages import answer_to
+from interlock.server.problems import HTTP_STATUS, STATUS, TITLES, problem_of, status_of
 from interlock.server.routes import ROUTES
 from tests.unit.server.serving import Served, problem, served
 
@@ -201,11 +202,11 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(
 
 def test_requests_under_way_are_bounded() -> None:
     async def test(app: Served) -> None:
-        app.app.served.service.under_way = 1
+        app.app.service.under_way = 1
         problem(await app.get("/v1/machines"), 429, "overloaded")
-        app.app.served.service.under_way = 0
+        app.app.service.under_way = 0
         assert (await app.get("/v1/machines")).status_code == 200
-        assert app.app.served.service.under_way == 0
+        assert app.app.service.under_way == 0
 
     served(test, limits=Limits(requests_max=1))
 
@@ -239,17 +240,17 @@ def test_health_and_readiness_tell_the_truth(monkeypatch: pytest.MonkeyPatch) ->
     async def test(app: Served) -> None:
         for path in ("/healthz", "/readyz"):
             assert (await app.get(path)).json() == {"status": "ok"}
-        service = app.app.served.service
+        service = app.app.service
 
         async def away(*_: object) -> object:
             raise UnavailableError("the disk is away.")
 
         with monkeypatch.context() as patch:
-            patch.setattr(service._inside, "row", away)
+            patch.setattr(service._inside.policy, "row", away)
             response = await app.get("/readyz")
             assert (response.status_code, response.json()["reason"]) == (503, "the disk is away.")
             assert (await app.get("/healthz")).status_code == 200, "a restart would not help"
-            patch.setattr(service._inside, "row", lambda _: never())
+            patch.setattr(service._inside.policy, "row", lambda _: never())
             patch.setattr(service, "limits", msgspec.structs.replace(service.limits, ready_s=0.01))
             assert "not answered" in (await app.get("/readyz")).json()["reason"]
         with monkeypatch.context() as patch:
@@ -343,7 +344,8 @@ def test_a_title_is_the_same_each_time_and_the_detail_says_what_happened() -> No
 
 def test_every_problem_has_a_title() -> None:
     sources = [path.read_text() for path in Path(problems.__file__).parent.rglob("*.py")]
-    codes = {code for source in sources for code in re.findall(r'code="([a-z-]+)"', source)}
+    codes = {code for source in sources for code in re.findall(r'HttpProblem\(\s*"([a-z-]+)"', source)}
+    assert codes == set(HTTP_STATUS)
     assert codes | set(CLASSES) == set(TITLES)
 
     class Ours(UnavailableError):

@@ -15,12 +15,11 @@ import msgspec
 import pytest
 
 from interlock import Webhook
-from interlock.server.handlers.services import Served as Everything
-from interlock.server.routing import Route
-from interlock.server.security.audit import Audit, MemoryTrail
+from interlock.server.routes import Route
+from interlock.server.security.audit import Audit
 from interlock.server.security.guard import LATE_S, Guard
-from interlock.server.security.keys import CreatedKey, KeyStore, MemoryDocument
-from interlock.server.security.scopes import LADDER, Scope
+from interlock.server.security.keys import LADDER, CreatedKey, KeyStore, Scope
+from interlock.server.security.stores import MemoryDocument, MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.asking import EVERY, asked, named
 from tests.unit.server.security.expected import permission
@@ -69,7 +68,7 @@ class Home:
         self.app, self.audit, self.bearers = app, audit, bearers
         self.letters: dict[str, str] = {}
 
-    async def ask(self, route: Route[Everything], bearer: Bearer, workflow: str) -> httpx.Response:
+    async def ask(self, route: Route, bearer: Bearer, workflow: str) -> httpx.Response:
         body: object = None
         if route.path == "/v1/machines/{machine}/workflows":
             body = {"id": workflow}
@@ -84,15 +83,15 @@ class Home:
 
     async def everything(self) -> object:
         """Whatever a request could change."""
-        engine, served = self.app.engine, self.app.app.served
+        engine, service = self.app.engine, self.app.app.service
         found = [(await engine.find(shop.order)).items, (await engine.find(shop.ticket)).items]
         return (
             found,
             [await engine.stats(each) for each in WORKFLOWS],
             await engine.dead_letters(),
             list(engine.breakers()),
-            served.service.admission,
-            list(served.databases.open_now()),
+            service.admission,
+            list(service.databases.open_now()),
             await self.audit.read(),
         )
 
@@ -152,7 +151,7 @@ async def _bearers(store: KeyStore, clock: StandingClock) -> list[Bearer]:
     return found
 
 
-def may(route: Route[Everything], bearer: Bearer, workflow: str) -> bool:
+def may(route: Route, bearer: Bearer, workflow: str) -> bool:
     """What the table says about a key and a target."""
     scope, subject = permission(route)
     assert scope is not None
@@ -175,7 +174,7 @@ OPEN = [route for route in EVERY if route.scope is None]
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_whoever_may_not_is_refused_and_has_changed_nothing(route: Route[Everything]) -> None:
+def test_whoever_may_not_is_refused_and_has_changed_nothing(route: Route) -> None:
     """The matrix: 401 for whoever is unknown, 403 for whoever is not allowed to, and nothing was done."""
 
     async def scenario() -> None:
@@ -196,7 +195,7 @@ def test_whoever_may_not_is_refused_and_has_changed_nothing(route: Route[Everyth
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_whoever_may_is_let_in_and_sees_nothing_of_others(route: Route[Everything]) -> None:
+def test_whoever_may_is_let_in_and_sees_nothing_of_others(route: Route) -> None:
     async def scenario() -> None:
         if "{letter}" not in route.path:
             async with home() as it:
@@ -210,7 +209,7 @@ def test_whoever_may_is_let_in_and_sees_nothing_of_others(route: Route[Everythin
     asyncio.run(scenario())
 
 
-async def _let_in(it: Home, route: Route[Everything], bearer: Bearer) -> None:
+async def _let_in(it: Home, route: Route, bearer: Bearer) -> None:
     for workflow in WORKFLOWS:
         if bearer.scope is None or not may(route, bearer, workflow):
             continue
@@ -246,7 +245,7 @@ def test_each_line_of_a_batch_is_judged_by_itself() -> None:
 
 
 @pytest.mark.parametrize("route", OPEN, ids=named)
-def test_what_needs_no_key_is_the_same_for_everybody(route: Route[Everything]) -> None:
+def test_what_needs_no_key_is_the_same_for_everybody(route: Route) -> None:
     """Pages and probes hold nothing of a workflow; a webhook is proved by its signature, whatever key comes along."""
 
     async def scenario() -> None:

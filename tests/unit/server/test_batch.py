@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from interlock import Admission
-from interlock.server.limits import Limits
+from interlock.server.app_declaration import Limits
 from tests.conformance.engine.places import SetClock
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, served

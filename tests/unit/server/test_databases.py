@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from interlock.server.limits import Limits
+from interlock.server.app_declaration import Limits
 from tests.unit.server.serving import Served, problem, served
 
 
@@ -116,7 +116,7 @@ def test_a_misspelled_name_makes_no_database_and_does_not_count_as_an_open_one(h
         for name in ("stokc", "stck", "Stock"):
             for sql in ("SELECT n FROM stock", " insert into stock VALUES ('A-1', 5)", "UPDATE stock SET n = 1"):
                 problem(await run(app, sql, name=name), 404, "database-not-found")
-        assert list(app.app.served.databases.open_now()) == ["stock"]
+        assert list(app.app.service.databases.open_now()) == ["stock"]
         assert (await run(app, "SELECT n FROM stock")).status_code == 200
         assert (await run(app, MAKE, name="other")).status_code == 200, "that is how one is made"
 

@@ -13,11 +13,12 @@ import pytest
 
 from interlock import Event, Machine
 from interlock.server.openapi import example_of, problem_components, problem_examples
-from interlock.server.problems import TITLES, Problem
+from interlock.server.problems import TITLES
 from interlock.server.routes import ROUTES
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import KeyStore, MemoryDocument
-from interlock.server.security.scopes import Scope
+from interlock.server.security.keys import KeyStore, Scope
+from interlock.server.security.stores import MemoryDocument
+from interlock.wire import Problem
 from tests.unit.server.security.homes import StandingClock, bearer, key_factory
 from tests.unit.server.serving import Served, served, serving
 

@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from interlock.observe.names import METRICS
+from interlock.observe.metrics import METRICS
 from interlock.observe.otel import OpenTelemetry
 from interlock.observe.prometheus import Prometheus
 from interlock.server.worker_metrics import Siblings, meeting_place
@@ -41,7 +41,7 @@ def test_of_several_workers_one_tells_the_figures_of_all_and_who_was_not_heard()
             other = Prometheus()
             other.counting.grouped({("order", "draft", "draft"): 5}, 0.25)
             ours, theirs = Siblings(folder, 0, 3), Siblings(folder, 1, 3)
-            async with app.app.served.service.among(ours), theirs.answering(lambda: other.part("1")):
+            async with app.app.service.join_workers(ours), theirs.answering(lambda: other.part("1")):
                 answer = await app.get("/metrics")
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
         lines = answer.text.splitlines()
@@ -73,7 +73,7 @@ def test_an_exporter_of_another_kind_tells_its_own_figures() -> None:
 
     async def test(app: Served) -> None:
         with meeting_place() as folder:
-            async with app.app.served.service.among(Siblings(folder, 0, 2)):
+            async with app.app.service.join_workers(Siblings(folder, 0, 2)):
                 assert (await app.get("/metrics")).text == "theirs"
 
     served(test, observers=[Theirs()])

@@ -11,13 +11,11 @@ import pytest
 
 from interlock.clock import SystemClock, SystemSecrets
 from interlock.server.handlers import workflows
-from interlock.server.handlers.services import Served as Everything
-from interlock.server.routes import ROUTES
-from interlock.server.routing import Route
-from interlock.server.security.audit import Audit, MemoryTrail
+from interlock.server.routes import ROUTES, Route
+from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import KeyStore, MemoryDocument, make_key
-from interlock.server.security.scopes import LADDER, Limits, Scope
+from interlock.server.security.keys import LADDER, KeyStore, Limits, Scope, make_key
+from interlock.server.security.stores import MemoryDocument, MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, problem, serving
 
@@ -53,7 +51,7 @@ class Keyed:
         self._guard._read_s = self._guard._tried_s = float("-inf")
         return {"Authorization": f"Bearer {created.key.reveal()}"}
 
-    async def ask(self, route: Route[Everything], headers: dict[str, str], **values: str) -> httpx.Response:
+    async def ask(self, route: Route, headers: dict[str, str], **values: str) -> httpx.Response:
         path = route.path
         for name, value in {**VALUES, **{f"{{{name}}}": value for name, value in values.items()}}.items():
             path = path.replace(name, value)
@@ -76,7 +74,7 @@ async def keyed(*, worker: bool = False) -> AsyncGenerator[Keyed]:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_a_scope_is_needed_and_enough(route: Route[Everything]) -> None:
+def test_a_scope_is_needed_and_enough(route: Route) -> None:
     async def run() -> None:
         async with keyed() as home:
             keys = {scope: await home.key(scope) for scope in LADDER}
@@ -95,7 +93,7 @@ def test_a_scope_is_needed_and_enough(route: Route[Everything]) -> None:
 
 
 @pytest.mark.parametrize("route", OPEN, ids=lambda route: f"{route.method} {route.path}")
-def test_these_need_no_key(route: Route[Everything]) -> None:
+def test_these_need_no_key(route: Route) -> None:
     async def run() -> None:
         async with keyed() as home:
             await home.key(Scope.READ)
@@ -105,7 +103,7 @@ def test_these_need_no_key(route: Route[Everything]) -> None:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_a_key_with_other_limits_sees_and_changes_nothing(route: Route[Everything]) -> None:
+def test_a_key_with_other_limits_sees_and_changes_nothing(route: Route) -> None:
     async def run() -> None:
         async with keyed() as home:
             for limits in ({"machines": ("ticket",)}, {"prefixes": ("x-",)}):

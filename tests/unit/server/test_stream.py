@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import interlock
-from interlock.server.limits import Limits
+from interlock.server.app_declaration import Limits
 from interlock.server.service import SIGNALS
 from tests.unit.server.serving import Served, problem, served
 
@@ -77,7 +77,7 @@ def test_everything_that_happens_is_told() -> None:
             await listener.until(3)
         assert [kind for _, kind, _ in listener.events[1:]] == ["transition_applied", "transition_applied"]
         assert listener.events[2][2]["event"] == "REMARK"
-        assert app.app.served.ring.streams == 0
+        assert app.app.service.ring.streams == 0
 
     served(test)
 
@@ -119,7 +119,7 @@ def test_a_slow_listener_is_told_that_it_missed_something() -> None:
         await app.start("o-1")
         async with listening(app) as listener:
             for _ in range(5):  # Nothing of this gives the stream a turn.
-                app.app.served.ring._keep(_signal())
+                app.app.service.ring._keep(_signal())
             await listener.until(2)
             assert listener.events[1][1] == "reset"
 

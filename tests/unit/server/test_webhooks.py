@@ -9,7 +9,7 @@ import pytest
 
 import interlock
 from interlock import DefinitionError, Webhook
-from interlock.server.handlers.webhooks import Mapped
+from interlock.server.app_declaration import Mapped
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, problem, served
 

@@ -13,7 +13,7 @@ from interlock import Admission
 from interlock.errors import BadUsage
 from interlock.server import workers
 from interlock.server.running import bound_socket
-from interlock.server.workers import INHERITED, Supervisor, check_home, inherited, part_of
+from interlock.server.workers import INHERITED, Supervisor, check_home, inherited_descriptors, part_of
 
 SERVES = """
 import os, signal, socket, sys
@@ -212,10 +212,10 @@ def test_only_postgresql_is_served_by_several(home: str) -> None:
 
 def test_what_a_worker_inherits_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(INHERITED, raising=False)
-    assert inherited() is None
+    assert inherited_descriptors() is None
     monkeypatch.setenv(INHERITED, "5 6")
-    assert inherited() == (5, 6)
+    assert inherited_descriptors() == (5, 6)
     assert INHERITED not in os.environ
     monkeypatch.setenv(INHERITED, "x")
     with pytest.raises(BadUsage, match=INHERITED):
-        inherited()
+        inherited_descriptors()

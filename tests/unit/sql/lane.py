@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from interlock.sql.dialect import translate
-from interlock.sql.registry import Sources
+from interlock.sql.entries import Sources
 from interlock.sql.schema import Column, Schema, Table
 from interlock.sql.types import BOOL, FLOAT8, INT4, INT8, JSONB, NUMERIC, TEXT, Type
 from interlock.sql.values import Statement

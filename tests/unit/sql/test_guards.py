@@ -4,7 +4,7 @@ import pytest
 
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.functions.accumulators import IntegerSum, MovingAggregate, NumericExtreme
-from interlock.sql.registry import SameValue, SingleRow, Upserts, step
+from interlock.sql.functions.guards import SameValue, SingleRow, Upserts, step
 
 
 def test_a_subquery_as_a_value_has_one_row() -> None:

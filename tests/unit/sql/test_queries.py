@@ -52,14 +52,13 @@ def test_windows_say_where_nulls_go() -> None:
         ("SELECT sum(n) OVER (ORDER BY id ROWS $1 PRECEDING) FROM counter", "written whole number", "Write the number"),
         ("SELECT DISTINCT ON (i) i FROM counter", "DISTINCT ON", "ORDER BY"),
         ("SELECT c.id FROM item, counter AS c RIGHT JOIN item AS o ON o.id = c.id", "comma", "CROSS JOIN"),
-        ("TRUNCATE item RESTART IDENTITY", "RESTART IDENTITY", "Drop"),
         ("SELECT id FROM shop.counter", "another schema", "one after the other"),
         ("UPDATE shop.counter SET n = 1", "another schema", "one after the other"),
         ("INSERT INTO shop.counter (id) VALUES (1)", "another schema", "one after the other"),
         ("DELETE FROM shop.counter", "another schema", "one after the other"),
         ("INSERT INTO counter (id) VALUES (1), (2) ON CONFLICT (n) DO UPDATE SET i = 1", "several rows", "one row"),
-        ("DELETE FROM 'counter'", "Expected table name but got 'counter'. Line 1", "documented subset"),
-        ("DROP TABLE 'two\nlines, line: 1'", "Expected table name but got 'two", "documented subset"),
+        ("DELETE FROM 'counter'", "syntax error at or near \"'counter'\", at line 1, column 13", "at that place"),
+        ("DROP TABLE\n 'two'", "at line 2, column 2", "at that place"),
     ],
 )
 def test_a_refusal_says_what_to_write_instead(sql: str, what: str, fix: str) -> None:
@@ -73,7 +72,6 @@ def test_a_refusal_says_what_to_write_instead(sql: str, what: str, fix: str) -> 
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT c.id FROM counter AS c JOIN item",
         "SELECT id FROM counter WHERE row_number() OVER () = 1",
         "SELECT id FROM counter JOIN item USING (id, nope)",
         "SELECT count(*) FROM counter FOR UPDATE",

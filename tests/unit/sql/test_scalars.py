@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import TransactionError
-from interlock.sql import registry
+from interlock.sql.entries import scalar_functions
 from interlock.sql.functions import decimals
-from interlock.sql.registry import Function, scalar_functions
+from interlock.sql.functions import numbers as whole_numbers
+from interlock.sql.registry import Function
 from tests.unit.sql.lane import SOURCES
 
 numbers = st.decimals(min_value=-(10**30), max_value=10**30, allow_nan=False, places=6).map(lambda n: format(n, "f"))
@@ -34,15 +35,15 @@ def test_a_quotient_is_the_nearest_of_its_scale(left: str, right: str) -> None:
 def test_division_of_whole_numbers_goes_towards_zero(left: int, right: int) -> None:
     if (left, right) == (-(2**63), -1):
         with pytest.raises(TransactionError):
-            registry.divide(left, right)
+            whole_numbers.divide(left, right)
         return
-    assert registry.divide(left, right) == int(Fraction(left, right))
-    assert registry.divide(left, right) * right + registry.modulo(left, right) == left
+    assert whole_numbers.divide(left, right) == int(Fraction(left, right))
+    assert whole_numbers.divide(left, right) * right + whole_numbers.modulo(left, right) == left
 
 
 def test_functions_give_null_for_null() -> None:
     # These make something of it: no bound, an array of one element, a text that leaves it out.
-    bounds = {"interlock_limit", "interlock_offset", "interlock_array_append"}
+    bounds = {"interlock_limit", "interlock_offset", "interlock_array_append", "interlock_array_prepend"}
     strict = [
         function for function in scalar_functions(SOURCES) if function.arguments > 0 and function.name not in bounds
     ]

@@ -30,6 +30,8 @@ def at(text: str) -> int:
         ("-02:30", Interval(micros=-150 * times.MINUTE_US)),
         ("10 mins 5 secs", Interval(micros=605_000_000)),
         ("0 seconds", Interval()),
+        ("1.5 days", Interval(days=1, micros=12 * times.HOUR_US)),
+        ("P1DT2H", Interval(days=1, micros=2 * times.HOUR_US)),
     ],
 )
 def test_an_interval_is_read_in_three_parts(written: str, read: Interval) -> None:
@@ -38,7 +40,7 @@ def test_an_interval_is_read_in_three_parts(written: str, read: Interval) -> Non
 
 @pytest.mark.parametrize(
     "written",
-    ["", "day", "1", "1 fortnight", "1.5 days", "1 day 1 day", "1-2", "P1D", "02:60", "1 hour 02:30", "1 day x"],
+    ["", "day", "1", "1 fortnight", "1.5 fortnights", "1 day 1 day", "1-2", "P1D2", "02:60", "1 hour 02:30", "1 day x"],
 )
 def test_what_is_no_plain_interval_is_not_read(written: str) -> None:
     with pytest.raises(ValueError):

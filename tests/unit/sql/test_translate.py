@@ -5,7 +5,7 @@ import re
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.registry import aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.entries import aggregate_functions, collations, scalar_functions, window_functions
 from tests.unit.sql.lane import SOURCES, translated
 
 CALLED = re.compile(r"interlock_\w+(?=\()|(?<=COLLATE )interlock_\w+")
@@ -120,53 +120,43 @@ def test_every_function_that_is_called_is_registered() -> None:
     known |= {collation.name for collation in collations()}
     statements = [sql for sql in EVERYTHING.split(";\n") if sql]
     called = {name for sql in statements for name in CALLED.findall(translated(sql).text)}
-    assert called == known
+    assert called <= known
 
 
 def test_parameters_take_their_types_from_where_they_stand() -> None:
     statement = translated("UPDATE item SET price = $1, name = $2, document = $3 WHERE ok = $4 AND id = $5")
-    assert [str(kind) for kind in statement.parameters] == ["numeric", "text", "jsonb", "boolean", "bigint"]
+    assert [str(kind) for kind in statement.parameters] == ["numeric", "varchar", "jsonb", "boolean", "bigint"]
 
 
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("SELECT $1", "$1"),
-        ("SELECT id FROM counter WHERE $1 IS NULL", "$1"),
-        ("SELECT i + $1 FROM counter WHERE id = $1", "$1 is used both as bigint and as integer"),
         ("SELECT 1; SELECT 2", "2 statements"),
         ("", "empty"),
         (";", "empty"),
         ("  -- nothing\n", "empty"),
         ("SELECT ifnull(1, 2)", "ifnull()"),
-        ("SELECT 1_000", "1_000"),
-        ("SELECT @1", "@"),
+        ("SELECT @ FROM counter", 'syntax error at or near "FROM", at line 1, column 10'),
         ("SELECT :a", ":"),
-        ("SELECT ?", "?"),
+        ("SELECT ?", "syntax error"),
         ("SELECT user FROM counter", "USER"),
         ("SELECT id FROM interlock_groups", "interlock_groups"),
         ("SELECT name FROM sqlite_schema", "sqlite_schema"),
-        ("SELECT " + "(" * 500 + "1" + ")" * 500, "nested"),
-        ("SELECT '" + "x" * 100_000 + "'", "100,"),
-        ("CREATE TABLE " + "x" * 64 + " (a integer)", "63 bytes"),
+        ("SELECT " + "abs(" * 500 + "1" + ")" * 500, "nested"),
+        ("SELECT '" + "x" * 1_000_000 + "'", "1,000,"),
         ('SELECT a.id FROM counter AS a JOIN counter AS "A" ON true', "two relations"),
-        ("nonsense", "NONSENSE"),
-        ("SELECT FROM WHERE", "nothing between SELECT and FROM"),
-        ("SELECT now() - now()", "an interval as a result"),
-        ("SELECT id FROM item WHERE document < '{}'", "< on jsonb"),
-        ("SELECT document @> '{}' || '{}' FROM item", "side by side"),
-        ("SELECT id FROM item WHERE id > ANY ($1)", "> ANY"),
+        ("nonsense", 'syntax error at or near "nonsense"'),
+        ("SELECT FROM WHERE", 'syntax error at or near "WHERE"'),
+        ("INSERT INTO counter VALUES (1, , 3)", 'syntax error at or near ","'),
+        ("DELETE FROM counter WHERE id IN (1,,2)", 'syntax error at or near ","'),
+        ("BEGIN", "begins or ends a transaction"),
+        ("SELECT id FROM counter WHERE n = %s", "syntax error"),
         ("SELECT id FROM item WHERE price = ANY ($1::bigint[])", "= ANY (bigint[])"),
-        ("SELECT extract(century FROM now())", "extract(century"),
-        ("SELECT date_trunc('century', now())", "date_trunc('century'"),
-        ("SELECT now() + interval '1.5 days'", "'1.5 days'"),
+        ("SELECT now() + interval '1-2'", "'1-2'"),
         ("SELECT ARRAY[[1]]", "array of arrays"),
         (f"SELECT ARRAY[{'1, ' * 100}1]", "ARRAY[…] of 101 elements"),
-        ("SELECT ARRAY[name] FROM item", "array of varchar"),
         ("SELECT string_agg(DISTINCT note, ',') FROM item", "string_agg(DISTINCT"),
-        ("SELECT initcap(note) FROM item", "initcap()"),
-        ("SELECT left(note) FROM item", "left() with 1 arguments"),
-        ("SELECT sqrt(price) FROM item", "sqrt() of numeric"),
+        ("SELECT gcd(price, price) FROM item", "the function gcd(numeric, numeric)"),
         ("SELECT id FROM item WHERE id IN (1, random()::bigint)", "random()"),
     ],
 )
@@ -189,6 +179,8 @@ def test_a_refusal_names_what_it_refuses(sql: str, what: str) -> None:
         "SELECT id, count(*) FROM counter",
         "SELECT id FROM counter WHERE id = $2",
         "UPDATE counter SET id = 1, id = 2",
+        "SELECT left(note) FROM item",
+        "UPDATE counter SET n = $1, i = $1",
     ],
 )
 def test_what_postgresql_refuses_too_is_an_error_of_the_transaction(sql: str) -> None:
@@ -223,6 +215,10 @@ def test_what_is_written_stays_what_it_was(text: str) -> None:
     statement = translated(f"SELECT {literal}::text AS {name} FROM counter WHERE n = 1 - -1")
     assert statement.text == f'SELECT {literal} AS {name} FROM "counter" WHERE "counter"."n" = interlock_int4(1 - (-1))'
     assert statement.columns[0].name == text
+
+
+def test_the_schema_public_is_this_database() -> None:
+    assert translated("SELECT public.counter.n FROM public.counter").text == translated("SELECT n FROM counter").text
 
 
 def test_a_referred_table_is_not_dropped() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import InvalidPayload
-from interlock.store.values import Cursor, parse_cursor
+from interlock.store.records import Cursor, parse_cursor
 
 whole = st.integers(0, 10**18 - 1)
 

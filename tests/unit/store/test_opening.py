@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.catalog.entries import Entry
 from interlock.clock import SystemClock
 from interlock.errors import (
@@ -22,7 +22,7 @@ from interlock.errors import (
 )
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import Work
+from interlock.lanes.writer import Work
 from interlock.store.lane import SqliteStore
 from interlock.store.memory import MemoryStore
 from interlock.store.open import open_store

@@ -11,8 +11,7 @@ import pytest
 from interlock.catalog.open_lane import closing_thread
 from interlock.clock import SystemClock
 from interlock.errors import InterlockError, InvalidPayload, OutcomeUnknown, UnavailableError
-from interlock.lanes.durable_log import HandedOff
-from interlock.lanes.lane import Lane
+from interlock.lanes.lane import HandedOff, Lane
 from interlock.lanes.settings import LaneSettings
 from interlock.store import lane
 from interlock.store import open as store_open

@@ -393,4 +393,4 @@ def test_an_error_that_is_raised_again_and_again_has_the_traceback_of_one_time()
         h.send("o-1", Submit(cents=5))
         h.drain()
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-    assert names.count("_played") == 1
+    assert names.count("_apply_fault") == 1

@@ -6,10 +6,10 @@ from enum import Enum
 import pytest
 
 from interlock import AlertRaised, Event, Machine, StepContext
-from interlock.engine.alerts.stall_detector import QUIET_S_MAX, StallDetector
+from interlock.engine.alerts.detector import QUIET_S_MAX, StallDetector
 from interlock.signals import Signal
 from interlock.store.memory import MemoryStore
-from interlock.store.values import Row
+from interlock.store.records import Row
 from interlock.testing import Harness
 
 DAY_S = 86_400.0

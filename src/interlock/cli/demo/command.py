@@ -7,23 +7,25 @@ same seed gives the same histories on fast and slow machines.
 import asyncio
 import contextlib
 import signal
+import socket
 import sys
 import tempfile
 import threading
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from interlock.cli.demo.news import listening
+from interlock.cli.console import Exit, stdout, write_file
 from interlock.cli.demo.show import plot, show_outcome, show_verdict, watching
 from interlock.cli.demo.verify import verify
 from interlock.cli.demo.walk import Walk
-from interlock.cli.output import Exit, stdout, write_file
 from interlock.core import diagrams
 from interlock.examples.order import order
+from interlock.server.running import HOST, bound_socket
 
 ORDERS_MAX = 1_000_000
 ORDERS_DEFAULT = 5_000
@@ -62,20 +64,14 @@ def demo(
     stays = stay if stay is not None else not headless and sys.stdin.isatty() and sys.stdout.isatty()
     console = stdout()
     console.print(f"Walking {orders:,} orders through the machine {order.name!r}, seed {seed}.", soft_wrap=True)
-    with _folder() as folder, listening() as dashboard:
-        walk = Walk(orders, seed, folder, None if dashboard is None else dashboard[0])
-        with contextlib.closing(walk):
-            # One event loop for everything: Ctrl-C cancels its tasks, and their cleanup runs.
-            asyncio.run(
-                _demo(
-                    console,
-                    walk,
-                    None if dashboard is None else f"{dashboard[1].url}/",
-                    output,
-                    headless=headless,
-                    stays=stays and not headless,
-                )
-            )
+    with (
+        _folder() as folder,
+        _dashboard() as dashboard,
+        contextlib.closing(Walk(orders, seed, folder, dashboard)) as walk,
+    ):
+        url = None if dashboard is None else f"http://{HOST}:{dashboard.getsockname()[1]}/"
+        # One event loop for everything: Ctrl-C cancels its tasks, and their cleanup runs.
+        asyncio.run(_demo(console, walk, url, output, headless=headless, stays=stays and not headless))
     if walk.outcome.problems:
         raise typer.Exit(Exit.ERROR)
 
@@ -104,6 +100,16 @@ async def _demo(
     if stays and dashboard is not None:
         line = f"The dashboard stays up at {dashboard} until Ctrl-C."
         await walk.show(lambda: console.print(line, style="bold", soft_wrap=True))
+
+
+@contextlib.contextmanager
+def _dashboard() -> Generator[socket.socket | None, None, None]:
+    """Yield a loopback socket at a free port; None when uvicorn is not installed."""
+    if find_spec("uvicorn") is None:
+        yield None
+        return
+    with contextlib.closing(bound_socket(HOST, 0)) as dashboard:
+        yield dashboard
 
 
 @contextlib.contextmanager

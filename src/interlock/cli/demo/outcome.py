@@ -16,6 +16,14 @@ from interlock.engine.views import HistoryRow
 from interlock.examples.order import Order, State
 from interlock.signals import Signal
 
+TILL, PAID = "till", "orders_paid"
+"""The database with the hot counter, and the counter."""
+
+BANK = "payments"
+"""The dependency that has an outage."""
+
+STATES = {state.value: number for number, state in enumerate(State)}
+
 # --- Observers -------------------------------------------------------------------------------------------------------
 # The failing observer (A9) is subscribed first: if a failure could disturb later observers, the demo would show it.
 
@@ -105,14 +113,14 @@ class Timeline:
         """Return the seconds since the start."""
         return time.perf_counter() - self._began_s
 
-    def note(self, *, transitions: int, started: int, paid: int, done: int) -> None:
-        """Add transitions to the current moment, and set its cumulative counts."""
+    def note(self, *, started: int, paid: int, done: int) -> None:
+        """Add a transition to the current moment, and set its cumulative counts."""
         at = min(int(self.now_s() * MOMENTS_PER_S), MOMENTS_MAX)
         while len(self.moments) <= at:
             last = self.moments[-1]
             self.moments.append(Moment(0, last.started, last.paid, last.done))
         moment = self.moments[-1]
-        moment.transitions += transitions
+        moment.transitions += 1
         moment.started, moment.paid, moment.done = started, paid, done
 
 

@@ -9,7 +9,9 @@ killed.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
+
+import msgspec
 
 from interlock.clock import Chance
 from interlock.examples.order import (
@@ -49,6 +51,18 @@ DECLINES = ((0.80, 0), (0.91, 1), (0.96, 2), (1.0, ATTEMPTS_MAX))
 """Pairs of a cumulative share of the orders and the number of times the bank declines them."""
 
 ChoiceT = TypeVar("ChoiceT")
+
+Part = Literal["stays", "ends", "shows"]
+"""The purpose of a life: to be killed, to complete all orders, or to serve the dashboard after the walk."""
+
+
+class Life(msgspec.Struct, frozen=True):
+    """One life of the worker."""
+
+    folder: str
+    orders: int
+    seed: int
+    part: Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ Text fits into 80 columns. The summary comes last, because it stays visible on t
 by hand, without a library.
 """
 
+import functools
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from html import escape
 from typing import NamedTuple
 
@@ -17,9 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from interlock.cli.console import counted
 from interlock.cli.demo.outcome import FAILS_EVERY, MOMENTS_PER_S, Kill, Moment, Outage, Outcome, Stall
 from interlock.cli.demo.walk import Watcher
-from interlock.cli.output import counted
 from interlock.core.events import Event
 from interlock.core.values import StepFailure, StoredJson
 from interlock.examples.order import order
@@ -31,13 +32,13 @@ DETAIL_CHARACTERS_MAX = 44
 _STYLES = ("bright_black", "blue", "cyan", "green", "yellow", "red")
 
 
-def bar(count: int, most: int, *, width: int = WIDTH) -> Text:
+def bar(count: int, most: int) -> Text:
     """Draw a bar for one count. Its length is proportional; its colour follows the square root, to show rare states."""
     if count <= 0 or most <= 0:
         return Text("·", style=_STYLES[0])
     heat = math.sqrt(count / most)
     style = _STYLES[round(heat * (len(_STYLES) - 1))]
-    return Text("█" * max(1, round(width * count / most)), style=style)
+    return Text("█" * max(1, round(WIDTH * count / most)), style=style)
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
@@ -101,11 +102,17 @@ def _show_visits(console: Console, outcome: Outcome) -> None:
     table.add_column("visits", justify="right")
     table.add_column("now", justify="right")
     table.add_column("")
-    most = max(outcome.tally.visits.values())
-    for state, visits in outcome.tally.visits.items():
-        now = outcome.tally.now[state]
-        table.add_row(state, f"{visits:,}", f"{now:,}" if now else "", bar(visits, most))
+    for state, visits, now, drawn in _visits(outcome):
+        table.add_row(state, visits, now if now != "0" else "", drawn)
     console.print(table)
+
+
+def _visits(outcome: Outcome) -> Iterator[tuple[str, str, str, Text]]:
+    """Yield for each state: its name, its visits, the orders that are in it now, and a bar."""
+    tally = outcome.tally
+    most = max(tally.visits.values())
+    for state, visits in tally.visits.items():
+        yield state, f"{visits:,}", f"{tally.now[state]:,}", bar(visits, most)
 
 
 def _show_figures(console: Console, outcome: Outcome) -> None:
@@ -218,7 +225,7 @@ _BREAKER_STYLES = {"closed": "green", "half_open": "yellow", "open": "bold red"}
 def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Watcher, None, None]:
     """Yield a watcher for the walk; the display ends with the block."""
     if not live:
-        yield _print_tenths(console, outcome)
+        yield _print_tenths(console)
         return
     progress = Progress(TextColumn("orders"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
     task = progress.add_task("orders", total=outcome.orders)
@@ -227,11 +234,8 @@ def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Wat
         progress.update(task, completed=outcome.done)
         return Group(progress, _states_now(outcome), _others_now(outcome))
 
-    def watch(now: Outcome, /) -> None:
-        _print_remarks(console, now)
-
     with Live(get_renderable=frame, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
-        yield watch
+        yield functools.partial(_print_remarks, console)
 
 
 def _print_remarks(console: Console, outcome: Outcome) -> None:
@@ -241,19 +245,18 @@ def _print_remarks(console: Console, outcome: Outcome) -> None:
         console.print(remark.text, style=remark.style, soft_wrap=True)
 
 
-def _print_tenths(console: Console, outcome: Outcome) -> Watcher:
+def _print_tenths(console: Console) -> Watcher:
     printed = 0
 
-    def watch(now: Outcome, /) -> None:
+    def watch(outcome: Outcome) -> None:
         nonlocal printed
-        _print_remarks(console, now)
-        tenth = now.done * LINES // outcome.orders
+        _print_remarks(console, outcome)
+        tenth = outcome.done * LINES // outcome.orders
         if tenth > printed:
             printed = tenth
-            tally = now.tally
             console.print(
-                f"{now.done:>9,} of {outcome.orders:,} orders done, {tally.transitions:,} transitions, "
-                f"{now.paid:,} paid, {sum(now.rejected.values()):,} events rejected",
+                f"{outcome.done:>9,} of {outcome.orders:,} orders done, {outcome.tally.transitions:,} transitions, "
+                f"{outcome.paid:,} paid, {outcome.rejected.total():,} events rejected",
                 soft_wrap=True,
             )
 
@@ -266,9 +269,8 @@ def _states_now(outcome: Outcome) -> Table:
     table.add_column("orders now", justify="right")
     table.add_column("visits", justify="right")
     table.add_column("")
-    most = max(outcome.tally.visits.values())
-    for state, visits in outcome.tally.visits.items():
-        table.add_row(state, f"{outcome.tally.now[state]:,}", f"{visits:,}", bar(visits, most))
+    for state, visits, now, drawn in _visits(outcome):
+        table.add_row(state, now, visits, drawn)
     return table
 
 
@@ -321,8 +323,7 @@ class Span(NamedTuple):
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Time:
+class _Time(NamedTuple):
     """The scale from seconds to positions on the shared axis."""
 
     whole_s: float
@@ -339,7 +340,8 @@ def plot(outcome: Outcome) -> str:
     rows_top = HEAD + RATE_HEIGHT + (GAP if spans else 0)
     orders_top = rows_top + rows_height + GAP
     height = orders_top + ORDERS_HEIGHT + 60
-    title = f"{outcome.orders:,} orders through a bad day: {_verdict(outcome)}"
+    verdict = counted(len(outcome.problems), "problem") if outcome.problems else "nothing lost"
+    title = f"{outcome.orders:,} orders through a bad day: {verdict}"
     size = f'width="{PLOT_WIDTH}" height="{height}"'
     return "\n".join(
         [
@@ -382,10 +384,6 @@ def spans_of(outcome: Outcome) -> list[Span]:
         label = f"{len(stall.listed):,} orders, found by engine.stalled"
         spans.append(Span("parcels stuck", "stuck", stall.began_s, ended_s, label))
     return spans
-
-
-def _verdict(outcome: Outcome) -> str:
-    return "nothing lost" if not outcome.problems else counted(len(outcome.problems), "problem")
 
 
 def _plot_footer(outcome: Outcome) -> str:

@@ -9,15 +9,15 @@ import contextlib
 import hashlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from interlock.chaos.audit import view_pages
 from interlock.cli.demo.bank import BOOKS, FAULTS, Entry, entries, home_in
-from interlock.cli.demo.news import PAID, STATES, TILL
-from interlock.cli.demo.outcome import Check, OrderHistory, Outcome, Tally
+from interlock.cli.demo.outcome import PAID, STATES, TILL, Check, OrderHistory, Outcome, Tally
 from interlock.cli.demo.walk import Walk
 from interlock.core.events import STARTED
 from interlock.database.database import Database
@@ -28,7 +28,6 @@ from interlock.examples.order import Order, OrderEvent, State, order
 
 OpenedT = TypeVar("OpenedT")
 
-PAGE_SIZE = 500
 PROBLEMS_KEPT_MAX = 20
 RESTS = frozenset({State.DELIVERED, State.CANCELLED, State.REFUNDED})
 EXPECTED_BOOKS = {State.DELIVERED: (1, 0), State.REFUNDED: (1, 1)}
@@ -75,7 +74,7 @@ async def verify(walk: Walk) -> None:
     async with _opened(Engine.open(home_in(walk.folder), machines=[order], worker=False)) as engine:
         missing = {f"order-{number:06}" for number in range(1, outcome.orders + 1)}
         histories = engine.of(order).history
-        async for views in _pages(engine):
+        async for views in view_pages(engine, order):
             for view, history in zip(views, await asyncio.gather(*(histories(each.id) for each in views)), strict=True):
                 missing.discard(view.id)
                 _count(outcome, view.id, history)
@@ -106,8 +105,7 @@ def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Ch
     taken = Counter(entry.order for entry in books if entry.deed == "charged")
     given_back = Counter(entry.order for entry in books if entry.deed == "refunded")
     repeated = sum(count - 1 for count in _deeds(books).values())
-    kept = {State.DELIVERED}
-    unsettled = sum(taken[each] > given_back[each] and found.states.get(each) not in kept for each in taken)
+    unsettled = sum(taken[each] > given_back[each] and found.states.get(each) is not State.DELIVERED for each in taken)
     resting = sum(outcome.tally.now[state.value] for state in RESTS)
     checks = [
         Check("orders stored, of those begun", found.orders, outcome.orders),
@@ -117,7 +115,9 @@ def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Ch
         Check("charges at the bank, one for each paid order", sum(taken.values()), found.paid),
         Check("orders charged twice", sum(count > 1 for count in taken.values()), 0),
         Check("deeds done twice under one idempotency key", repeated, 0),
-        Check("refunds at the bank, one for each refunded order", sum(given_back.values()), _now(outcome, "refunded")),
+        Check(
+            "refunds at the bank, one for each refunded order", sum(given_back.values()), outcome.tally.now["refunded"]
+        ),
         Check("charges kept without a delivery (uncompensated)", unsettled, 0),
         Check("the hot counter, told of every paid order", found.counter, found.paid),
         Check("dead letters and compensations that are owed", found.letters + found.owed, 0),
@@ -134,10 +134,6 @@ def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Ch
     return checks
 
 
-def _now(outcome: Outcome, state: str) -> int:
-    return outcome.tally.now[state]
-
-
 @contextlib.asynccontextmanager
 async def _opened(opening: AbstractAsyncContextManager[OpenedT]) -> AsyncGenerator[OpenedT, None]:
     """Complete the opening also when Ctrl-C cancels it: a thread opens the store, and creates files in the folder."""
@@ -151,16 +147,6 @@ async def _opened(opening: AbstractAsyncContextManager[OpenedT]) -> AsyncGenerat
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_exit(opening)
         yield opened
-
-
-async def _pages(engine: Engine) -> AsyncIterator[Sequence[View[State, Order]]]:
-    cursor: str | None = None
-    while True:
-        page = await engine.find(order, limit=PAGE_SIZE, cursor=cursor)
-        yield page.items
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 def _count(outcome: Outcome, order_id: str, history: OrderHistory) -> None:

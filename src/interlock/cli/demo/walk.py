@@ -2,8 +2,8 @@
 
 The parent owns only the bank and the warehouse. It reads the worker's news, records every acknowledgement, starts the
 outage after a quarter of them, kills the worker with SIGKILL after about half, and starts the next one. In the end
-acknowledgements are compared with the store. The odd choice is a pipe: what a worker wrote before a kill can be read
-after it, so the parent knows exactly what was acknowledged.
+acknowledgements are compared with the store. What a worker sent before a kill can be read after it, so the parent knows
+exactly what was acknowledged.
 
 Everything runs in one event loop, where Ctrl-C is a cancellation. It arrives only at an await, so every created process
 and file is already registered for cleanup.
@@ -11,43 +11,143 @@ and file is already registered for cleanup.
 
 import asyncio
 import contextlib
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from interlock.cli.demo.bank import BOOKS, Bank, Books, Gateway
-from interlock.cli.demo.news import NONE, Life, Listener, Part
-from interlock.cli.demo.outcome import Kill, Outage, Outcome, Tally
-from interlock.cli.demo.scenario import TROUBLE_FROM
+from interlock.cli.console import counted
+from interlock.cli.demo.bank import BOOKS, Bank, Books, Call
+from interlock.cli.demo.outcome import BANK, STATES, Kill, Outage, Outcome, Stall, Tally
+from interlock.cli.demo.scenario import TROUBLE_FROM, Life, Part
 from interlock.errors import InternalError
 from interlock.examples.order import order
+from interlock.testing.faults.processes import Process, Processes
 
-WORKER = "interlock.cli.demo.shop"
+# --- News of the worker ----------------------------------------------------------------------------------------------
+# One line per fact, in order, and only of durable facts.
+
+NAMED_MAX = 3
+"""How many stalled orders a remark names."""
+
+_refusal = msgspec.json.Decoder(tuple[str, str, str])
+
+
+class Listener:
+    """Reads the news of all lives."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.acknowledged: dict[str, bytearray] = {}
+        """By order: acknowledged pairs of a version and the number of its state."""
+        self.opened_in_s: float | None = None
+        self.ended = False
+        """True when the worker has completed all orders."""
+        self._outcome = outcome
+        self._paid: set[str] = set()
+        self._rejections: set[tuple[str, str]] = set()
+        self._done: set[str] = set()
+
+    def __call__(self, kind: str, words: list[str]) -> None:
+        """Handle one line."""
+        outcome = self._outcome
+        match kind:
+            case "moved":
+                outcome.tally.moved(words[0], words[3], words[2])
+                outcome.timeline.note(started=len(self.acknowledged), paid=outcome.paid, done=outcome.done)
+            case "acknowledged":
+                outcome.acknowledged += 1
+                self.acknowledged.setdefault(words[0], bytearray()).extend((int(words[1]), STATES[words[2]]))
+            case "done" if words[0] not in self._done:
+                self._done.add(words[0])
+                outcome.done += 1
+                outcome.tally.forget(words[0])
+            case "paid" if words[0] in self._paid:
+                outcome.counted_again += 1
+            case "paid":
+                self._paid.add(words[0])
+                outcome.paid += 1
+            case "rejected" if (words[0], words[1]) not in self._rejections:
+                self._rejections.add((words[0], words[1]))
+                outcome.rejected[words[1]] += 1
+            case "observer-failed":
+                outcome.observer_failures += 1
+            case _:
+                self._read_rare(kind, words)
+
+    def _read_rare(self, kind: str, words: list[str]) -> None:
+        outcome = self._outcome
+        match kind:
+            case "example":
+                outcome.examples.setdefault(words[0], _refusal.decode(words[1]))
+            case "breaker" if words[0] == BANK:
+                self._breaker(words[1])
+            case "stuck" | "stalled" | "unstuck":
+                self._stall(kind, words)
+            case "problem":
+                outcome.problems.append(f"{words[0]}: {words[1]}")
+            case "opened":
+                self.opened_in_s = float(words[0])
+            case "ended":
+                self.ended = True
+            case _:
+                pass
+
+    def _breaker(self, state: str) -> None:
+        outcome = self._outcome
+        before, outcome.breaker = outcome.breaker, state
+        outage, now_s = outcome.outage, outcome.timeline.now_s()
+        if outage is None:
+            return
+        if state == "open" and outage.opened_s is None:
+            outage.opened_s = now_s
+            waiting = counted(len(self.acknowledged) - outcome.done, "order")
+            outcome.remark(f"The breaker of {BANK} is open: calls have stopped, {waiting} on their way.", "bold")
+        elif state == "half_open":
+            outage.probes += 1
+        elif state == "closed" and before != "closed" and outage.ended_s is not None and outage.closed_s is None:
+            outage.closed_s = now_s
+            outcome.remark(f"The breaker of {BANK} is closed: a probe got through, and calls resume.", "bold green")
+
+    def _stall(self, kind: str, words: list[str]) -> None:
+        outcome = self._outcome
+        if outcome.stall is None:
+            outcome.stall = Stall(outcome.timeline.now_s())
+        stall = outcome.stall
+        if kind == "stuck":
+            stall.stuck.add(words[0])
+        elif kind == "stalled":
+            stall.listed.add(words[0])
+        else:
+            stall.ended_s = outcome.timeline.now_s()
+            names = ", ".join(sorted(stall.listed)[:NAMED_MAX])
+            more = ", …" if len(stall.listed) > NAMED_MAX else ""
+            outcome.remark(
+                f"Stalled: {counted(len(stall.listed), 'order')} on the packing table, listed by engine.stalled "
+                f"({names}{more}). The packing table is fixed; they continue.",
+                "bold yellow",
+            )
+
+
+# --- Walk ------------------------------------------------------------------------------------------------------------
+
+WORKER = "interlock.cli.demo.worker"
 LINES_PER_LOOK = 64
 OUTAGE_S = 3.0
 """How long the bank stays down after the breaker has opened; less in a small demo."""
 
 
-class Watcher(Protocol):
-    """A progress display. It is called often and must be quick."""
-
-    def __call__(self, outcome: Outcome, /) -> None:
-        """Show the current outcome."""
-        ...
+Watcher = Callable[[Outcome], None]
+"""A progress display. It is called often and must be quick."""
 
 
-class Running:
-    """A worker process and the stream of its news."""
+class Worker(NamedTuple):
+    """A worker process, and the connection to it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", news: asyncio.StreamReader) -> None:
-        self.process = process
-        self.news = news
+    process: Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
 
 
 class Walk:
@@ -58,8 +158,10 @@ class Walk:
         self.folder = folder
         self.listener = Listener(self.outcome)
         self._dashboard = dashboard
-        self._books = Books(folder / BOOKS)
-        self._gateway = Gateway(Bank(self._books, seed))
+        self._resources = contextlib.ExitStack()
+        self._processes = self._resources.enter_context(Processes())
+        self._bank = Bank(self._resources.enter_context(contextlib.closing(Books(folder / BOOKS))), seed)
+        self._recovery: asyncio.TimerHandle | None = None
 
     async def run(self, watch: Watcher) -> Outcome:
         """Complete every order, with the outage, the kill and the stall."""
@@ -70,26 +172,24 @@ class Walk:
         await self._to_the_end(watch)
         outcome.walking_s = outcome.timeline.now_s()
         if outcome.outage is not None:
-            outcome.outage.refused = self._gateway.refused
+            outcome.outage.refused = self._bank.refused
         watch(outcome)
         return outcome
 
     async def show(self, on_open: Callable[[], None]) -> None:
         """Run a worker that only serves the dashboard, until this process is interrupted."""
-        self.listener.opened_in_s = None
-
-        def is_open() -> bool:
-            return self.listener.opened_in_s is not None
-
-        async with self._worker("shows") as running:
-            if await self._listen(running, _watch_nothing, until=is_open):
+        async with self._worker("shows") as worker:
+            if await self._listen(worker, lambda _: None, until=self._is_open):
                 on_open()
-                await self._listen(running, _watch_nothing)
-            raise _ended_early(running.process.wait())
+                await self._listen(worker, lambda _: None)
+            raise _ended_early(worker.process)
 
     def close(self) -> None:
-        """Close the books."""
-        self._books.close()
+        """End the processes, and close the books."""
+        self._resources.close()
+
+    def _is_open(self) -> bool:
+        return self.listener.opened_in_s is not None
 
     async def _until_killed(self, watch: Watcher) -> None:
         outcome = self.outcome
@@ -99,11 +199,11 @@ class Walk:
             calm = outcome.outage is None or outcome.outage.closed_s is not None
             return (outcome.acknowledged >= 2 * outcome.orders and calm) or self.listener.ended
 
-        async with self._worker("stays") as running:
-            if not await self._listen(running, watch, until=half_way):
-                raise _ended_early(running.process.wait())
-            running.process.kill()
-            await self._listen(running, watch)  # Read what it wrote before the kill.
+        async with self._worker("stays") as worker:
+            if not await self._listen(worker, watch, until=half_way):
+                raise _ended_early(worker.process)
+            worker.process.kill()
+            await self._listen(worker, watch)  # Read what it sent before the kill.
         on_their_way = len(self.listener.acknowledged) - outcome.done
         outcome.kill = Kill(outcome.timeline.now_s(), outcome.acknowledged, on_their_way)
         outcome.remark(
@@ -115,9 +215,8 @@ class Walk:
     async def _to_the_end(self, watch: Watcher) -> None:
         outcome, kill = self.outcome, self.outcome.kill
         assert kill is not None
-        self.listener.opened_in_s = None
-        async with self._worker("ends") as running:
-            if await self._listen(running, watch, until=lambda: self.listener.opened_in_s is not None):
+        async with self._worker("ends") as worker:
+            if await self._listen(worker, watch, until=self._is_open):
                 kill.gap_s = outcome.timeline.now_s() - kill.at_s
                 kill.recovery_s = self.listener.opened_in_s or 0.0
                 outcome.remark(
@@ -125,61 +224,59 @@ class Walk:
                     "bold green",
                 )
                 watch(outcome)
-                await self._listen(running, watch)
-            code = running.process.wait()
-            if code != 0:
-                raise _ended_early(code)
+                await self._listen(worker, watch)
+            if not self.listener.ended:
+                raise _ended_early(worker.process)
 
     def _trouble(self) -> None:
         """Start the outage after a quarter of the calls, and end it after the breaker has opened."""
-        outcome, gateway = self.outcome, self._gateway
+        outcome = self.outcome
         if outcome.outage is None:
             if outcome.orders >= TROUBLE_FROM and outcome.acknowledged >= outcome.orders:
-                gateway.fail()
+                self._bank.down = True
                 outcome.outage = Outage(outcome.timeline.now_s())
                 outcome.remark("The bank is down: every call is answered with 503.", "bold red")
-        elif outcome.outage.opened_s is not None or self.listener.ended:
-            gateway.recover_in(min(OUTAGE_S, outcome.orders / 1_000), self.listener.bank_is_back)
+        elif (outcome.outage.opened_s is not None or self.listener.ended) and self._recovery is None:
+            seconds = min(OUTAGE_S, outcome.orders / 1_000)
+            self._recovery = asyncio.get_running_loop().call_later(seconds, self._recover)
+
+    def _recover(self) -> None:
+        outage = self.outcome.outage
+        assert outage is not None
+        self._bank.down = False
+        outage.ended_s = self.outcome.timeline.now_s()
+        self.outcome.remark(f"The bank is back, after {outage.ended_s - outage.began_s:.1f} s.", "bold green")
 
     @contextlib.asynccontextmanager
-    async def _worker(self, part: Part) -> AsyncGenerator[Running, None]:
+    async def _worker(self, part: Part) -> AsyncGenerator[Worker, None]:
         """Start a worker and yield it. It is killed when the block ends."""
-        async with self._gateway.line() as line:
-            process = self._started(part, line)
-            line.close()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with process.stdin, process.stdout:
+        self.listener.opened_in_s = None
+        life = Life(str(self.folder), self.outcome.orders, self.outcome.seed, part)
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                descriptors = [end.fileno() for end in (theirs, self._dashboard) if end is not None]
+                process = self._processes.start(
+                    f"{WORKER}:live", msgspec.json.encode(life).decode(), descriptors=descriptors
+                )
+            try:
+                reader, writer = await asyncio.open_unix_connection(sock=ours)
                 try:
-                    news = asyncio.StreamReader()
-                    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-                        lambda: asyncio.StreamReaderProtocol(news), process.stdout
-                    )
-                    with contextlib.closing(transport):
-                        yield Running(process, news)
+                    yield Worker(process, reader, writer)
                 finally:
-                    process.kill()
-                    process.wait()
+                    writer.transport.abort()
+            finally:
+                process.close()
 
-    def _started(self, part: Part, line: socket.socket) -> "subprocess.Popen[bytes]":
-        dashboard = NONE if self._dashboard is None else self._dashboard.fileno()
-        life = Life(str(self.folder), self.outcome.orders, self.outcome.seed, part, line.fileno(), dashboard)
-        return subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
-            [sys.executable, "-m", WORKER, msgspec.json.encode(life).decode()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[descriptor for descriptor in (line.fileno(), dashboard) if descriptor != NONE],
-            process_group=0,  # A terminal's Ctrl-C must reach the parent alone.
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
-
-    async def _listen(self, running: Running, watch: Watcher, *, until: Callable[[], bool] | None = None) -> bool:
-        """Read news until the condition holds, or to the end. Return whether it held."""
+    async def _listen(self, worker: Worker, watch: Watcher, *, until: Callable[[], bool] | None = None) -> bool:
+        """Read news and calls until the condition holds, or to the end. Return whether it held."""
         lines = 0
-        while line := await running.news.readline():
-            if not line.endswith(b"\n"):  # The kill cut this line: it does not count.
-                break
-            self.listener(line.decode())
+        while (line := await _next_line(worker.reader)) is not None:
+            kind, *words = line.split("\t")
+            if kind == "call":
+                self._answer(worker.writer, *words)
+                continue
+            self.listener(kind, words)
             lines += 1
             if lines % LINES_PER_LOOK == 0 or self.outcome.remarks:
                 watch(self.outcome)
@@ -187,11 +284,31 @@ class Walk:
                 return True
         return False
 
+    def _answer(self, writer: asyncio.StreamWriter, number: str, *words: str) -> None:
+        """Answer a call, immediately or with its delay."""
+        verdict, late_s = self._bank.answer(msgspec.convert(words, Call, strict=False))
 
-def _watch_nothing(outcome: Outcome, /) -> None:
-    """Do nothing: a watcher without a display."""
-    del outcome
+        def send() -> None:
+            if not writer.is_closing():
+                writer.write(f"{number}\t{verdict}\n".encode())
+
+        if late_s:
+            asyncio.get_running_loop().call_later(late_s, send)
+        else:
+            send()
 
 
-def _ended_early(code: int) -> InternalError:
-    return InternalError(f"the demo's worker ended with {code}; its complaint is above.")
+async def _next_line(reader: asyncio.StreamReader) -> str | None:
+    """Return the worker's next line; None at its end. A line that the kill has cut does not count."""
+    try:
+        line = await reader.readline()
+    except ConnectionResetError:  # Killed with an unread answer.
+        return None
+    return line.decode().rstrip("\n") if line.endswith(b"\n") else None
+
+
+def _ended_early(process: Process) -> InternalError:
+    try:
+        return InternalError(f"the demo's worker ended with {process.end()}.")
+    except RuntimeError as error:
+        return InternalError(f"the demo's worker failed: {error}")

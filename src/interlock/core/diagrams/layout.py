@@ -11,12 +11,21 @@ Sections: legend, tracks, routes, straightening, layout.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from interlock.core.diagrams.grid import Extent, Grid, Wire, assign_rows, build_grid, downward, place, reduce_crossings
+from interlock.core.diagrams.layered_grid import (
+    Extent,
+    Grid,
+    Wire,
+    assign_rows,
+    build_grid,
+    downward,
+    place,
+    reduce_crossings,
+)
 from interlock.core.diagrams.sketch import Arrow, Node, Size, Sketch, label_size, text_width
 
 # --- Legend ----------------------------------------------------------------------------------------------------------
@@ -33,21 +42,22 @@ SIGN_WIDTH = 22.0
 SIGN_GAP = 7.0
 _ENTRY_GAP = 15.0
 LEGEND_LINE_HEIGHT = 19.0
+_MEANINGS: dict[Sign, str] = {
+    "step": "runs a step",
+    "resting": "resting",
+    "unwinding": "unwinding",
+    "final": "final",
+    "failed": "step failed",
+    "unwound": "unwound",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """A sign and its meaning."""
+    """A sign with its meaning, and where it starts, from the upper left corner of the legend."""
 
     sign: Sign
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedEntry:
-    """An entry and where it starts, from the upper left corner of the legend."""
-
-    entry: LegendEntry
     left: float
     line: int
 
@@ -56,7 +66,7 @@ class PlacedEntry:
 class Legend:
     """All lines of the legend."""
 
-    entries: tuple[PlacedEntry, ...]
+    entries: tuple[LegendEntry, ...]
     remarks: tuple[str, ...]
     """Lines of text below the entries, already broken."""
     width: float
@@ -68,24 +78,24 @@ class Legend:
         return self.lines * LEGEND_LINE_HEIGHT
 
 
-def lay_out_legend(entries: Sequence[LegendEntry], remarks: Sequence[str], width_max: float) -> Legend:
-    """Break the entries and the remarks into lines of at most that width."""
-    placed: list[PlacedEntry] = []
+def lay_out_legend(signs: Iterable[Sign], remarks: Sequence[str], width_max: float) -> Legend:
+    """Break the entries of the signs and the remarks into lines of at most that width."""
+    entries: list[LegendEntry] = []
     left, line, widest = 0.0, 0, 0.0
-    for entry in entries:
-        width = SIGN_WIDTH + SIGN_GAP + text_width(entry.text, LEGEND_SIZE)
+    for sign in signs:
+        width = SIGN_WIDTH + SIGN_GAP + text_width(_MEANINGS[sign], LEGEND_SIZE)
         if left > 0 and left + width > width_max:
             left, line = 0.0, line + 1
-        placed.append(PlacedEntry(entry, left, line))
+        entries.append(LegendEntry(sign, _MEANINGS[sign], left, line))
         widest = max(widest, left + width)
         left += width + _ENTRY_GAP
-    texts = [text for remark in remarks for text in _broken(remark, width_max)]
+    texts = [text for remark in remarks for text in _break_lines(remark, width_max)]
     widest = max([widest, *(text_width(text, LEGEND_SIZE) for text in texts)])
     lines = (line + 1 if entries else 0) + len(texts)
-    return Legend(tuple(placed), tuple(texts), widest, lines)
+    return Legend(tuple(entries), tuple(texts), widest, lines)
 
 
-def _broken(remark: str, width_max: float) -> list[str]:
+def _break_lines(remark: str, width_max: float) -> list[str]:
     lines: list[str] = []
     for word in remark.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word
@@ -383,7 +393,7 @@ Point = tuple[float, float]
 
 TITLE_SIZE = 15.0
 LOOP_REACH = 30.0
-_PADDING = 26.0
+PADDING = 26.0
 _HEADER_HEIGHT = 36.0
 _NODE_MARGIN = 20.0
 _LABEL_MARGIN = 9.0
@@ -414,6 +424,14 @@ class Box:
     def bottom(self) -> float:
         """The coordinate of its lower side."""
         return self.top + self.height
+
+    def inset(self, margin: float) -> "Box":
+        """Return the rectangle inside it at that distance."""
+        return Box(self.left + margin, self.top + margin, self.width - 2 * margin, self.height - 2 * margin)
+
+    def shifted(self, aside: float, below: float) -> "Box":
+        """Return the rectangle at another place."""
+        return Box(self.left + aside, self.top + below, self.width, self.height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,13 +467,6 @@ class Layout:
     legend: Legend
     legend_top: float
 
-    @property
-    def labels(self) -> tuple[Box, ...]:
-        """The boxes of all labels."""
-        loops = (placed.loop_label for placed in self.nodes)
-        arrows = (placed.label for placed in self.arrows)
-        return tuple(box for box in (*loops, *arrows) if box is not None)
-
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
@@ -472,20 +483,31 @@ class _Cells:
 
 @dataclass(frozen=True, slots=True)
 class _Drawing:
-    """One of the two candidates, its upper left corner at the origin."""
+    """One of the two candidates."""
 
     flow: Flow
-    size: Size
     nodes: tuple[PlacedNode, ...]
     arrows: tuple[PlacedArrow, ...]
 
     @property
+    def bounds(self) -> Box:
+        """The rectangle around everything."""
+        corners = [point for placed in self.arrows for point in placed.points]
+        labels = (*(placed.loop_label for placed in self.nodes), *(placed.label for placed in self.arrows))
+        for box in (*(placed.box for placed in self.nodes), *labels):
+            corners += [] if box is None else [(box.left, box.top), (box.right, box.bottom)]
+        left, right = (extreme((x for x, _ in corners), default=0.0) for extreme in (min, max))
+        top, bottom = (extreme((y for _, y in corners), default=0.0) for extreme in (min, max))
+        return Box(left, top, max(1.0, right - left), max(1.0, bottom - top))
+
+    @property
     def strain(self) -> float:
         """Return how much a reader has to zoom or scroll. Less is better."""
-        wide = math.log(max(1.0, self.size.width / _WIDTH_READABLE))
-        tall = math.log(max(1.0, self.size.height / _HEIGHT_READABLE))
+        bounds = self.bounds
+        wide = math.log(max(1.0, bounds.width / _WIDTH_READABLE))
+        tall = math.log(max(1.0, bounds.height / _HEIGHT_READABLE))
         # Where both fit, the flatter one leaves more of the page to the text around it.
-        return 2.0 * wide + tall + 0.3 * self.size.height / _HEIGHT_READABLE
+        return 2.0 * wide + tall + 0.3 * bounds.height / _HEIGHT_READABLE
 
 
 def lay_out(sketch: Sketch) -> Layout:
@@ -524,7 +546,7 @@ def _draw(sketch: Sketch, grid: Grid, down: Sequence[bool], labels: Sequence[Siz
         points = tuple(_turn(knot, flow) for knot in route)
         label = None if cell is None else _box_around(centres[cell], size)
         arrows.append(PlacedArrow(arrow, points if falls else points[::-1], label))
-    return _at_origin(flow, nodes, tuple(arrows))
+    return _Drawing(flow, nodes, tuple(arrows))
 
 
 def _spine(sketch: Sketch, grid: Grid, down: Sequence[bool]) -> frozenset[int]:
@@ -551,7 +573,7 @@ def _measure_cells(sketch: Sketch, grid: Grid, labels: Sequence[Size], flow: Flo
     reach = [0.0] * len(grid.above)
     boxes: list[Size] = []
     for index, node in enumerate(sketch.nodes):
-        along, across = _turn((node.size.width, node.size.height), flow)
+        along, across = _turn(node.size, flow)
         inset = _PORT_INSET if flow == "down" else _PORT_INSET_SIDE
         if node.lines:
             across = max(across, 2 * (min(wanted[index], across / 2 + _WIDENING_MAX - inset) + inset))
@@ -560,14 +582,13 @@ def _measure_cells(sketch: Sketch, grid: Grid, labels: Sequence[Size], flow: Flo
         lengths[index] = box_lengths[index] = along
         loop = 0.0
         if node.loop:
-            size = label_size(node.loop)
-            loop_along, loop_across = _turn((size.width, size.height), flow)
+            loop_along, loop_across = _turn(label_size(node.loop), flow)
             loop = LOOP_REACH + loop_across
             lengths[index] = max(along, loop_along)
         extents[index] = Extent(across / 2 + _NODE_MARGIN, across / 2 + loop + _NODE_MARGIN)
     for cell, size in zip(grid.labels, labels, strict=True):
         if cell is not None:
-            along, across = _turn((size.width, size.height), flow)
+            along, across = _turn(size, flow)
             extents[cell] = Extent(across / 2 + _LABEL_MARGIN, across / 2 + _LABEL_MARGIN)
             lengths[cell] = box_lengths[cell] = along
     return _Cells(tuple(extents), tuple(lengths), tuple(box_lengths), tuple(reach), tuple(boxes))
@@ -593,72 +614,50 @@ def _box_around(centre: Point, size: Size) -> Box:
     return Box(centre[0] - size.width / 2, centre[1] - size.height / 2, size.width, size.height)
 
 
-def _at_origin(flow: Flow, nodes: tuple[PlacedNode, ...], arrows: tuple[PlacedArrow, ...]) -> _Drawing:
-    """Move everything so that its upper left corner is the origin."""
-    boxes = [placed.box for placed in nodes]
-    boxes += [placed.loop_label for placed in nodes if placed.loop_label is not None]
-    boxes += [placed.label for placed in arrows if placed.label is not None]
-    points = [point for placed in arrows for point in placed.points]
-    left = min([box.left for box in boxes] + [point[0] for point in points], default=0.0)
-    top = min([box.top for box in boxes] + [point[1] for point in points], default=0.0)
-    right = max([box.right for box in boxes] + [point[0] for point in points], default=0.0)
-    bottom = max([box.bottom for box in boxes] + [point[1] for point in points], default=0.0)
-    return _Drawing(
-        flow,
-        Size(max(1.0, right - left), max(1.0, bottom - top)),
-        tuple(_shift_node(placed, -left, -top) for placed in nodes),
-        tuple(_shift_arrow(placed, -left, -top) for placed in arrows),
-    )
-
-
 def _add_frame(sketch: Sketch, drawing: _Drawing) -> Layout:
     """Add the title above, the legend below and a margin."""
     title = text_width(sketch.title, TITLE_SIZE, bold=True) + text_width(f"version {sketch.version}", TITLE_SIZE)
-    width = max(drawing.size.width, title)
-    legend = lay_out_legend(_entries(sketch), sketch.remarks, max(width, _LEGEND_WIDTH_MIN))
+    bounds = drawing.bounds
+    width = max(bounds.width, title)
+    legend = lay_out_legend(_signs(sketch), sketch.remarks, max(width, _LEGEND_WIDTH_MIN))
     width = max(width, legend.width)
-    aside = _PADDING + (width - drawing.size.width) / 2
-    above = _PADDING + _HEADER_HEIGHT
-    legend_top = above + drawing.size.height + (_PADDING if legend.height else 0.0)
+    aside = PADDING + (width - bounds.width) / 2 - bounds.left
+    below = PADDING + _HEADER_HEIGHT - bounds.top
+    legend_top = PADDING + _HEADER_HEIGHT + bounds.height + (PADDING if legend.height else 0.0)
+    nodes = [
+        PlacedNode(placed.node, placed.box.shifted(aside, below), _shift_label(placed.loop_label, aside, below))
+        for placed in drawing.nodes
+    ]
+    arrows = [
+        PlacedArrow(
+            placed.arrow,
+            tuple((x + aside, y + below) for x, y in placed.points),
+            _shift_label(placed.label, aside, below),
+        )
+        for placed in drawing.arrows
+    ]
     return Layout(
         title=sketch.title,
         version=sketch.version,
         flow=drawing.flow,
-        width=math.ceil(width + 2 * _PADDING),
-        height=math.ceil(legend_top + legend.height + _PADDING),
-        nodes=tuple(_shift_node(placed, aside, above) for placed in drawing.nodes),
-        arrows=tuple(_shift_arrow(placed, aside, above) for placed in drawing.arrows),
+        width=math.ceil(width + 2 * PADDING),
+        height=math.ceil(legend_top + legend.height + PADDING),
+        nodes=tuple(nodes),
+        arrows=tuple(arrows),
         legend=legend,
         legend_top=legend_top,
     )
 
 
-def _entries(sketch: Sketch) -> list[LegendEntry]:
-    """Return the legend entries for the signs that occur in the picture."""
+def _shift_label(label: Box | None, aside: float, below: float) -> Box | None:
+    return None if label is None else label.shifted(aside, below)
+
+
+def _signs(sketch: Sketch) -> list[Sign]:
+    """Return the signs that occur in the picture."""
+    signs: set[str] = {node.look for node in sketch.nodes} | {node.loop_kind for node in sketch.nodes}
+    signs |= {arrow.kind for arrow in sketch.arrows}
     # Colours that show visits cannot also show which states run a step.
-    counted = any(node.visits is not None for node in sketch.nodes)
-    looks = {node.look for node in sketch.nodes}
-    kinds = {arrow.kind for arrow in sketch.arrows} | {node.loop_kind for node in sketch.nodes}
-    entries = [
-        (LegendEntry("step", "runs a step"), "step" in looks and not counted),
-        (LegendEntry("resting", "resting"), "resting" in looks),
-        (LegendEntry("unwinding", "unwinding"), "unwinding" in looks),
-        (LegendEntry("final", "final"), "final" in looks),
-        (LegendEntry("failed", "step failed"), "failed" in kinds),
-        (LegendEntry("unwound", "unwound"), "unwound" in kinds),
-    ]
-    return [entry for entry, present in entries if present]
-
-
-def _shift_node(placed: PlacedNode, aside: float, below: float) -> PlacedNode:
-    label = None if placed.loop_label is None else _shift_box(placed.loop_label, aside, below)
-    return PlacedNode(placed.node, _shift_box(placed.box, aside, below), label)
-
-
-def _shift_arrow(placed: PlacedArrow, aside: float, below: float) -> PlacedArrow:
-    label = None if placed.label is None else _shift_box(placed.label, aside, below)
-    return PlacedArrow(placed.arrow, tuple((x + aside, y + below) for x, y in placed.points), label)
-
-
-def _shift_box(box: Box, aside: float, below: float) -> Box:
-    return Box(box.left + aside, box.top + below, box.width, box.height)
+    if any(node.visits is not None for node in sketch.nodes):
+        signs.discard("step")
+    return [sign for sign in _MEANINGS if sign in signs]

@@ -11,22 +11,26 @@ from interlock.core.describe import MachineDescription, StateDescription, Transi
 from interlock.core.diagrams.sketch import (
     CatchAll,
     Gathered,
-    busiest,
     duration,
     fresh,
     gather,
-    level,
+    look_of,
     sources_in_words,
     step_words,
     timer_words,
     trigger,
     visible,
 )
-from interlock.core.diagrams.svg import LIGHT, Paint
+from interlock.core.diagrams.svg import LIGHT
 
 
 def _internal(gathered: Gathered, state: StateDescription) -> list[TransitionDescription]:
     return [transition for transition in gathered.single if transition.internal and transition.source == state.name]
+
+
+def _step_and_timers(state: StateDescription) -> list[str]:
+    step = step_words(state)
+    return [*([] if step is None else [f"step {step}"]), *(f"after {timer}" for timer in timer_words(state))]
 
 
 # --- Graphviz DOT ----------------------------------------------------------------------------------------------------
@@ -41,8 +45,8 @@ _EDGE_STYLES: Mapping[TransitionKind, tuple[str, str]] = {
 }
 
 
-def dot(description: MachineDescription, *, visits: Mapping[str, int] | None = None) -> str:
-    """Write the machine as a Graphviz digraph, coloured by `visits` if they are given."""
+def dot(description: MachineDescription) -> str:
+    """Write the machine as a Graphviz digraph."""
     gathered = gather(description)
     names = {state.name for state in description.states}
     start = fresh("start", names)
@@ -53,9 +57,10 @@ def dot(description: MachineDescription, *, visits: Mapping[str, int] | None = N
         '    edge [fontname="Helvetica", fontsize=10];',
         f"    {_dot_string(start)} [shape=point, width=0.15];",
     ]
-    for state in description.states:
-        inside = _internal(gathered, state)
-        lines.append(f"    {_dot_string(state.name)} [{_dot_attributes(description, state, inside, visits)}];")
+    lines += [
+        f"    {_dot_string(state.name)} [{_dot_attributes(state, _internal(gathered, state))}];"
+        for state in description.states
+    ]
     lines += [
         f"    {_dot_string(start)} -> {_dot_string(state.name)};" for state in description.states if state.initial
     ]
@@ -74,23 +79,9 @@ def dot(description: MachineDescription, *, visits: Mapping[str, int] | None = N
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _dot_attributes(
-    description: MachineDescription,
-    state: StateDescription,
-    inside: list[TransitionDescription],
-    visits: Mapping[str, int] | None,
-) -> str:
-    words = [state.name]
-    step = step_words(state)
-    if step is not None:
-        words.append(f"step {step}")
-    words += [f"after {timer}" for timer in timer_words(state)]
-    words += [f"stays on {trigger(transition)}" for transition in inside]
-    paint = _dot_paint(state)
-    if visits is not None:
-        count = visits.get(state.name, 0)
-        paint = LIGHT.heat[level(count, busiest(description, visits))]
-        words.append(f"{count:,} visits")
+def _dot_attributes(state: StateDescription, inside: list[TransitionDescription]) -> str:
+    words = [state.name, *_step_and_timers(state), *(f"stays on {trigger(transition)}" for transition in inside)]
+    paint = LIGHT.looks[look_of(state)]
     attributes = [
         f"label={_dot_label(words)}",
         f'fillcolor="{paint.fill}"',
@@ -102,16 +93,6 @@ def _dot_attributes(
     if state.unwinds_to is not None:
         attributes.append('style="rounded,filled,dashed"')
     return ", ".join(attributes)
-
-
-def _dot_paint(state: StateDescription) -> Paint:
-    if state.final:
-        return LIGHT.final
-    if state.unwinds_to is not None:
-        return LIGHT.unwinding
-    if state.resting:
-        return LIGHT.resting
-    return LIGHT.plain if state.step is None else LIGHT.step
 
 
 def _dot_edge(source: str, target: str, transition: TransitionDescription) -> str:
@@ -144,40 +125,19 @@ def _dot_string(text: str) -> str:
 
 _PLAIN_ID = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # Reserved words of Mermaid, in any case: an id must not be one of them.
-_RESERVED = frozenset(
-    (
-        "acctitle",
-        "accdescr",
-        "as",
-        "choice",
-        "class",
-        "classdef",
-        "click",
-        "default",
-        "direction",
-        "end",
-        "fork",
-        "hide",
-        "href",
-        "join",
-        "note",
-        "root",
-        "scale",
-        "state",
-        "style",
-    )
-)
+_RESERVED = frozenset((
+    "acctitle", "accdescr", "as", "choice", "class", "classdef", "click", "default", "direction", "end", "fork", "hide",
+    "href", "join", "note", "root", "scale", "state", "style",
+))  # fmt: skip
 _HARMLESS = frozenset(" _-.,/[]()=+!?'→·")
 
 
-def mermaid(description: MachineDescription, *, visits: Mapping[str, int] | None = None) -> str:
-    """Write the machine as a Mermaid state diagram, coloured by `visits` if they are given."""
+def mermaid(description: MachineDescription) -> str:
+    """Write the machine as a Mermaid state diagram."""
     ids = _mermaid_ids(description)
     gathered = gather(description)
     lines = ["stateDiagram-v2", "    direction TB"]
-    for state in description.states:
-        label = visible(state.name) + ("" if visits is None else f" ({visits.get(state.name, 0):,})")
-        lines.append(f'    state "{_mermaid_text(label)}" as {ids[state.name]}')
+    lines += [f'    state "{_mermaid_text(visible(name))}" as {state_id}' for name, state_id in ids.items()]
     for group, pill in _mermaid_pills(gathered.catch_alls, ids):
         words = f"any: {sources_in_words(group.sources, description)}"
         lines.append(f'    state "{_mermaid_text(visible(words))}" as {pill}')
@@ -194,7 +154,7 @@ def mermaid(description: MachineDescription, *, visits: Mapping[str, int] | None
     lines += [f"    {ids[state.name]} --> [*]" for state in description.states if state.final]
     for state in description.states:
         lines += _mermaid_note(ids[state.name], state, _internal(gathered, state))
-    return "\n".join([*lines, *_mermaid_classes(description, ids, visits)]) + "\n"
+    return "\n".join([*lines, *_mermaid_classes(description, ids)]) + "\n"
 
 
 def _mermaid_ids(description: MachineDescription) -> dict[str, str]:
@@ -222,11 +182,7 @@ def _mermaid_text(text: str) -> str:
 
 
 def _mermaid_note(state_id: str, state: StateDescription, inside: list[TransitionDescription]) -> list[str]:
-    words: list[str] = []
-    step = step_words(state)
-    if step is not None:
-        words.append(f"step {step}")
-    words += [f"after {timer}" for timer in timer_words(state)]
+    words = _step_and_timers(state)
     if state.dwell_max_s is not None:
         words.append(f"dwell at most {duration(state.dwell_max_s)}")
     if state.unwinds_to is not None:
@@ -237,29 +193,18 @@ def _mermaid_note(state_id: str, state: StateDescription, inside: list[Transitio
     return [f"    note right of {state_id}", *(f"        {_mermaid_text(word)}" for word in words), "    end note"]
 
 
-def _mermaid_classes(
-    description: MachineDescription, ids: dict[str, str], visits: Mapping[str, int] | None
-) -> list[str]:
+def _mermaid_classes(description: MachineDescription, ids: dict[str, str]) -> list[str]:
     members: dict[str, list[str]] = {}
-    paints: dict[str, Paint] = {}
     for state in description.states:
-        for look, paint, worn in (
-            ("finalState", LIGHT.final, state.final),
-            ("restingState", LIGHT.resting, state.resting),
-            ("unwindingState", LIGHT.unwinding, state.unwinds_to is not None),
-        ):
-            if worn and visits is None:
-                paints[look] = paint
-                members.setdefault(look, []).append(ids[state.name])
-        if visits is not None:
-            heat = level(visits.get(state.name, 0), busiest(description, visits))
-            paints[f"heat{heat}"] = LIGHT.heat[heat]
-            members.setdefault(f"heat{heat}", []).append(ids[state.name])
+        kinds = {"final": state.final, "resting": state.resting, "unwinding": state.unwinds_to is not None}
+        for kind in (kind for kind, applies in kinds.items() if applies):
+            members.setdefault(kind, []).append(ids[state.name])
+    paints = {kind: LIGHT.looks[kind] for kind in members}
     lines = [
-        f"    classDef {name} fill:{paint.fill},stroke:{paint.stroke},color:{paint.text}"
-        for name, paint in paints.items()
+        f"    classDef {kind}State fill:{paint.fill},stroke:{paint.stroke},color:{paint.text}"
+        for kind, paint in paints.items()
     ]
-    return lines + [f"    class {','.join(states)} {name}" for name, states in members.items()]
+    return lines + [f"    class {','.join(states)} {kind}State" for kind, states in members.items()]
 
 
 # --- Markdown tables -------------------------------------------------------------------------------------------------

@@ -8,11 +8,10 @@ The invariant: every state and every transition of the description is in the ske
 choice is that internal transitions are text and not arrows, as in UML: the state is neither left nor entered.
 """
 
-import math
 import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from interlock.core.describe import MachineDescription, StateDescription, TransitionDescription, TransitionKind
 
@@ -248,8 +247,7 @@ class Line:
         return NAME_HEIGHT if self.spans[0].role == "name" else TEXT_HEIGHT
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """Width and height."""
 
     width: float
@@ -339,21 +337,17 @@ def sketch(description: MachineDescription, *, visits: Mapping[str, int] | None 
             arrows.append(Arrow(tail=len(nodes), head=place[state.name]))
             nodes.append(Node(name="", look="start", lines=()))
     for group in gathered.catch_alls:
+        sources = visible(sources_in_words(group.sources, description))
         if group.target is None:
-            remarks.append(_stays(group, description))
+            events = ", ".join(trigger(transition) for transition in group.transitions)
+            remarks.append(f"{events}: handled without leaving, in {sources}")
         else:
             pills = sum(node.look == "any" for node in nodes)
             name = f"any {pills + 1}" if pills else "any"
             arrows.append(_arrow(len(nodes), place[group.target], list(group.transitions)))
             nodes.append(Node(name=name, look="any", lines=(Line((Span(name, "pill"),)),)))
-            remarks.append(f"{name}: {visible(sources_in_words(group.sources, description))}")
-    return Sketch(
-        title=visible(description.name),
-        version=description.version,
-        nodes=tuple(nodes),
-        arrows=tuple(arrows),
-        remarks=tuple(remarks),
-    )
+            remarks.append(f"{name}: {sources}")
+    return Sketch(visible(description.name), description.version, tuple(nodes), tuple(arrows), tuple(remarks))
 
 
 def _state_node(
@@ -375,7 +369,7 @@ def _state_node(
         lines.append(Line((Span("1 visit" if visits == 1 else f"{visits:,} visits", "visits"),)))
     return Node(
         name=visible(state.name),
-        look=_look(state),
+        look=look_of(state),
         lines=tuple(lines),
         loop=_label_lines(around),
         loop_kind=_kind(around),
@@ -384,7 +378,8 @@ def _state_node(
     )
 
 
-def _look(state: StateDescription) -> Look:
+def look_of(state: StateDescription) -> Look:
+    """Return the look of the box of a state."""
     if state.final:
         return "final"
     if state.unwinds_to is not None:
@@ -395,9 +390,7 @@ def _look(state: StateDescription) -> Look:
 
 
 def _arrow(tail: int, head: int, transitions: list[TransitionDescription]) -> Arrow:
-    return Arrow(
-        tail=tail, head=head, lines=_label_lines(transitions), kind=_kind(transitions), note=_note(transitions)
-    )
+    return Arrow(tail, head, _label_lines(transitions), _kind(transitions), _note(transitions))
 
 
 def _kind(transitions: list[TransitionDescription]) -> TransitionKind:
@@ -426,21 +419,13 @@ def _label_spans(transition: TransitionDescription) -> tuple[Span, ...]:
 
 
 def _note(transitions: list[TransitionDescription]) -> str:
-    return "; ".join(_full_text(transition) for transition in transitions)
-
-
-def _full_text(transition: TransitionDescription) -> str:
-    text = f"{visible(transition.source)} → {visible(transition.target)}: {trigger(transition)}"
-    if transition.action is not None:
-        text += f" / {visible(transition.action)}"
-    if transition.guard_reason is not None:
-        text += f" ({visible(transition.guard_reason)})"
-    return text
-
-
-def _stays(group: CatchAll, description: MachineDescription) -> str:
-    events = ", ".join(trigger(transition) for transition in group.transitions)
-    return f"{events}: handled without leaving, in {visible(sources_in_words(group.sources, description))}"
+    texts: list[str] = []
+    for transition in transitions:
+        action = "" if transition.action is None else f" / {visible(transition.action)}"
+        reason = "" if transition.guard_reason is None else f" ({visible(transition.guard_reason)})"
+        source, target = visible(transition.source), visible(transition.target)
+        texts.append(f"{source} → {target}: {trigger(transition)}{action}{reason}")
+    return "; ".join(texts)
 
 
 def _padded(lines: tuple[Line, ...], padding: tuple[float, float]) -> Size:
@@ -449,26 +434,3 @@ def _padded(lines: tuple[Line, ...], padding: tuple[float, float]) -> Size:
         max(line.width for line in lines) + 2 * across,
         sum(line.height for line in lines) + 2 * down,
     )
-
-
-# --- Heat levels -----------------------------------------------------------------------------------------------------
-# Shared by all formats, so that a state has the same heat in an SVG, in Mermaid and in DOT. The invariant: level 0
-# means never visited, and only that. The odd choice is the square root: visits differ by orders of magnitude, so a
-# linear scale would leave all but the busiest state cold, and a logarithm would make all of them hot.
-
-HEAT_LEVELS = 6
-
-
-def busiest(description: MachineDescription, visits: Mapping[str, int]) -> int:
-    """Return the most visits that any state of the machine has."""
-    return max((visits.get(state.name, 0) for state in description.states), default=0)
-
-
-def share(count: int, most: int) -> float:
-    """Return a count on a scale from 0 to 1."""
-    return math.sqrt(count / most) if 0 < count <= most else 0.0
-
-
-def level(count: int, most: int) -> int:
-    """Return a count as one of `HEAT_LEVELS`."""
-    return math.ceil(share(count, most) * (HEAT_LEVELS - 1))

@@ -17,13 +17,14 @@ from typing import Literal
 from interlock.core.describe import MachineDescription
 from interlock.core.diagrams.layout import (
     LEGEND_LINE_HEIGHT,
+    PADDING,
     SIGN_GAP,
     SIGN_WIDTH,
     Box,
     Flow,
     Layout,
+    LegendEntry,
     PlacedArrow,
-    PlacedEntry,
     PlacedNode,
     Point,
     lay_out,
@@ -35,9 +36,6 @@ from interlock.core.diagrams.sketch import (
     Icon,
     Line,
     Span,
-    busiest,
-    level,
-    share,
     sketch,
 )
 
@@ -86,6 +84,12 @@ class Palette:
     pill: Paint
     heat: tuple[Paint, ...]
     """From never visited to visited most."""
+
+    @property
+    def looks(self) -> dict[str, Paint]:
+        """The paint of each look of a box."""
+        looks = {look: getattr(self, look) for look in ("plain", "step", "resting", "unwinding", "final")}
+        return {**looks, "any": self.pill, **{f"heat{level}": paint for level, paint in enumerate(self.heat)}}
 
 
 LIGHT = Palette(
@@ -184,16 +188,7 @@ def _colours(palette: Palette) -> dict[str, str]:
         rules[f".tip.{kind}"] = f"fill:{colour}"
     rules["text .failed"] = f"fill:{palette.failed}"
     rules["text .unwound"] = f"fill:{palette.unwound}"
-    looks = {
-        "plain": palette.plain,
-        "step": palette.step,
-        "resting": palette.resting,
-        "unwinding": palette.unwinding,
-        "final": palette.final,
-        "any": palette.pill,
-        **{f"heat{level}": paint for level, paint in enumerate(palette.heat)},
-    }
-    for look, paint in looks.items():
+    for look, paint in palette.looks.items():
         rules[f".{look} .box"] = f"fill:{paint.fill};stroke:{paint.stroke}"
         rules[f".{look} .ring,.{look} .icon"] = f"stroke:{paint.soft}" if look != "final" else f"stroke:{paint.stroke}"
         rules[f".{look} .name,.{look} .visits,.{look} .pill-name"] = f"fill:{paint.text}"
@@ -210,6 +205,23 @@ def _rules(scope: str, rules: dict[str, str]) -> str:
     )
 
 
+# --- Heat levels -----------------------------------------------------------------------------------------------------
+# The invariant: level 0 means never visited, and only that. The odd choice is the square root: visits differ by orders
+# of magnitude, so a linear scale would leave all but the busiest state cold, and a logarithm would make all hot.
+
+HEAT_LEVELS = 6
+
+
+def share(count: int, most: int) -> float:
+    """Return a count on a scale from 0 to 1."""
+    return math.sqrt(count / most) if 0 < count <= most else 0.0
+
+
+def level(count: int, most: int) -> int:
+    """Return a count as one of `HEAT_LEVELS`."""
+    return math.ceil(share(count, most) * (HEAT_LEVELS - 1))
+
+
 # --- Drawing ---------------------------------------------------------------------------------------------------------
 
 _TIP_LENGTH = 8.0
@@ -219,7 +231,6 @@ _CANVAS_CORNER = 14.0
 _BEND = 9.0
 _RING_INSET = 3.5
 _BASELINE = 0.35
-_PADDING = 26.0
 _ICONS: Mapping[Icon, str] = {
     # A cog: a ring with six teeth. A clock: a ring with two hands. Arrows back and round for the other two.
     "step": "M3.6 6a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0-4.8 0M6 1v1.6M6 9.4V11M1.7 3.5l1.4.8M8.9 7.7l1.4.8"
@@ -237,19 +248,20 @@ def svg(description: MachineDescription, *, visits: Mapping[str, int] | None = N
     follows the reader's system; "light" and "dark" are fixed.
     """
     layout = lay_out(sketch(description, visits=visits))
-    most = busiest(description, visits or {})
+    most = max(((visits or {}).get(state.name, 0) for state in description.states), default=0)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="interlock-{theme}" role="img" '
         f'aria-label="State machine {escape(layout.title)}" '
         f'viewBox="0 0 {_number(layout.width)} {_number(layout.height)}" '
         f'width="{_number(layout.width)}" height="{_number(layout.height)}">'
     )
+    title = f'{escape(layout.title)}<tspan class="version" dx="8">version {layout.version}</tspan>'
     parts = [
         head,
         f"<title>{escape(layout.title)}, version {layout.version}</title>",
         f"<style>\n{style_sheet(theme)}</style>",
         _rectangle("canvas", Box(0.5, 0.5, layout.width - 1, layout.height - 1), _CANVAS_CORNER),
-        *_paint_header(layout),
+        f'<text class="title" x="{_number(PADDING)}" y="{_number(PADDING + 14)}">{title}</text>',
         *(_paint_arrow(placed, layout.flow, _emphasis(layout, placed, most)) for placed in layout.arrows),
         *(_paint_loop(placed, layout.flow) for placed in layout.nodes if placed.loop_label is not None),
         *(_paint_node(placed, most) for placed in layout.nodes),
@@ -257,14 +269,6 @@ def svg(description: MachineDescription, *, visits: Mapping[str, int] | None = N
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
-
-
-def _paint_header(layout: Layout) -> Iterable[str]:
-    y = _number(_PADDING + 14)
-    yield (
-        f'<text class="title" x="{_number(_PADDING)}" y="{y}">{escape(layout.title)}'
-        f'<tspan class="version" dx="8">version {layout.version}</tspan></text>'
-    )
 
 
 def _emphasis(layout: Layout, placed: PlacedArrow, most: int) -> float | None:
@@ -282,10 +286,9 @@ def _paint_arrow(placed: PlacedArrow, flow: Flow, emphasis: float | None) -> str
     if placed.arrow.note:
         parts.append(f"<title>{escape(placed.arrow.note)}</title>")
     *points, tip = placed.points
-    if flow == "down":
-        toward = (0.0, math.copysign(1.0, tip[1] - points[-1][1]))
-    else:
-        toward = (math.copysign(1.0, tip[0] - points[-1][0]), 0.0)
+    axis = 1 if flow == "down" else 0
+    sign = math.copysign(1.0, tip[axis] - points[-1][axis])
+    toward = (0.0, sign) if flow == "down" else (sign, 0.0)
     base = (tip[0] - toward[0] * (_TIP_LENGTH - 1), tip[1] - toward[1] * (_TIP_LENGTH - 1))
     parts.append(f'<path class="line {kind}" d="{_way((*points, base))}"{width}/>')
     parts.append(_paint_tip(tip, toward, kind))
@@ -302,14 +305,12 @@ def _way(points: tuple[Point, ...]) -> str:
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         arriving, leaving = math.dist(before, corner), math.dist(corner, after)
         radius = min(_BEND, arriving / 2, leaving / 2)
-        start = _between(corner, before, radius / arriving)
-        end = _between(corner, after, radius / leaving)
+        start, end = (
+            (corner[0] + (other[0] - corner[0]) * part, corner[1] + (other[1] - corner[1]) * part)
+            for other, part in ((before, radius / arriving), (after, radius / leaving))
+        )
         commands.append(f"L{_pair(start)}Q{_pair(corner)} {_pair(end)}")
     return "".join([*commands, f"L{_pair(points[-1])}"])
-
-
-def _between(one: Point, other: Point, share: float) -> Point:
-    return (one[0] + (other[0] - one[0]) * share, one[1] + (other[1] - one[1]) * share)
 
 
 def _paint_tip(tip: Point, toward: Point, kind: str) -> str:
@@ -353,13 +354,7 @@ def _paint_node(placed: PlacedNode, most: int) -> str:
     state = "" if look == "any" else f' data-state="{escape(node.name)}"'
     parts = [f'<g class="{look}{heat}"{state}>', _rectangle("box", box, corner)]
     if look == "final":
-        inner = Box(
-            box.left + _RING_INSET,
-            box.top + _RING_INSET,
-            box.width - 2 * _RING_INSET,
-            box.height - 2 * _RING_INSET,
-        )
-        parts.append(_rectangle("ring", inner, _CORNER - _RING_INSET))
+        parts.append(_rectangle("ring", box.inset(_RING_INSET), _CORNER - _RING_INSET))
     parts += [_paint_lines(node.lines, box, inside=True), "</g>"]
     return "".join(parts)
 
@@ -375,7 +370,8 @@ def _paint_lines(lines: tuple[Line, ...], box: Box, *, inside: bool) -> str:
         if line.icon is not None:
             # Icon and text are centred together, so the text starts at a place known only by estimate.
             x = middle - line.width / 2 + ICON_WIDTH
-            parts.append(_paint_icon(line.icon, x - ICON_WIDTH, centre))
+            place = f"{_number(x - ICON_WIDTH)} {_number(centre - 6)}"
+            parts.append(f'<path class="icon" transform="translate({place})" d="{_ICONS[line.icon]}"/>')
         size = 13.0 if line.spans[0].role == "name" else TEXT_SIZE
         centred = "" if line.icon else ' class="centred"'
         words = f'<tspan dx="{SPACE_WIDTH:g}">'.join(_paint_span(span, inside=inside) for span in line.spans)
@@ -392,24 +388,20 @@ def _paint_span(span: Span, *, inside: bool) -> str:
     return f'<tspan class="{name}">{escape(span.text)}</tspan>'
 
 
-def _paint_icon(icon: Icon, left: float, middle: float) -> str:
-    return f'<path class="icon" transform="translate({_number(left)} {_number(middle - 6)})" d="{_ICONS[icon]}"/>'
-
-
 def _paint_legend(layout: Layout) -> Iterable[str]:
-    for placed in layout.legend.entries:
-        yield _paint_entry(placed, layout.legend_top)
+    for entry in layout.legend.entries:
+        yield _paint_entry(entry, layout.legend_top)
     first = layout.legend.lines - len(layout.legend.remarks)
     for index, remark in enumerate(layout.legend.remarks):
         y = layout.legend_top + (first + index + 0.5) * LEGEND_LINE_HEIGHT + TEXT_SIZE * _BASELINE
-        yield f'<text class="remark" x="{_number(_PADDING)}" y="{_number(y)}">{escape(remark)}</text>'
+        yield f'<text class="remark" x="{_number(PADDING)}" y="{_number(y)}">{escape(remark)}</text>'
 
 
-def _paint_entry(placed: PlacedEntry, top: float) -> str:
-    sign = placed.entry.sign
-    left, middle = _PADDING + placed.left, top + (placed.line + 0.5) * LEGEND_LINE_HEIGHT
+def _paint_entry(entry: LegendEntry, top: float) -> str:
+    sign = entry.sign
+    left, middle = PADDING + entry.left, top + (entry.line + 0.5) * LEGEND_LINE_HEIGHT
     text_at = f'x="{_number(left + SIGN_WIDTH + SIGN_GAP)}" y="{_number(middle + TEXT_SIZE * _BASELINE)}"'
-    words = f'<text class="remark" {text_at}>{escape(placed.entry.text)}</text>'
+    words = f'<text class="remark" {text_at}>{escape(entry.text)}</text>'
     if sign in ("failed", "unwound"):
         way = f"M{_pair((left, middle))}L{_pair((left + SIGN_WIDTH - _TIP_LENGTH, middle))}"
         tip = _paint_tip((left + SIGN_WIDTH, middle), (1.0, 0.0), sign)
@@ -417,7 +409,7 @@ def _paint_entry(placed: PlacedEntry, top: float) -> str:
     box = Box(left + 1, middle - 6, SIGN_WIDTH - 2, 12)
     node = _rectangle("box", box, 6 if sign == "resting" else 3.5)
     if sign == "final":
-        node += _rectangle("ring", Box(box.left + 2.5, box.top + 2.5, box.width - 5, box.height - 5), 1.5)
+        node += _rectangle("ring", box.inset(2.5), 1.5)
     return f'<g class="{sign}">{node}{words}</g>'
 
 

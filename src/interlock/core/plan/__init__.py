@@ -5,31 +5,7 @@ JSON schemas that it uses for contexts and payloads. Everything here is pure and
 """
 
 from interlock.core.plan.compare import plan
-from interlock.core.plan.findings import (
-    Decoding,
-    Incompatibility,
-    Obstacle,
-    PayloadVerdict,
-    Plan,
-    RefusedEvent,
-    Severity,
-    StateVerdict,
-    Verdict,
-)
+from interlock.core.plan.findings import Plan
 from interlock.core.plan.schema_changes import accepts
-from interlock.core.values import Finding
 
-__all__ = [
-    "Decoding",
-    "Finding",
-    "Incompatibility",
-    "Obstacle",
-    "PayloadVerdict",
-    "Plan",
-    "RefusedEvent",
-    "Severity",
-    "StateVerdict",
-    "Verdict",
-    "accepts",
-    "plan",
-]
+__all__ = ["Plan", "accepts", "plan"]

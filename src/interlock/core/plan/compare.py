@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from interlock.core.codec import ANNOTATED, without_annotations
 from interlock.core.describe import EventDescription, MachineDescription, StateDescription
 from interlock.core.plan.findings import (
     Incompatibility,
@@ -25,8 +26,7 @@ from interlock.core.plan.findings import (
     decoding_of,
     proves_safe,
 )
-from interlock.core.plan.schema_changes import RemovedField, accepts, compare_fields
-from interlock.core.plan.schema_shapes import identical
+from interlock.core.plan.schema_changes import accepts, compare_fields, identical
 from interlock.core.plan.states import (
     Renames,
     accepted_events,
@@ -35,8 +35,7 @@ from interlock.core.plan.states import (
     find_removed,
     find_stranded,
 )
-from interlock.core.schemas import ANNOTATED, without_annotations
-from interlock.core.values import Finding
+from interlock.core.values import Finding, finding
 
 # --- Contexts --------------------------------------------------------------------------------------------------------
 # A context is read whenever its workflow is, and written again with every event. A field that the new type does not
@@ -50,54 +49,24 @@ def context_findings(
     if identical(old.context_schema, new.context_schema):
         return []
     removed, added = compare_fields(new.context_schema, old.context_schema)
-    findings = [
-        *(_incompatible_context(problem) for problem in problems),
-        *(_removed_field(field) for field in removed),
-        *([_added_fields(added)] if added else []),
-    ]
-    return findings or [_changed_context()]
-
-
-def _incompatible_context(problem: Incompatibility) -> Finding:
-    return Finding(
-        code="context-breaks" if problem.severity == "error" else "context-unproven",
-        severity=problem.severity,
-        what=f"context at {problem.path}: {problem.why}",
-        why="a workflow whose context does not decode cannot be read or moved",
-        fix=problem.fix,
-        location=problem.path,
-    )
-
-
-def _removed_field(field: RemovedField) -> Finding:
-    return Finding(
-        code="context-field-gone",
-        severity="warning",
-        what=f"context at {field.path}: {field.why}",
-        why="an unknown field is ignored when a context is read, and no longer there when it is written again",
-        fix=field.fix,
-        location=field.path,
-    )
-
-
-def _added_fields(paths: tuple[str, ...]) -> Finding:
-    return Finding(
-        code="context-fields-added",
-        severity="info",
-        what=f"new fields of the context: {', '.join(paths)}",
-        why="stored contexts lack them and get their defaults",
-        fix="nothing, if the defaults are right for workflows that are under way",
-    )
-
-
-def _changed_context() -> Finding:
-    return Finding(
-        code="context-changed",
-        severity="info",
-        what="the context changed; every stored one still decodes, and no field is lost",
-        why="only types, bounds or defaults changed",
-        fix="nothing",
-    )
+    findings: list[Finding] = []
+    for problem in problems:
+        code = "context-breaks" if problem.severity == "error" else "context-unproven"
+        why = "a workflow whose context does not decode cannot be read or moved"
+        what = f"context at {problem.path}: {problem.why}"
+        findings.append(finding(code, problem.severity, problem.path, what, why, problem.fix))
+    for field in removed:
+        why = "an unknown field is ignored when a context is read, and no longer there when it is written again"
+        what = f"context at {field.path}: {field.why}"
+        findings.append(finding("context-field-gone", "warning", field.path, what, why, field.fix))
+    if added:
+        what, why = f"new fields of the context: {', '.join(added)}", "stored contexts lack them and get their defaults"
+        fix = "nothing, if the defaults are right for workflows that are under way"
+        findings.append(finding("context-fields-added", "info", "", what, why, fix))
+    if not findings:
+        what = "the context changed; every stored one still decodes, and no field is lost"
+        findings.append(finding("context-changed", "info", "", what, "only types, bounds or defaults changed"))
+    return findings
 
 
 # --- Alphabets and payloads ------------------------------------------------------------------------------------------
@@ -109,41 +78,35 @@ def _changed_context() -> Finding:
 def compare_alphabets(old: MachineDescription, new: MachineDescription) -> list[Finding]:
     """Return the events that were added or removed."""
     before, after = {event.name for event in old.events}, {event.name for event in new.events}
-    kept = kept_events(old)
-    findings = [_removed_event(name, kept.get(name, ())) for name in sorted(before - after)]
-    findings += [
-        Finding(
-            code="event-added",
-            severity="info",
-            what=f"the event {name} is new",
-            why="machines of the old version refuse it",
-            fix="send it only after every process runs the new version",
-            location=name,
-        )
-        for name in sorted(after - before)
-    ]
+    stored = stored_events(old)
+    findings: list[Finding] = []
+    for name in sorted(before - after):
+        places = stored.get(name, ())
+        what = ", and ".join([f"the event {name} is gone", *places])
+        why = "one that is on its way or stored cannot be read any more"
+        fix = f"keep {name} in the alphabet until nothing sends it"
+        fix += " and no workflow of the old version is left" if places else ""
+        findings.append(finding("event-removed", "error" if places else "warning", name, what, why, fix))
+    for name in sorted(after - before):
+        why = "machines of the old version refuse it"
+        fix = "send it only after every process runs the new version"
+        findings.append(finding("event-added", "info", name, f"the event {name} is new", why, fix))
     return findings
-
-
-def _removed_event(name: str, places: tuple[str, ...]) -> Finding:
-    fix = f"keep {name} in the alphabet until nothing sends it"
-    return Finding(
-        code="event-removed",
-        severity="error" if places else "warning",
-        what=", and ".join([f"the event {name} is gone", *places]),
-        why="one that is on its way or stored cannot be read any more",
-        fix=f"{fix} and no workflow of the old version is left" if places else fix,
-        location=name,
-    )
 
 
 def compare_payloads(old: MachineDescription, new: MachineDescription) -> tuple[PayloadVerdict, ...]:
     """Return the events of both versions whose payloads may no longer decode."""
     verdicts: list[PayloadVerdict] = []
     for before, after in _pairs(old, new):
-        found = _payload_incompatibilities(before.schema, after.schema)
-        if found:
-            verdicts.append(PayloadVerdict(event=before.name, decoding=decoding_of(found), incompatibilities=found))
+        # A payload that the store kept is read with unknown fields ignored; one from outside is refused for them.
+        stored = accepts(after.schema, before.schema)
+        outside = accepts(after.schema, before.schema, unknown_fields="refused")
+        warnings = (replace(problem, severity="warning") for problem in outside if problem not in stored)
+        problems = (*stored, *warnings)
+        if problems:
+            verdicts.append(
+                PayloadVerdict(event=before.name, decoding=decoding_of(problems), incompatibilities=problems)
+            )
     return tuple(verdicts)
 
 
@@ -152,33 +115,26 @@ def _pairs(old: MachineDescription, new: MachineDescription) -> list[tuple[Event
     return [(event, after[event.name]) for event in old.events if event.name in after]
 
 
-def _payload_incompatibilities(old: dict[str, object], new: dict[str, object]) -> tuple[Incompatibility, ...]:
-    # A payload that the store kept is read with unknown fields ignored; one from outside is refused for them.
-    stored = accepts(new, old)
-    outside = [problem for problem in accepts(new, old, unknown_fields="refused") if problem not in stored]
-    return (*stored, *(replace(problem, severity="warning") for problem in outside))
-
-
 def payload_findings(
     old: MachineDescription, new: MachineDescription, verdicts: tuple[PayloadVerdict, ...]
 ) -> list[Finding]:
     """Return one finding per place in a payload that breaks, is lost or is unproven, and one per harmless change."""
-    kept = kept_events(old)
+    places_of = stored_events(old)
     problems = {verdict.event: verdict.incompatibilities for verdict in verdicts}
     findings: list[Finding] = []
     for before, after in _pairs(old, new):
-        name, places = before.name, kept.get(before.name, ())
+        name, places = before.name, places_of.get(before.name, ())
         stored = accepts(after.schema, before.schema)
         changes = [
             _incompatible_payload(name, problem, places if problem in stored else ())
             for problem in problems.get(name, ())
         ]
-        if places:
-            changes += [
-                _lost_field(name, field, places) for field in compare_fields(after.schema, before.schema).removed
-            ]
+        for field in compare_fields(after.schema, before.schema).removed if places else ():
+            what, why = f"payload of {name} at {field.path}: {field.why}", _why_stored(name, field.path, places)
+            changes.append(finding("payload-field-gone", "warning", name, what, why, field.fix))
         if not changes and not identical(before.schema, after.schema):
-            changes.append(_changed_payload(name))
+            what = f"the payload of {name} changed; every old one still decodes"
+            changes.append(finding("payload-changed", "info", name, what, "senders of the old version keep working"))
         findings += changes
     return findings
 
@@ -189,56 +145,30 @@ def _incompatible_payload(event: str, problem: Incompatibility, places: tuple[st
         code, severity = "payload-breaks", "error" if places else "warning"
     else:
         code = "payload-stored-unproven" if places else "payload-unproven"
-    return Finding(
-        code=code,
-        severity=severity,
-        what=f"payload of {event} at {problem.path}: {problem.why}",
-        why=_why(event, problem.path, places),
-        fix=problem.fix,
-        location=event,
+    why = (
+        _why_stored(event, problem.path, places)
+        if places
+        else ("webhooks and commands on their way carry the old payload")
     )
+    return finding(code, severity, event, f"payload of {event} at {problem.path}: {problem.why}", why, problem.fix)
 
 
-def _lost_field(event: str, field: RemovedField, places: tuple[str, ...]) -> Finding:
-    return Finding(
-        code="payload-field-gone",
-        severity="warning",
-        what=f"payload of {event} at {field.path}: {field.why}",
-        why=_why(event, field.path, places),
-        fix=field.fix,
-        location=event,
-    )
-
-
-def _changed_payload(event: str) -> Finding:
-    return Finding(
-        code="payload-changed",
-        severity="info",
-        what=f"the payload of {event} changed; every old one still decodes",
-        why="senders of the old version keep working",
-        fix="nothing",
-        location=event,
-    )
-
-
-def _why(event: str, path: str, places: tuple[str, ...]) -> str:
-    if not places:
-        return "webhooks and commands on their way carry the old payload"
+def _why_stored(event: str, path: str, places: tuple[str, ...]) -> str:
     pipeline = event.endswith("_DONE") and path.startswith("$.context")
     carried = " (the *_DONE event of an undoable step of a pipeline carries the whole context)" if pipeline else ""
     return " and ".join(places) + carried
 
 
-def kept_events(machine: MachineDescription) -> dict[str, tuple[str, ...]]:
+def stored_events(machine: MachineDescription) -> dict[str, tuple[str, ...]]:
     """Return the wire names of the events whose payloads the store itself keeps, and where it keeps them."""
-    kept: dict[str, tuple[str, ...]] = {}
+    places: dict[str, tuple[str, ...]] = {}
     for name in sorted({timer.event for state in machine.states for timer in state.timers}):
-        kept[name] = ("timers already set may still send it",)
+        places[name] = ("timers already set may still send it",)
     for step in (state.step for state in machine.states if state.step is not None):
         for name in step.undoes:
             place = f"as an outcome of the step `{step.name}` it stays in the undo log until the workflow ends"
-            kept[name] = (*kept.get(name, ()), place)
-    return kept
+            places[name] = (*places.get(name, ()), place)
+    return places
 
 
 # --- The whole machine -----------------------------------------------------------------------------------------------
@@ -246,10 +176,16 @@ def kept_events(machine: MachineDescription) -> dict[str, tuple[str, ...]]:
 
 def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[str, str] | None = None) -> Plan:
     """Compare `old` with its replacement `new`; `renamed` (old -> new state) takes precedence over `new.renamed`."""
-    old, new = _aligned(old, new)
-    renames, fates, problems, differences = _compare(old, new, renamed)
-    findings = (*_name(old, new), *_version(old, new, changed=bool(differences)), *renames.findings, *differences)
+    # A description saved by an earlier release has no annotations: then both are compared without.
+    if ANNOTATED not in old.context_schema or ANNOTATED not in new.context_schema:
+        old, new = _plain(old), _plain(new)
+    renames, fates, problems, payloads, differences = _compare(old, new, renamed)
+    findings = (*_name_and_version(old, new, changed=bool(differences)), *renames.findings, *differences)
     obstacles = _obstacles(old, new, (*renames.findings, *differences))
+
+    def locations(code: str) -> tuple[str, ...]:
+        return tuple(each.location for each in differences if each.code == code)
+
     return Plan(
         old_name=old.name,
         old_version=old.version,
@@ -259,25 +195,18 @@ def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[s
         safe=proves_safe(findings),
         side_by_side=not obstacles,
         side_by_side_obstacles=obstacles,
-        states_added=tuple(finding.location for finding in _added_states(old, new, renames)),
+        states_added=locations("state-added"),
         states_removed=tuple(fate.verdict.state for fate in fates if fate.verdict.becomes is None),
         states_renamed={source: target for source, target in renames.mapping.items() if source != target},
-        events_added=tuple(finding.location for finding in differences if finding.code == "event-added"),
-        events_removed=tuple(finding.location for finding in differences if finding.code == "event-removed"),
+        events_added=locations("event-added"),
+        events_removed=locations("event-removed"),
         events_refused=tuple(event for fate in fates for event in fate.refused),
-        payloads=compare_payloads(old, new),
+        payloads=payloads,
         context=decoding_of(problems),
         context_incompatibilities=problems,
         states=tuple(fate.verdict for fate in fates),
         findings=findings,
     )
-
-
-def _aligned(old: MachineDescription, new: MachineDescription) -> tuple[MachineDescription, MachineDescription]:
-    """Return both descriptions with annotations, or both without: one saved by an earlier release has none."""
-    if ANNOTATED in old.context_schema and ANNOTATED in new.context_schema:
-        return old, new
-    return _plain(old), _plain(new)
 
 
 def _plain(machine: MachineDescription) -> MachineDescription:
@@ -291,6 +220,7 @@ class _Comparison(NamedTuple):
     renames: Renames
     fates: "list[_Fate]"
     problems: tuple[Incompatibility, ...]
+    payloads: tuple[PayloadVerdict, ...]
     differences: list[Finding]
 
 
@@ -298,15 +228,15 @@ def _compare(old: MachineDescription, new: MachineDescription, renamed: Mapping[
     renames = Renames(old, new, renamed)
     fates = [_fate(old, state, new, renames) for state in old.states]
     problems = tuple(accepts(new.context_schema, old.context_schema))
+    payloads = compare_payloads(old, new)
     differences = [
         *context_findings(old, new, problems),
-        *(finding for fate in fates for finding in fate.findings),
-        *_added_states(old, new, renames),
-        *_initial(old, new, renames),
+        *(each for fate in fates for each in fate.findings),
+        *_new_and_initial_states(old, new, renames),
         *compare_alphabets(old, new),
-        *payload_findings(old, new, compare_payloads(old, new)),
+        *payload_findings(old, new, payloads),
     ]
-    return _Comparison(renames, fates, problems, differences)
+    return _Comparison(renames, fates, problems, payloads, differences)
 
 
 def _obstacles(old: MachineDescription, new: MachineDescription, forward: tuple[Finding, ...]) -> tuple[Obstacle, ...]:
@@ -317,10 +247,10 @@ def _obstacles(old: MachineDescription, new: MachineDescription, forward: tuple[
         (old.version, new.version, (*backward.renames.findings, *backward.differences)),
     )
     return tuple(
-        Obstacle(process=process, stored=stored, code=finding.code, what=finding.what)
+        Obstacle(process=process, stored=stored, code=each.code, what=each.what)
         for process, stored, findings in directions
-        for finding in findings
-        if not proves_safe((finding,))
+        for each in findings
+        if not proves_safe((each,))
     )
 
 
@@ -350,8 +280,10 @@ def _fate(old: MachineDescription, state: StateDescription, new: MachineDescript
     moves = target.name != state.name
     kind: Verdict = "stranded" if stranded else "changed" if changes else "moves" if moves else "unchanged"
     if moves:
-        changes.append(_moved(state.name, target.name))
-    reasons = tuple(finding.what for finding in changes)
+        what = f"`{state.name}` is called `{target.name}` now"
+        why = "workflows parked there are read under the new name"
+        changes.append(finding("state-moves", "info", state.name, what, why))
+    reasons = tuple(each.what for each in changes)
     refused = [
         RefusedEvent(state=state.name, becomes=target.name, event=event)
         for event in sorted(accepted_events(old, state.name) - accepted_events(new, target.name))
@@ -359,103 +291,58 @@ def _fate(old: MachineDescription, state: StateDescription, new: MachineDescript
     return _Fate(StateVerdict(state=state.name, becomes=target.name, verdict=kind, reasons=reasons), changes, refused)
 
 
-def _moved(source: str, target: str) -> Finding:
-    return Finding(
-        code="state-moves",
-        severity="info",
-        what=f"`{source}` is called `{target}` now",
-        why="workflows parked there are read under the new name",
-        fix="nothing",
-        location=source,
-    )
-
-
 def _lost_undos(state: StateDescription, new: MachineDescription) -> list[Finding]:
     # Undos are looked up by the name of the step that ran, wherever the workflow is by then.
     if state.step is None:
         return []
     name = state.step.name
-    kept = {outcome for other in new.states if other.step and other.step.name == name for outcome in other.step.undoes}
+    undone = {event for other in new.states if other.step and other.step.name == name for event in other.step.undoes}
+    why = "a workflow that ran it under the old version may still be unwound"
     return [
-        Finding(
-            code="undo-lost",
-            severity="error",
-            what=f"`{name}` had an undo for {outcome}; completed runs can no longer be undone",
-            why="a workflow that ran it under the old version may still be unwound",
-            fix=f"keep the step `{name}` with its undo for {outcome} until no such workflow is left",
-            location=state.name,
+        finding(
+            "undo-lost",
+            "error",
+            state.name,
+            f"`{name}` had an undo for {outcome}; completed runs can no longer be undone",
+            why,
+            f"keep the step `{name}` with its undo for {outcome} until no such workflow is left",
         )
         for outcome in state.step.undoes
-        if outcome not in kept
+        if outcome not in undone
     ]
 
 
-def _added_states(old: MachineDescription, new: MachineDescription, renames: Renames) -> list[Finding]:
+def _new_and_initial_states(old: MachineDescription, new: MachineDescription, renames: Renames) -> list[Finding]:
     known = {renames.becomes(state.name) for state in old.states} | {state.name for state in old.states}
-    return [
-        Finding(
-            code="state-added",
-            severity="info",
-            what=f"the state `{state.name}` is new",
-            why="no stored workflow is there yet",
-            fix="nothing",
-            location=state.name,
-        )
-        for state in new.states
-        if state.name not in known
+    findings = [
+        finding("state-added", "info", name, f"the state `{name}` is new", "no stored workflow is there yet")
+        for name in (state.name for state in new.states)
+        if name not in known
     ]
-
-
-def _initial(old: MachineDescription, new: MachineDescription, renames: Renames) -> list[Finding]:
     before = [renames.becomes(state.name) or state.name for state in old.states if state.initial]
     after = [state.name for state in new.states if state.initial]
-    if before == after:
-        return []
-    return [
-        Finding(
-            code="initial-changed",
-            severity="info",
-            what=f"workflows begin in {', '.join(after)} instead of {', '.join(before)}",
-            why="only workflows started from now on are concerned",
-            fix="nothing",
-        )
-    ]
+    if before != after:
+        what = f"workflows begin in {', '.join(after)} instead of {', '.join(before)}"
+        why = "only workflows started from now on are concerned"
+        findings.append(finding("initial-changed", "info", "", what, why))
+    return findings
 
 
-def _name(old: MachineDescription, new: MachineDescription) -> list[Finding]:
-    if old.name == new.name:
-        return []
-    return [
-        Finding(
-            code="machine-name",
-            severity="error",
-            what=f"the machine is called `{new.name}` and was called `{old.name}`",
-            why="stored workflows name their machine, so none of them would belong to the new one",
-            fix=f"keep the name `{old.name}`, or compare with the machine that is meant",
-        )
-    ]
-
-
-def _version(old: MachineDescription, new: MachineDescription, *, changed: bool) -> list[Finding]:
-    raised = f"version={old.version + 1}"
+def _name_and_version(old: MachineDescription, new: MachineDescription, *, changed: bool) -> list[Finding]:
+    findings: list[Finding] = []
+    if old.name != new.name:
+        what = f"the machine is called `{new.name}` and was called `{old.name}`"
+        why = "stored workflows name their machine, so none of them would belong to the new one"
+        fix = f"keep the name `{old.name}`, or compare with the machine that is meant"
+        findings.append(finding("machine-name", "error", "", what, why, fix))
+    fix = f"raise version: `version={old.version + 1}`"
     if new.version < old.version:
-        return [
-            Finding(
-                code="version-lower",
-                severity="warning",
-                what=f"the version went down from {old.version} to {new.version}: this is the plan of a rollback",
-                why="the other findings say what becomes of the workflows that the higher version has stored",
-                fix=f"nothing, if a rollback is meant; otherwise raise version: `{raised}`",
-            )
-        ]
-    if new.version > old.version or not changed:
-        return []
-    return [
-        Finding(
-            code="version-same",
-            severity="error",
-            what=f"the machine changed but its version is still {old.version}",
-            why="processes of both versions run side by side during a release and tell each other apart by it",
-            fix=f"raise version: `{raised}`",
-        )
-    ]
+        what = f"the version went down from {old.version} to {new.version}: this is the plan of a rollback"
+        why = "the other findings say what becomes of the workflows that the higher version has stored"
+        fix = f"nothing, if a rollback is meant; otherwise {fix}"
+        findings.append(finding("version-lower", "warning", "", what, why, fix))
+    elif new.version == old.version and changed:
+        what = f"the machine changed but its version is still {old.version}"
+        why = "processes of both versions run side by side during a release and tell each other apart by it"
+        findings.append(finding("version-same", "error", "", what, why, fix))
+    return findings

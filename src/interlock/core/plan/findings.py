@@ -8,6 +8,7 @@ keep working, or that a person should look; "info" is for completeness. Only err
 make a plan unsafe.
 """
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -91,94 +92,13 @@ def proves_safe(findings: tuple[Finding, ...]) -> bool:
     return all(finding.severity != "error" and finding.code not in WITHOUT_PROOF for finding in findings)
 
 
-# --- Report ----------------------------------------------------------------------------------------------------------
-# No colours and no terminal width: the same text goes to a terminal, a pull request and a log.
-
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-
-
-def report(
-    title: str,
-    *,
-    changed: bool,
-    safe: bool,
-    findings: tuple[Finding, ...],
-    states: tuple[StateVerdict, ...],
-    obstacles: tuple[Obstacle, ...] = (),
-) -> str:
-    """Return the whole report, ending with a newline."""
-    lines = [f"{title}: {_verdict(changed=changed, safe=safe, findings=findings)}"]
-    if findings:
-        lines += ["", "Findings"]
-        for severity in _SEVERITIES:
-            for finding in findings:
-                if finding.severity == severity:
-                    lines += _finding_lines(finding)
-    if changed:
-        lines += ["", "Side by side", *_side_lines(obstacles)]
-        lines += ["", "States", *_state_lines(states)]
-    return "\n".join(lines) + "\n"
-
-
-def _verdict(*, changed: bool, safe: bool, findings: tuple[Finding, ...]) -> str:
-    counts = _counts(findings)
-    if not changed and safe:
-        return "nothing changes"
-    if safe:
-        return f"safe ({counts})"
-    if any(finding.severity == "error" for finding in findings):
-        return f"NOT SAFE ({counts})"
-    return f"NOT PROVED SAFE ({counts})"
-
-
-def _counts(findings: tuple[Finding, ...]) -> str:
-    parts: list[str] = []
-    for severity in _SEVERITIES:
-        count = sum(1 for finding in findings if finding.severity == severity)
-        if count:
-            plural = "s" if count > 1 and severity != "info" else ""
-            parts.append(f"{count} {severity}{plural}")
-    return ", ".join(parts)
-
-
-def _finding_lines(finding: Finding) -> list[str]:
-    where = f" [{finding.location}]" if finding.location else ""
-    return [
-        f"  {finding.severity}: {finding.what}{where} ({finding.code})",
-        f"      why: {finding.why}",
-        f"      fix: {finding.fix}",
-    ]
-
-
-def _side_lines(obstacles: tuple[Obstacle, ...]) -> list[str]:
-    if not obstacles:
-        return ["  yes: processes of both versions may take events of the same workflows"]
-    lines: list[str] = []
-    for pair in dict.fromkeys((each.process, each.stored) for each in obstacles):
-        process, stored = pair
-        lines.append(
-            f"  no: a process of version {process} may not decide on workflows that version {stored} has stored"
-        )
-        lines += [f"      {each.what} ({each.code})" for each in obstacles if (each.process, each.stored) == pair]
-    return lines
-
-
-def _state_lines(states: tuple[StateVerdict, ...]) -> list[str]:
-    rows = [("state", "becomes", "verdict")]
-    rows += [(verdict.state, verdict.becomes or "(nothing)", verdict.verdict) for verdict in states]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines: list[str] = []
-    for row, reasons in zip(rows, [("reasons",), *(verdict.reasons for verdict in states)], strict=True):
-        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        indent = " " * (len(cells) + 4)
-        lines.append(f"  {cells}  {reasons[0] if reasons else ''}".rstrip())
-        lines += [f"{indent}{reason}" for reason in reasons[1:]]
-    return lines
-
-
 # --- Plan ------------------------------------------------------------------------------------------------------------
 # `safe` is true only when nothing stored is known to break, all stored data are proved to decode without losing a
 # value, and all undos still exist. It is a field and not a property so that the JSON has it too.
+#
+# The report has no colours and no terminal width: the same text goes to a terminal, a pull request and a log.
+
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,12 +130,50 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """Return a readable report without colours: verdict first, then findings, then a table of states."""
         name = self.old_name if self.old_name == self.new_name else f"{self.old_name} → {self.new_name}"
-        title = f"{name}, version {self.old_version} → {self.new_version}"
-        return report(
-            title,
-            changed=self.changed,
-            safe=self.safe,
-            findings=self.findings,
-            obstacles=self.side_by_side_obstacles,
-            states=self.states,
+        lines = [f"{name}, version {self.old_version} → {self.new_version}: {self._verdict()}"]
+        if self.findings:
+            lines += ["", "Findings"]
+        for each in sorted(self.findings, key=lambda finding: _SEVERITIES.index(finding.severity)):
+            where = f" [{each.location}]" if each.location else ""
+            lines.append(f"  {each.severity}: {each.what}{where} ({each.code})")
+            lines += [f"      why: {each.why}", f"      fix: {each.fix}"]
+        if self.changed:
+            lines += ["", "Side by side", *self._side_lines(), "", "States", *self._state_lines()]
+        return "\n".join(lines) + "\n"
+
+    def _verdict(self) -> str:
+        if not self.changed and self.safe:
+            return "nothing changes"
+        amounts = Counter(each.severity for each in self.findings)
+        counts = ", ".join(
+            f"{amounts[severity]} {severity}{'s' if amounts[severity] > 1 and severity != 'info' else ''}"
+            for severity in _SEVERITIES
+            if amounts[severity]
         )
+        if self.safe:
+            return f"safe ({counts})"
+        return f"NOT SAFE ({counts})" if amounts["error"] else f"NOT PROVED SAFE ({counts})"
+
+    def _side_lines(self) -> list[str]:
+        obstacles = self.side_by_side_obstacles
+        if not obstacles:
+            return ["  yes: processes of both versions may take events of the same workflows"]
+        lines: list[str] = []
+        for pair in dict.fromkeys((each.process, each.stored) for each in obstacles):
+            process, stored = pair
+            lines.append(
+                f"  no: a process of version {process} may not decide on workflows that version {stored} has stored"
+            )
+            lines += [f"      {each.what} ({each.code})" for each in obstacles if (each.process, each.stored) == pair]
+        return lines
+
+    def _state_lines(self) -> list[str]:
+        rows: list[tuple[tuple[str, ...], tuple[str, ...]]] = [(("state", "becomes", "verdict"), ("reasons",))]
+        rows += [((each.state, each.becomes or "(nothing)", each.verdict), each.reasons) for each in self.states]
+        widths = [max(len(row[column]) for row, _ in rows) for column in range(3)]
+        lines: list[str] = []
+        for row, reasons in rows:
+            cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            lines.append(f"  {cells}  {reasons[0] if reasons else ''}".rstrip())
+            lines += [" " * (len(cells) + 4) + reason for reason in reasons[1:]]
+        return lines

@@ -22,7 +22,9 @@ from interlock.core.describe import (
     TransitionDescription,
 )
 from interlock.core.plan.findings import Severity
-from interlock.core.values import Finding
+from interlock.core.values import Finding, finding
+
+_IF_MEANT = "nothing, if that is meant"
 
 # --- Exits of a state ------------------------------------------------------------------------------------------------
 
@@ -30,11 +32,6 @@ from interlock.core.values import Finding
 def is_active(state: StateDescription) -> bool:
     """Return whether the state is neither final nor resting: a workflow here is expected to go on."""
     return not state.final and not state.resting
-
-
-def has_mover(state: StateDescription) -> bool:
-    """Return whether the state itself makes a workflow go on: by a step, a timer or unwinding."""
-    return state.step is not None or bool(state.timers) or state.unwinds_to is not None
 
 
 def arrows_from(machine: MachineDescription, state: str) -> list[TransitionDescription]:
@@ -50,11 +47,6 @@ def leaving_arrows(machine: MachineDescription, state: str) -> list[TransitionDe
 def accepted_events(machine: MachineDescription, state: str) -> set[str]:
     """Return the wire names of the events that have a transition in the state."""
     return {arrow.event for arrow in arrows_from(machine, state) if arrow.kind == "event"}
-
-
-def leaving_events(machine: MachineDescription, state: str) -> set[str]:
-    """Return the wire names of the events that lead to another state."""
-    return {arrow.event for arrow in leaving_arrows(machine, state) if arrow.kind == "event"}
 
 
 def can_end(machine: MachineDescription) -> set[str]:
@@ -108,12 +100,22 @@ class Renames:
         self._new_names: set[str] = {state.name for state in new.states}
         explicit = dict(overrides or {})
         for source, target in {**new.renamed, **explicit}.items():
-            declared_before = (
-                source not in explicit and source not in self._old_names and old.renamed.get(source) == target
-            )
-            if not declared_before:
+            declared_before = source not in self._old_names and old.renamed.get(source) == target
+            if source in explicit or not declared_before:
                 self._enter(source, target, explicit=source in explicit)
-        self._note_merged()
+        for target in sorted(set(self.mapping.values())):
+            sources = sorted(name for name in self._old_names if self.becomes(name) == target)
+            if len(sources) > 1:
+                what = f"the states {_list_names(sources)} all become `{target}`"
+                why = "afterwards the state does not show which of them a workflow came from"
+                self._add(
+                    "rename-merged",
+                    "info",
+                    target,
+                    what,
+                    why,
+                    f"{_IF_MEANT}; otherwise map them to states of their own",
+                )
 
     def becomes(self, state: str) -> str | None:
         """Return the new name of an old state, or None when the new machine does not have it."""
@@ -122,65 +124,33 @@ class Renames:
 
     def _enter(self, source: str, target: str, *, explicit: bool) -> None:
         pair = f"renamed={{{source!r}: {target!r}}}"
-        known = source in self._old_names
         if target not in self._new_names:
-            self.findings.append(
-                Finding(
-                    code="rename-unknown-new",
-                    severity="error",
-                    what=f"{pair}: the new machine has no state `{target}`",
-                    why="workflows parked there would be sent to a state that does not exist",
-                    fix=f"use one of {_list_names(self._new_names)}",
-                    location=source,
+            what = f"{pair}: the new machine has no state `{target}`"
+            why = "workflows parked there would be sent to a state that does not exist"
+            self._add("rename-unknown-new", "error", source, what, why, f"use one of {_list_names(self._new_names)}")
+        if source not in self._old_names:
+            what = f"{pair}: the old machine has no state `{source}`"
+            if not explicit and target in self._old_names:
+                why = f"`{target}` exists already, so this is left from an earlier change"
+                fix = "keep it while workflows of that earlier version may come back"
+                self._add("rename-leftover", "info", source, what, why, fix)
+            else:
+                why = "the mapping has no effect: it is a misspelling, or it is meant for another version"
+                fix = f"use one of {_list_names(self._old_names)}"
+                self._add("rename-unknown-old", "error", source, what, why, fix)
+        elif target in self._new_names:
+            self.mapping[source] = target
+            if source != target and source in self._new_names:
+                what = f"{pair}: the new machine still has a state `{source}`"
+                why = (
+                    f"a stored workflow or a row of history that names `{source}` could mean either of them, and "
+                    "would be read under its own name"
                 )
-            )
-        if not known:
-            self.findings.append(self._unknown_old(source, target, pair, explicit=explicit))
-        if not known or target not in self._new_names:
-            return
-        self.mapping[source] = target
-        if source != target and source in self._new_names:
-            self.findings.append(
-                Finding(
-                    code="rename-ambiguous",
-                    severity="error",
-                    what=f"{pair}: the new machine still has a state `{source}`",
-                    why=f"a stored workflow or a row of history that names `{source}` could mean either of them, and "
-                    "would be read under its own name",
-                    fix=f"drop the mapping, or give the new machine another name for `{source}`",
-                    location=source,
-                )
-            )
+                fix = f"drop the mapping, or give the new machine another name for `{source}`"
+                self._add("rename-ambiguous", "error", source, what, why, fix)
 
-    def _unknown_old(self, source: str, target: str, pair: str, *, explicit: bool) -> Finding:
-        leftover = not explicit and target in self._old_names
-        return Finding(
-            code="rename-leftover" if leftover else "rename-unknown-old",
-            severity="info" if leftover else "error",
-            what=f"{pair}: the old machine has no state `{source}`",
-            why=f"`{target}` exists already, so this is left from an earlier change"
-            if leftover
-            else "the mapping has no effect: it is a misspelling, or it is meant for another version",
-            fix="keep it while workflows of that earlier version may come back"
-            if leftover
-            else f"use one of {_list_names(self._old_names)}",
-            location=source,
-        )
-
-    def _note_merged(self) -> None:
-        for target in sorted(set(self.mapping.values())):
-            sources = sorted(name for name in self._old_names if self.becomes(name) == target)
-            if len(sources) > 1:
-                self.findings.append(
-                    Finding(
-                        code="rename-merged",
-                        severity="info",
-                        what=f"the states {_list_names(sources)} all become `{target}`",
-                        why="afterwards the state does not show which of them a workflow came from",
-                        fix="nothing, if that is meant; otherwise map them to states of their own",
-                        location=target,
-                    )
-                )
+    def _add(self, code: str, severity: Severity, location: str, what: str, why: str, fix: str) -> None:
+        self.findings.append(finding(code, severity, location, what, why, fix))
 
 
 def _list_names(names: set[str] | list[str]) -> str:
@@ -190,8 +160,6 @@ def _list_names(names: set[str] | list[str]) -> str:
 # --- Arrows ----------------------------------------------------------------------------------------------------------
 # Several guarded transitions for one event are one ordered list: the first guard that returns True wins, so their
 # order matters. Transitions of unwinding are compared with the state's role.
-
-_NOTHING = "nothing, if that is meant"
 
 
 class _Way(NamedTuple):
@@ -215,13 +183,17 @@ def compare_arrows(
     findings: list[Finding] = []
     for event in [*before, *(event for event in after if event not in before)]:
         if event not in after:
-            findings.append(_refused(old_name, event))
+            what = f"{event} is not handled here any more"
+            why = "one that is on its way (a webhook, a timer, the result of a step) would be refused"
+            fix = "keep the transition until nothing is on its way"
+            findings.append(finding("event-refused", "warning", old_name, what, why, fix))
         elif event not in before:
-            what = f"{event} is handled here now"
-            findings.append(_finding(old_name, "event-accepted", "info", what, "it was refused here before", _NOTHING))
+            what, why = f"{event} is handled here now", "it was refused here before"
+            findings.append(finding("event-accepted", "info", old_name, what, why, _IF_MEANT))
         elif owes_undos and _bypasses(before[event], after[event]):
             findings.append(_bypassed(old_name, event, before[event], after[event]))
-        elif _visible(before[event]) != _visible(after[event]):
+        # A target that began or ceased to unwind is reported once, with that state, not with every arrow to it.
+        elif _without_unwinding(before[event]) != _without_unwinding(after[event]):
             findings.append(_differs(old_name, event, before[event], after[event]))
     return findings
 
@@ -239,8 +211,7 @@ def _ways(machine: MachineDescription, state: str, renames: Renames | None = Non
     return ways
 
 
-def _visible(ways: list[_Way]) -> list[_Way]:
-    # A target that began or ceased to unwind is reported once, with that state, not with every arrow to it.
+def _without_unwinding(ways: list[_Way]) -> list[_Way]:
     return [way._replace(unwinds=False) for way in ways]
 
 
@@ -250,54 +221,41 @@ def _bypasses(before: list[_Way], after: list[_Way]) -> bool:
 
 
 def _bypassed(state: str, event: str, before: list[_Way], after: list[_Way]) -> Finding:
-    past = _listed([way.target for way in after if not way.unwinds])
-    meant = _listed([way.target for way in before if way.unwinds])
+    past = _quote_names([way.target for way in after if not way.unwinds])
+    meant = _quote_names([way.target for way in before if way.unwinds])
     what = f"{event} led to the unwinding {meant} and may lead to {past} now: what was done may stay done"
     why = "a workflow parked here may owe undos, and they are carried out only by a state that unwinds"
     fix = f"let {event} lead to an unwinding state as before, until no workflow of the old version is left"
-    return _finding(state, "unwinding-bypassed", "warning", what, why, fix)
-
-
-def _refused(state: str, event: str) -> Finding:
-    what = f"{event} is not handled here any more"
-    why = "one that is on its way (a webhook, a timer, the result of a step) would be refused"
-    return _finding(state, "event-refused", "warning", what, why, "keep the transition until nothing is on its way")
+    return finding("unwinding-bypassed", "warning", state, what, why, fix)
 
 
 def _differs(state: str, event: str, before: list[_Way], after: list[_Way]) -> Finding:
     targets, new_targets = [way.target for way in before], [way.target for way in after]
-    if targets != new_targets:
-        what = f"{event} leads to {_listed(new_targets)} instead of {_listed(targets)}"
-        return _finding(state, "event-target", "warning", what, "a parked workflow takes the new way", _NOTHING)
-    settles, new_settles = [way.settles for way in before], [way.settles for way in after]
-    if settles != new_settles:
-        return _settles(state, event, added=any(new_settles))
     guards, new_guards = [way.guard for way in before], [way.guard for way in after]
-    if guards != new_guards:
-        what = f"guard of {event}: {_listed(guards)} → {_listed(new_guards)}"
-        return _finding(state, "event-guard", "info", what, "it may be refused where it was accepted", _NOTHING)
     actions, new_actions = [way.action for way in before], [way.action for way in after]
-    if actions != new_actions:
-        what = f"action of {event}: {_listed(actions)} → {_listed(new_actions)}"
-        return _finding(state, "event-action", "info", what, "the context is changed in another way", _NOTHING)
-    what = f"{event} changed between staying (step and timers go on) and entering again"
-    return _finding(state, "event-internal", "warning", what, "entering again restarts step and timers", _NOTHING)
-
-
-def _settles(state: str, event: str, *, added: bool) -> Finding:
-    if added:
-        what, why = f"{event} settles now", "what a parked workflow did before is final with it, and never undone"
+    severity: Severity = "warning"
+    if targets != new_targets:
+        code, why = "event-target", "a parked workflow takes the new way"
+        what = f"{event} leads to {_quote_names(new_targets)} instead of {_quote_names(targets)}"
+    elif [way.settles for way in before] != [way.settles for way in after]:
+        code, what = "event-settles", f"{event} does not settle any more"
+        why = "an unwinding undoes what was done before it too"
+        if any(way.settles for way in after):
+            what, why = f"{event} settles now", "what a parked workflow did before is final with it, and never undone"
+    elif guards != new_guards:
+        code, severity, why = "event-guard", "info", "it may be refused where it was accepted"
+        what = f"guard of {event}: {_quote_names(guards)} → {_quote_names(new_guards)}"
+    elif actions != new_actions:
+        code, severity, why = "event-action", "info", "the context is changed in another way"
+        what = f"action of {event}: {_quote_names(actions)} → {_quote_names(new_actions)}"
     else:
-        what, why = f"{event} does not settle any more", "an unwinding undoes what was done before it too"
-    return _finding(state, "event-settles", "warning", what, why, _NOTHING)
+        code, why = "event-internal", "entering again restarts step and timers"
+        what = f"{event} changed between staying (step and timers go on) and entering again"
+    return finding(code, severity, state, what, why, _IF_MEANT)
 
 
-def _listed(names: list[str] | list[str | None]) -> str:
+def _quote_names(names: list[str] | list[str | None]) -> str:
     return ", ".join("none" if name is None else f"`{name}`" for name in names)
-
-
-def _finding(state: str, code: str, severity: Severity, what: str, why: str, fix: str) -> Finding:
-    return Finding(code=code, severity=severity, what=what, why=why, fix=fix, location=state)
 
 
 # --- Attachments: step, timers, effects, dwell and role --------------------------------------------------------------
@@ -307,18 +265,26 @@ _OWED = "what is owed to a workflow is stored by name when it enters the state"
 
 def compare_attachments(old: StateDescription, new: StateDescription, new_unwinds_to: str | None) -> list[Finding]:
     """Return the changes between two states; `new_unwinds_to` is the new name of the old unwinding target."""
-    return [
+    findings = [
         *_compare_role(old, new),
         *_compare_unwinding(old, new, new_unwinds_to),
         *_compare_steps(old, new),
         *_compare_timers(old, new),
         *_compare_effects(old, new),
-        *_compare_dwell(old, new),
     ]
+    if old.dwell_max_s != new.dwell_max_s:
+        before, after = (
+            "unlimited" if value is None else f"{value:g} s" for value in (old.dwell_max_s, new.dwell_max_s)
+        )
+        why = "workflows parked here become stalled at another time"
+        findings.append(
+            finding("dwell-changed", "info", old.name, f"allowed dwell: {before} → {after}", why, _IF_MEANT)
+        )
+    return findings
 
 
 def _compare_role(old: StateDescription, new: StateDescription) -> list[Finding]:
-    was, becomes = _role(old), _role(new)
+    was, becomes = ("final" if each.final else "resting" if each.resting else "active" for each in (old, new))
     if was == becomes:
         return []
     why = {
@@ -326,14 +292,8 @@ def _compare_role(old: StateDescription, new: StateDescription) -> list[Finding]
         "resting": "it may stay for ever now and is never stalled",
         "final": "it is finished now: no event, step or timer applies to it any more",
     }[becomes]
-    fix = f"{_NOTHING}; otherwise keep `{old.name}` as it was and add a new state"
-    return [_finding(old.name, "state-role", "warning", f"was {was}, is {becomes} now", why, fix)]
-
-
-def _role(state: StateDescription) -> str:
-    if state.final:
-        return "final"
-    return "resting" if state.resting else "active"
+    fix = f"{_IF_MEANT}; otherwise keep `{old.name}` as it was and add a new state"
+    return [finding("state-role", "warning", old.name, f"was {was}, is {becomes} now", why, fix)]
 
 
 def _compare_unwinding(old: StateDescription, new: StateDescription, mapped: str | None) -> list[Finding]:
@@ -341,63 +301,57 @@ def _compare_unwinding(old: StateDescription, new: StateDescription, mapped: str
         return []
     if new.unwinds_to is None:
         what = "was unwinding, is not any more: undos that are still owed here would never run"
+        why = "what was done outside would be left without its undo"
         fix = f"keep `{old.name}` unwinding, or map it to a state that unwinds"
-        return [
-            _finding(
-                old.name, "unwinding-lost", "error", what, "what was done outside would be left without its undo", fix
-            )
-        ]
+        return [finding("unwinding-lost", "error", old.name, what, why, fix)]
     if old.unwinds_to is None:
         what = f"was not unwinding, unwinds to `{new.unwinds_to}` now"
         why = "unwinding begins on entering; a workflow already here did not ask for it"
-        return [_finding(old.name, "unwinding-added", "warning", what, why, "add a new unwinding state instead")]
+        return [finding("unwinding-added", "warning", old.name, what, why, "add a new unwinding state instead")]
     if mapped == new.unwinds_to:
         return []
     what = f"unwinds to `{new.unwinds_to}` instead of `{old.unwinds_to}`"
-    return [_finding(old.name, "unwinding-target", "info", what, "a workflow under way ends elsewhere", _NOTHING)]
+    return [finding("unwinding-target", "info", old.name, what, "a workflow under way ends elsewhere", _IF_MEANT)]
 
 
 def _compare_steps(old: StateDescription, new: StateDescription) -> list[Finding]:
     had, has = old.step, new.step
-    if had is None and has is None:
-        return []
-    if had is None and has is not None:
+    if had is None:
+        if has is None:
+            return []
         what = f"a step `{has.name}` was added: a workflow already here does not owe it"
-        return [_finding(old.name, "step-added", "warning", what, _OWED, "put the step into a new state")]
-    if had is not None and has is None:
+        return [finding("step-added", "warning", old.name, what, _OWED, "put the step into a new state")]
+    if has is None:
         what = f"a step `{had.name}` that was owed here no longer exists"
         fix = f"keep the step until no workflow is parked in `{old.name}`"
-        return [_finding(old.name, "step-gone", "warning", what, _OWED, fix)]
-    assert had is not None
-    assert has is not None
-    return [*_compare_step_names(old, had, has), *_compare_step_settings(old, had, has)]
-
-
-def _compare_step_names(state: StateDescription, had: StepDescription, has: StepDescription) -> list[Finding]:
-    if had.name == has.name:
-        return []
-    alike = set(had.returns) == set(has.returns) and had.dependency == has.dependency
-    code, verb = ("step-renamed", "renamed") if alike else ("step-replaced", "replaced")
-    what = f"step `{had.name}` {verb}: it is `{has.name}` now"
-    fix = f"keep the name `{had.name}`, or let the runs in progress finish first"
-    return [_finding(state.name, code, "warning", what, _OWED, fix)]
-
-
-def _compare_step_settings(state: StateDescription, had: StepDescription, has: StepDescription) -> list[Finding]:
-    changes = [
-        ("timeout", f"{had.timeout_s:g} s", f"{has.timeout_s:g} s"),
-        ("heartbeat", _heartbeat(had), _heartbeat(has)),
-        ("attempts", str(had.attempts), str(has.attempts)),
-        ("dependency", str(had.dependency), str(has.dependency)),
-        ("returned events", _list_events(had.returns), _list_events(has.returns)),
-        ("undone outcomes", _list_events(had.undoes), _list_events(has.undoes)),
-    ]
+        return [finding("step-gone", "warning", old.name, what, _OWED, fix)]
+    findings: list[Finding] = []
+    if had.name != has.name:
+        alike = set(had.returns) == set(has.returns) and had.dependency == has.dependency
+        code, verb = ("step-renamed", "renamed") if alike else ("step-replaced", "replaced")
+        what = f"step `{had.name}` {verb}: it is `{has.name}` now"
+        fix = f"keep the name `{had.name}`, or let the runs in progress finish first"
+        findings.append(finding(code, "warning", old.name, what, _OWED, fix))
+    before = _step_settings(had)
     why = "it applies from the next attempt on"
-    return [
-        _finding(state.name, "step-settings", "info", f"{name} of step `{has.name}`: {before} → {after}", why, _NOTHING)
-        for name, before, after in changes
-        if before != after
+    return findings + [
+        finding(
+            "step-settings", "info", old.name, f"{name} of step `{has.name}`: {before[name]} → {value}", why, _IF_MEANT
+        )
+        for name, value in _step_settings(has).items()
+        if before[name] != value
     ]
+
+
+def _step_settings(step: StepDescription) -> dict[str, str]:
+    return {
+        "timeout": f"{step.timeout_s:g} s",
+        "heartbeat": "none" if step.heartbeat_s is UNSET else f"{step.heartbeat_s:g} s",
+        "attempts": str(step.attempts),
+        "dependency": str(step.dependency),
+        "returned events": ", ".join(sorted(step.returns)) or "(not declared)",
+        "undone outcomes": ", ".join(sorted(step.undoes)) or "(not declared)",
+    }
 
 
 def _compare_timers(old: StateDescription, new: StateDescription) -> list[Finding]:
@@ -410,40 +364,18 @@ def _compare_timers(old: StateDescription, new: StateDescription) -> list[Findin
         twin = next((other for other in remaining if other.event == timer.event and other not in old.timers), None)
         if twin is None:
             what = f"its timer {_timer(timer)} is gone: timers already set would send an undeclared event"
+            why = "a parked workflow relies on it to go on"
             fix = f"keep the timer until no workflow is parked in `{old.name}`"
-            findings.append(
-                _finding(old.name, "timer-gone", "warning", what, "a parked workflow relies on it to go on", fix)
-            )
+            findings.append(finding("timer-gone", "warning", old.name, what, why, fix))
         else:
             remaining.remove(twin)
             what = f"its timer {_timer(timer)} is {_timer(twin)} now: timers already set may keep their old time"
-            findings.append(_finding(old.name, "timer-changed", "info", what, "a timer is set on entering", _NOTHING))
+            findings.append(finding("timer-changed", "info", old.name, what, "a timer is set on entering", _IF_MEANT))
     for timer in remaining:
         what = f"a timer {_timer(timer)} was added: workflows already here may not have it"
-        findings.append(
-            _finding(old.name, "timer-added", "info", what, "a timer is set on entering the state", _NOTHING)
-        )
+        why = "a timer is set on entering the state"
+        findings.append(finding("timer-added", "info", old.name, what, why, _IF_MEANT))
     return findings
-
-
-def _compare_effects(old: StateDescription, new: StateDescription) -> list[Finding]:
-    findings: list[Finding] = []
-    for effect in sorted(set(old.effects) - set(new.effects)):
-        what = f"its effect `{effect}` is gone: one that is still owed cannot be carried out"
-        fix = f"keep `{effect}` until none is owed"
-        findings.append(_finding(old.name, "effect-gone", "warning", what, _OWED, fix))
-    for effect in sorted(set(new.effects) - set(old.effects)):
-        what = f"an effect `{effect}` was added: only workflows that enter from now on owe it"
-        findings.append(_finding(old.name, "effect-added", "info", what, _OWED, _NOTHING))
-    return findings
-
-
-def _compare_dwell(old: StateDescription, new: StateDescription) -> list[Finding]:
-    if old.dwell_max_s == new.dwell_max_s:
-        return []
-    what = f"allowed dwell: {_seconds(old.dwell_max_s)} → {_seconds(new.dwell_max_s)}"
-    why = "workflows parked here become stalled at another time"
-    return [_finding(old.name, "dwell-changed", "info", what, why, _NOTHING)]
 
 
 def _timer(timer: TimerDescription) -> str:
@@ -451,16 +383,15 @@ def _timer(timer: TimerDescription) -> str:
     return f"{timer.after_s:g} s → {timer.event}{policy}"
 
 
-def _heartbeat(step: StepDescription) -> str:
-    return "none" if step.heartbeat_s is UNSET else f"{step.heartbeat_s:g} s"
-
-
-def _list_events(names: tuple[str, ...]) -> str:
-    return ", ".join(sorted(names)) or "(not declared)"
-
-
-def _seconds(value: float | None) -> str:
-    return "unlimited" if value is None else f"{value:g} s"
+def _compare_effects(old: StateDescription, new: StateDescription) -> list[Finding]:
+    findings: list[Finding] = []
+    for effect in sorted(set(old.effects) - set(new.effects)):
+        what = f"its effect `{effect}` is gone: one that is still owed cannot be carried out"
+        findings.append(finding("effect-gone", "warning", old.name, what, _OWED, f"keep `{effect}` until none is owed"))
+    for effect in sorted(set(new.effects) - set(old.effects)):
+        what = f"an effect `{effect}` was added: only workflows that enter from now on owe it"
+        findings.append(finding("effect-added", "info", old.name, what, _OWED, _IF_MEANT))
+    return findings
 
 
 # --- Stranded workflows, which would wait for ever under the new machine ---------------------------------------------
@@ -468,11 +399,6 @@ def _seconds(value: float | None) -> str:
 # or timer that a parked workflow does not have leads out (they are owed on entering).
 #
 # Invariant: conservative. Without a return annotation of a step, every event of its state may come from it.
-
-_MAP_STATE = (
-    'declare `renamed={"%s": State.…}` in the new machine, or keep the state and a way into it until it is empty '
-    "(for example an event that only operators send)"
-)
 
 
 def find_removed(old_state: StateDescription) -> Finding:
@@ -483,7 +409,11 @@ def find_removed(old_state: StateDescription) -> Finding:
     else:
         what = f"the state `{name}` is gone without a mapping: a workflow parked there has no place to go"
     why = "a stored workflow names its state; the new machine does not know that name"
-    return _stranded(name, what, why, _MAP_STATE % name)
+    fix = (
+        f'declare `renamed={{"{name}": State.…}}` in the new machine, or keep the state and a way into it until it is '
+        "empty (for example an event that only operators send)"
+    )
+    return finding("state-stranded", "error", name, what, why, fix)
 
 
 def find_stranded(
@@ -493,40 +423,30 @@ def find_stranded(
     stuck_before = is_active(old_state) and not leaving_arrows(old, old_state.name)
     if old_state.final or stuck_before or not is_active(new_state):
         return None
-    return (
-        _find_dead_end(old_state, new, new_state)
-        or _find_endless(old, old_state, new, new_state)
-        or _find_unmoved(old, old_state, new, new_state)
-    )
-
-
-def _find_dead_end(old_state: StateDescription, new: MachineDescription, new_state: StateDescription) -> Finding | None:
-    if leaving_arrows(new, new_state.name):
-        return None
-    what = f"`{new_state.name}` is a dead end now: nothing leads out of it and it is neither final nor resting"
-    why = "a workflow parked there would stay for ever and count as stalled"
-    fix = f"keep a transition out of `{new_state.name}`, or declare it final or resting"
-    return _stranded(old_state.name, what, why, fix)
-
-
-def _find_endless(
-    old: MachineDescription, old_state: StateDescription, new: MachineDescription, new_state: StateDescription
-) -> Finding | None:
-    if old_state.name not in can_end(old) or new_state.name in can_end(new):
-        return None
-    what = f"no path leads from `{new_state.name}` to a final or resting state any more"
-    why = "a workflow parked there could move, but never end"
-    fix = f"keep a path from `{new_state.name}` to an end, or map `{old_state.name}` to a state that has one"
-    return _stranded(old_state.name, what, why, fix)
+    if not leaving_arrows(new, new_state.name):
+        what = f"`{new_state.name}` is a dead end now: nothing leads out of it and it is neither final nor resting"
+        why = "a workflow parked there would stay for ever and count as stalled"
+        fix = f"keep a transition out of `{new_state.name}`, or declare it final or resting"
+    elif old_state.name in can_end(old) and new_state.name not in can_end(new):
+        what = f"no path leads from `{new_state.name}` to a final or resting state any more"
+        why = "a workflow parked there could move, but never end"
+        fix = f"keep a path from `{new_state.name}` to an end, or map `{old_state.name}` to a state that has one"
+    else:
+        return _find_unmoved(old, old_state, new, new_state)
+    return finding("state-stranded", "error", old_state.name, what, why, fix)
 
 
 def _find_unmoved(
     old: MachineDescription, old_state: StateDescription, new: MachineDescription, new_state: StateDescription
 ) -> Finding | None:
-    if _keeps_mover(old_state, new_state):
+    had, has = (
+        {"step": state.step is not None, "timers": bool(state.timers), "unwinding": state.unwinds_to is not None}
+        for state in (old_state, new_state)
+    )
+    if any(had[mover] and has[mover] for mover in had):
         return None
-    outside = leaving_events(new, new_state.name)
-    if has_mover(old_state):
+    outside = {arrow.event for arrow in leaving_arrows(new, new_state.name) if arrow.kind == "event"}
+    if any(had.values()):
         outside -= _sent_from_inside(old, old_state)
         what = _lost_mover(old_state)
         fix = f"keep it, or map `{old_state.name}` to a state that goes on by itself, until no workflow is parked there"
@@ -542,21 +462,15 @@ def _find_unmoved(
     if outside:
         return None
     why = "steps and timers are owed on entering a state; nothing else would move a workflow that is already there"
-    return _stranded(old_state.name, f"{what}: the workflow would stay for ever", why, fix)
-
-
-def _keeps_mover(old_state: StateDescription, new_state: StateDescription) -> bool:
-    by_step = old_state.step is not None and new_state.step is not None
-    by_timer = bool(old_state.timers) and bool(new_state.timers)
-    by_unwinding = old_state.unwinds_to is not None and new_state.unwinds_to is not None
-    return by_step or by_timer or by_unwinding
+    what += ": the workflow would stay for ever"
+    return finding("state-stranded", "error", old_state.name, what, why, fix)
 
 
 def _sent_from_inside(old: MachineDescription, old_state: StateDescription) -> set[str]:
-    sent = {timer.event for timer in old_state.timers}
+    events = {timer.event for timer in old_state.timers}
     if old_state.step is not None:
-        sent |= set(old_state.step.returns) or accepted_events(old, old_state.name)
-    return sent
+        events |= set(old_state.step.returns) or accepted_events(old, old_state.name)
+    return events
 
 
 def _lost_mover(old_state: StateDescription) -> str:
@@ -565,7 +479,3 @@ def _lost_mover(old_state: StateDescription) -> str:
     if old_state.timers:
         return "the timers that led out of here are gone"
     return "unwinding that was under way here is gone"
-
-
-def _stranded(state: str, what: str, why: str, fix: str) -> Finding:
-    return Finding(code="state-stranded", severity="error", what=what, why=why, fix=fix, location=state)

@@ -1,10 +1,9 @@
 """Alerts: notify people, and the systems that wake people up, that something needs them (B7).
 
 `Alarms` fans an alert out to observers, to the log and to receivers; `AlertWebhook` and `PagerDuty` are receivers.
-`interlock.engine.alerts.stall_detector` decides what raises an alert.
+`interlock.engine.alerts.detector` decides what raises an alert.
 """
 
-from interlock.engine.alerts.alarms import Alarms
 from interlock.engine.alerts.alert import (
     Alert,
     AlertKind,
@@ -15,7 +14,7 @@ from interlock.engine.alerts.alert import (
     more_alert,
     stalled_alert,
 )
-from interlock.engine.alerts.delivery import AlertSettings, ReceiverReport
+from interlock.engine.alerts.delivery import Alarms, AlertSettings, ReceiverReport
 from interlock.engine.alerts.receivers import AlertWebhook, PagerDuty, Post, Receiver, Severity, receivers_in
 
 __all__ = [

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from interlock.signals import BreakerChanged, LoopBlocked
-from interlock.store.values import Letter, Row
+from interlock.store.records import Letter, Row
 
 AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked"]
 

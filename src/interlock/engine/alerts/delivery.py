@@ -1,4 +1,4 @@
-"""Delivery of alerts: the outbox of one receiver, with a bounded queue, a thread of its own and bounded retries.
+"""Delivery of alerts: their fan-out to observers, log and receivers, and the outbox of each receiver.
 
 Each receiver has its own thread, so that one that hangs delays neither the engine nor the other receivers; the loop's
 own executor is not used, because user code may have filled it. The thread is a daemon and is started by the first
@@ -9,8 +9,11 @@ dropped and counted, because recent alerts matter more.
 
 A receiver is often down for as long as the alert's own cause. An alert that it did not take moves to the end of the
 queue. It is tried again until it is `keep_s` old, or a newer alert has its key.
+
+Sections: HTTP POST; outbox; fan-out.
 """
 
+import asyncio
 import contextlib
 import http.client
 import io
@@ -20,18 +23,19 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from interlock.clock import Chance, Clock
+from interlock.clock import Chance, Clock, SystemChance, SystemClock
 from interlock.engine.alerts.alert import Alert
 from interlock.engine.alerts.receivers import Post, Receiver
 from interlock.errors import DefinitionError
 from interlock.redaction import logger_of
+from interlock.signals import AlertRaised, Subscribers
 
 # --- HTTP POST -------------------------------------------------------------------------------------------------------
 # Timeouts of sockets count from one byte to the next, so that a slow receiver could hold a thread for ever. Here
@@ -386,3 +390,86 @@ class Outbox:
         """Return the backoff: doubled each time, half of it random, so that engines do not return together."""
         whole_s = min(self._settings.backoff_first_s * 2.0 ** min(attempt - 1, 30), self._settings.backoff_max_s)
         return whole_s * (0.5 + 0.5 * self._chance.fraction())
+
+
+# --- Fan-out ---------------------------------------------------------------------------------------------------------
+# Sending never waits and never raises, because it happens on the engine's own loop. `Subscribers` guards the
+# observers, the log is the standard one (a warning when an alert begins, a note when it is over), and receivers only
+# queue the alert in their outbox.
+
+
+class Alarms:
+    """Sends alerts. `wait` replaces the wait between attempts, in tests."""
+
+    def __init__(
+        self,
+        subscribers: Subscribers,
+        receivers: Sequence[Receiver] = (),
+        *,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        settings: AlertSettings | None = None,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._subscribers = subscribers
+        self._settings = settings or AlertSettings()
+        clock, chance = clock or SystemClock(), chance or SystemChance()
+        self._outboxes = [
+            Outbox(receiver, clock=clock, chance=chance, settings=self._settings, wait=wait) for receiver in receivers
+        ]
+
+    def tell(self, alert: Alert) -> None:
+        """Send the alert to the log, the observers and the receivers."""
+        fields = {
+            "alert": alert.kind,
+            "workflow": alert.subject if alert.kind in {"stalled", "dead_letter"} else None,
+            "machine": alert.machine,
+            "state": alert.state,
+            "dedup_key": alert.dedup_key,
+            "resolved": alert.resolved,
+        }
+        if alert.resolved:
+            _LOG.info("%s", alert.summary, extra=fields)
+        else:
+            end = "" if alert.summary.endswith((".", "…")) else "."
+            _LOG.warning("%s%s What to do: %s", alert.summary, end, alert.advice, extra=fields)
+        self._subscribers.emit(
+            AlertRaised(
+                alert.kind,
+                alert.subject,
+                alert.summary,
+                machine=alert.machine,
+                state=alert.state,
+                resolved=alert.resolved,
+            )
+        )
+        for outbox in self._outboxes:
+            outbox.put(alert)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no receiver has anything waiting: every alert has arrived, or was given up."""
+        return all(report.waiting == 0 for report in self.reports())
+
+    def reports(self) -> list[ReceiverReport]:
+        """Return the counts of each receiver, in the order they were declared."""
+        return [outbox.report() for outbox in self._outboxes]
+
+    async def close(self) -> None:
+        """Send waiting alerts, for at most `close_s`; the rest is counted in the log and dropped."""
+        ended = [asyncio.wrap_future(outbox.close()) for outbox in self._outboxes]
+        if not ended:
+            return
+        try:
+            await asyncio.wait(ended, timeout=self._settings.close_s)
+        finally:
+            for outbox, future in zip(self._outboxes, ended, strict=True):
+                if not future.done():
+                    future.cancel()
+                    left = outbox.abandon()
+                    _LOG.error(
+                        "%s did not take its last alerts in %g s (close_s): %d are dropped.",
+                        outbox.report().receiver,
+                        self._settings.close_s,
+                        left,
+                    )

@@ -8,15 +8,15 @@ read is ignored.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, overload
 
 import msgspec
 
 from interlock.clock import Clock
-from interlock.engine.alerts.alarms import Alarms
 from interlock.engine.alerts.alert import breaker_alert
+from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.dependencies.dependency import Change, Forced
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.errors import InterlockError
@@ -82,19 +82,14 @@ class Breakers(Sequence[BreakerView]):
         """Whether there is a breaker of that name."""
         return any(which in (view, view.name) for view in self._views)
 
-    def __iter__(self) -> Iterator[BreakerView]:
-        """Iterate over the views."""
-        return iter(self._views)
-
     def __len__(self) -> int:
-        """Return the number of breakers."""
         return len(self._views)
 
     def __repr__(self) -> str:
         return f"Breakers({', '.join(f'{view.name}={view.state}' for view in self._views)})"
 
 
-class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
+class BreakerNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """The note of a breaker's last change."""
 
     state: str
@@ -125,11 +120,11 @@ def view_of_line(line: Line) -> BreakerView:
 
 def note_of(change: Change, since: datetime) -> str:
     """Return the note of a change as JSON."""
-    note = Noted(change.after, since.isoformat(), change.reason, change.forced)
+    note = BreakerNote(change.after, since.isoformat(), change.reason, change.forced)
     return msgspec.json.encode(note).decode()
 
 
-def read_since(note: Noted) -> float | None:
+def read_since(note: BreakerNote) -> float | None:
     """Return when the phase began, in seconds since the epoch; None if unreadable."""
     try:
         return datetime.fromisoformat(note.since).timestamp()
@@ -142,15 +137,15 @@ def read_held(text: str) -> Forced | None:
     return "open" if text == "open" else "closed" if text == "closed" else None
 
 
-def read_note(text: str) -> Noted | None:
+def read_note(text: str) -> BreakerNote | None:
     """Decode a note; None for an unreadable one, which is ignored."""
     try:
-        return msgspec.json.decode(text, type=Noted)
+        return msgspec.json.decode(text, type=BreakerNote)
     except msgspec.DecodeError:
         return None
 
 
-class Minding:
+class BreakerPublisher:
     """Publishes and stores the changes of one engine's breakers."""
 
     def __init__(self, store: Store, subscribers: Subscribers, alarms: Alarms, clock: Clock, *, worker: bool) -> None:

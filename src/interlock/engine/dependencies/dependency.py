@@ -242,7 +242,7 @@ class Outlet:
         now_s = self._clock.monotonic_s()
         with self._lock:
             circuit, verdict = self._preview(kind, now_s)
-            if verdict == "wait" or (verdict == "probe" and not self._may_probe()):
+            if verdict == "wait" or (verdict == "probe" and self.others is not None and not self.others.may_probe()):
                 return "wait"
             if not self._token(now_s):
                 if verdict == "probe" and self.others is not None:
@@ -343,10 +343,6 @@ class Outlet:
     @property
     def _undos_max(self) -> int:
         return max(1, self.concurrency_max // UNDO_SHARE)
-
-    def _may_probe(self) -> bool:
-        """Whether the cluster permits a probe here."""
-        return self.others is None or self.others.may_probe()
 
     def _token(self, now_s: float) -> bool:
         if self.rate is None:

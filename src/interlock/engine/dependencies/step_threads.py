@@ -23,13 +23,13 @@ from interlock.engine.dependencies.wait_queue import Pass
 class StepThread:
     """The thread of one attempt."""
 
-    __slots__ = ("cancels", "held", "running")
+    __slots__ = ("cancels", "kept_pass", "running")
 
     def __init__(self) -> None:
         self.running = True
         self.cancels = 0
         """Number of times the engine has cancelled the attempt: each is waited through, for the thread goes on."""
-        self.held: Pass | None = None
+        self.kept_pass: Pass | None = None
         """The pass of an attempt that was reported before its thread had ended."""
 
 
@@ -110,8 +110,8 @@ class StepThreads:
         try:
             self._loop.call_soon_threadsafe(self._end, thread, result, value, error)
         except RuntimeError:  # The event loop is closed; the permit belongs to the process, and is free now.
-            if thread.held is not None:
-                thread.held.vacate_place()
+            if thread.kept_pass is not None:
+                thread.kept_pass.vacate_place()
 
     def _end(
         self,
@@ -121,8 +121,8 @@ class StepThreads:
         error: BaseException | None,
     ) -> None:
         thread.running = False
-        if thread.held is not None:
-            thread.held.vacate()
+        if thread.kept_pass is not None:
+            thread.kept_pass.vacate()
         self._give_back()
         if not result.done():
             result.set_result((value, error))

@@ -9,21 +9,21 @@ current, and one group is under way. On a shared store memory may be stale: what
 fresh row before the caller gets it. A change that is lost on a fresh row is parked, with all later envelopes of its
 workflow. Several groups are under way: the database writes one while this process decides the next.
 
-Sections: moves of the store; errors of an engine that cannot act; envelopes and groups; the store policy; the path.
+Sections: moves of the store; errors of an engine that cannot act; listener and store policy; contention; the path.
 """
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from interlock.clock import Chance
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, NotCompared
 from interlock.engine.definitions import compare_version
-from interlock.engine.path.contention import Contended
-from interlock.engine.path.staging import DecisionContext, Staged, uncount
+from interlock.engine.path.staging import DecisionContext, Envelope, Group, LookFirst, Staged, uncount
 from interlock.engine.settings import EngineSettings
-from interlock.engine.tracing import outside
+from interlock.engine.tracer_protocol import outside
 from interlock.errors import (
     Fenced,
     InterlockError,
@@ -31,9 +31,11 @@ from interlock.errors import (
     UnavailableError,
 )
 from interlock.faultpoints import reach
+from interlock.lanes.contention import Contention, HotRow
+from interlock.lanes.settings import LaneSettings
 from interlock.store.lane import SqliteStore
 from interlock.store.protocol import Store
-from interlock.store.values import Delivered, Row
+from interlock.store.records import Row
 
 # --- Check that the workflows were not moved to another store: a move makes cached workflows stale -------------------
 # Writes and reads of the store detect a move themselves. An answer from memory, a view or a refusal, would miss
@@ -56,9 +58,12 @@ async def confirm(store: Store) -> None:
 # --- Errors of an engine that cannot act: the machine is unknown, or the engine has stopped --------------------------
 
 
-def unknown_machine(row: Row) -> InterlockError:
-    """Return the error for a workflow whose machine this engine does not have."""
-    return UnavailableError(
+def machine_of(row: Row, machines: Mapping[str, BoundMachine]) -> BoundMachine:
+    """Return the machine of a workflow. Raises UnavailableError if this engine does not have it."""
+    bound = machines.get(row.machine)
+    if bound is not None:
+        return bound
+    raise UnavailableError(
         f"workflow {row.id!r} belongs to the machine {row.machine!r}, which was not given to this engine.",
         why="Only the machine knows what an event means for it.",
         fix=f"Open the engine with it: Engine.open(url, machines=[{row.machine}, …]).",
@@ -84,74 +89,7 @@ def closed() -> UnavailableError:
     )
 
 
-# --- Envelopes and groups --------------------------------------------------------------------------------------------
-
-
-class Envelope(Protocol):
-    """A command or a report that is decided on one workflow."""
-
-    workflow: str
-    key: str | None
-    future: "asyncio.Future[object] | None"
-    conflicts: int
-    look: bool
-    """Whether its key, or its id, must be looked up before it is decided."""
-
-    @property
-    def admitted(self) -> bool:
-        """Whether a caller sent it, through the gate."""
-        ...
-
-    @property
-    def since_s(self) -> float:
-        """When it arrived, by the event loop's clock; infinite for an envelope without a sender."""
-        ...
-
-    @property
-    def begins(self) -> bool:
-        """Whether it starts a workflow. Unless `look` is set, it assumes that the id is free; the store checks that."""
-        ...
-
-    def decide(self, group: "Group") -> object:
-        """Decide on the staged state; the sender gets what it returns or raises when the group is durable."""
-        ...
-
-
-class LookFirst(Exception):
-    """Raised by an envelope that would be refused before its key was looked up."""
-
-
-class Group:
-    """The workflows, delivery keys and staged changes that the envelopes of one group decide on."""
-
-    __slots__ = ("broken", "deferred", "delivered", "fresh", "live", "means", "now_us", "staged")
-
-    def __init__(
-        self, means: DecisionContext, live: dict[str, LoadedWorkflow], delivered: dict[tuple[str, str], Delivered]
-    ) -> None:
-        self.means = means
-        self.now_us = means.now_us
-        self.live = live
-        self.broken: dict[str, Exception] = {}
-        """Errors of stored workflows that cannot be read. Each answers the events of its own workflow only."""
-        self.delivered = delivered
-        self.deferred: set[str] = set()
-        """Workflows with an event that must look first. Later events of these wait for it, to keep their order."""
-        self.fresh: frozenset[str] = frozenset()
-        """Workflows that were loaded for this group, where memory may be older than the store."""
-        self.staged: dict[str, Staged] = {}
-
-    def stage(self, workflow: str) -> Staged | None:
-        """Return the workflow as staged in this group, or None when there is no such workflow."""
-        staged = self.staged.get(workflow)
-        if staged is None:
-            live = self.live.get(workflow)
-            if live is None:
-                if workflow in self.broken:
-                    raise self.broken[workflow]
-                return None
-            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed, live.row.counts)
-        return staged
+# --- What the path asks: a listener, and a policy of the store -------------------------------------------------------
 
 
 class Listener(Protocol):
@@ -178,35 +116,8 @@ class Listener(Protocol):
         ...
 
 
-# --- The store policy: where the two kinds of store differ -----------------------------------------------------------
-
-
-class Claims(Protocol):
-    """The worker's side of a shared store: due work is a time in the store, and the worker that claims it begins it."""
-
-    def due(self, time_us: int) -> None:
-        """Claim at that time: something is due then that this process does not keep."""
-        ...
-
-    def freed(self) -> None:
-        """Claim soon: there is room for another attempt."""
-        ...
-
-    def give_up(self, workflow: str, lease: int) -> None:
-        """Release the lease of a workflow that unwinds, after its attempt has ended: any worker may undo it now."""
-        ...
-
-    def left(self) -> None:
-        """Hint at a workflow that unwinds, and whose attempt is under way elsewhere."""
-        ...
-
-    async def give_back(self) -> None:
-        """Release claims that have not begun."""
-        ...
-
-
 class PathPolicy(Protocol):
-    """What the data path and the runner ask about their store."""
+    """Where the data path of a store with one owner and that of a shared store differ."""
 
     memory_is_current: bool
     """Whether this engine is the only writer, so that a cached row may answer a caller."""
@@ -221,11 +132,6 @@ class PathPolicy(Protocol):
     """Errors of the store after which the engine cannot go on."""
 
     @property
-    def claims(self) -> Claims | None:
-        """The claims of due work; None when the only engine keeps the times of all due work in memory."""
-        ...
-
-    @property
     def write(self) -> Callable[[Sequence[Staged]], Awaitable[Sequence[str]]] | None:
         """Commits a group, settles its outcome if that is unknown, and returns the workflows whose change was lost.
 
@@ -236,6 +142,105 @@ class PathPolicy(Protocol):
     def kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
         """Return the error for an event that was lost too often."""
         ...
+
+
+# --- Contention of events on workflows: the contention signal of an engine (D9) --------------------------------------
+# An event is a *hand-off* when another event of its workflow was decided while it waited already: in the same group
+# before it, or in a group that was still under way when it arrived. Its waiting time until the decision is counted. A
+# *conflict* is an event that was decided again on a shared store, because another process had changed the workflow.
+# Many events of many workflows are volume, and cause neither.
+#
+# Groups are sampled, to limit the cost to about one percent of the time. Events that are not sampled are counted by the
+# weight of the next sample. So an event itself costs one reading of the clock.
+
+LOOK_S = 0.002
+LOOK_AT_ONE_S = 0.000_15
+"""Pauses between two samples: the minimum, and per sampled event. A sampled event takes up to two microseconds when
+many workflows are hot."""
+
+GROUPS_REMEMBERED = 2
+"""Groups that may have been under way when an event arrived: the default of `groups_max`."""
+
+NEVER: frozenset[str] = frozenset()
+
+
+class Contended:
+    """The contention table of one engine. Lives in its event loop, and may be read from another thread."""
+
+    def __init__(self, settings: LaneSettings | None = None) -> None:
+        self.contention = Contention(settings or LaneSettings(), source="workflow")
+        self._next_s = -math.inf
+        self._events = 0
+        """Events since the last sample."""
+        self._recent: deque[tuple[list[str], float]] = deque(maxlen=GROUPS_REMEMBERED)
+        """The workflows of the last groups, and when each group was durable."""
+
+    def passed(
+        self,
+        envelopes: Sequence[Envelope],
+        changed: Sequence[Staged],
+        *,
+        decided_s: float,
+        now_s: float,
+        lost: Collection[str] = (),
+        fresh: frozenset[str] = NEVER,
+    ) -> None:
+        """Count a durable group. Workflows in `lost` were not committed; those in `fresh` were loaded for it."""
+        size = len(envelopes)
+        self._events += size
+        if now_s >= self._next_s:
+            self._next_s = now_s + max(LOOK_S, LOOK_AT_ONE_S * size)
+            weight, self._events = self._events / size, 0
+            self._look(envelopes, changed, decided_s, now_s, weight, lost, fresh)
+        if lost and fresh:
+            # Decided on a fresh row, and still in conflict. Rare enough to count without sampling.
+            conflicts = {staged.live.row.id: staged.live.bound.name for staged in changed if staged.live.row.id in lost}
+            self.contention.conflicted([(conflicts[each], each) for each in fresh if each in conflicts], now_s=now_s)
+        self._recent.append(([each.workflow for each in envelopes], now_s))
+
+    def worst(self, now_s: float) -> list[HotRow]:
+        """Return the workflows with the most contention, worst first."""
+        return self.contention.worst(now_s)
+
+    def _look(
+        self,
+        envelopes: Sequence[Envelope],
+        changed: Sequence[Staged],
+        decided_s: float,
+        now_s: float,
+        weight: float,
+        lost: Collection[str],
+        fresh: frozenset[str],
+    ) -> None:
+        machines: dict[str, str] = {}
+        for staged in changed:
+            live = staged.live
+            machines[live.row.id] = live.bound.name
+        for workflow in lost:
+            machines.pop(workflow, None)
+        under_way: dict[str, float] = {}
+        """The time of the last commit of each workflow in the last groups."""
+        for workflows, done_s in self._recent:
+            under_way.update(dict.fromkeys(workflows, done_s))
+        met: dict[str, list[float]] = {}
+        for each in envelopes:
+            workflow = each.workflow
+            if workflow not in machines:
+                continue
+            count = met.get(workflow)
+            waited = count is not None
+            if count is None:
+                count = met[workflow] = [0.0, 0.0, 0.0]
+                waited = under_way.get(workflow, -math.inf) > each.since_s
+            count[0] += weight
+            if waited and each.since_s <= decided_s:
+                count[1] += weight
+                count[2] += weight * (decided_s - each.since_s)
+            if fresh and each.look and workflow in fresh:
+                self.contention.conflicted([(machines[workflow], workflow)], now_s=now_s, weight=weight)
+        took_turns = self.contention.took_turns
+        for workflow, (writes, handoffs, wait_s) in met.items():
+            took_turns((machines[workflow], workflow), writes=writes, handoffs=handoffs, wait_s=wait_s, now_s=now_s)
 
 
 # --- The path --------------------------------------------------------------------------------------------------------
@@ -579,14 +584,11 @@ class Pipeline:
             if bound is None or bound.is_compared(row):
                 continue
             if notes is None:
-                notes = await self.store.noted()
+                notes = await self.store.notes()
             compare_version(bound, row.machine_version, row.state, notes)
 
     def _read(self, row: Row) -> LoadedWorkflow:
-        bound = self._machines.get(row.machine)
-        if bound is None:
-            raise unknown_machine(row)
-        return bound.decidable(row)
+        return machine_of(row, self._machines).decidable(row)
 
     def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
         """Cache the durable changes and act on them. Workflows that have ended are not cached: they never change."""

@@ -3,12 +3,15 @@
 A result belongs to one visit, one key and one lease token. It is late if the workflow has moved on meanwhile, or
 another attempt has taken over. A late result changes nothing, and observers get a signal (G5: a result is applied at
 most once). Reports never pass admission. Those of effects never move the machine (B12).
+
+Sections: answers and failures; steps, undos and timers; effects; claimed workflows; rows.
 """
 
 import asyncio
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -18,12 +21,13 @@ from interlock.core.events import Event
 from interlock.core.policies import Retry
 from interlock.core.values import StepFailure
 from interlock.engine.bound_machine import Owed, StepRun, TimerRun, UndoRun, named_in
-from interlock.engine.dependencies.classify_errors import Kind
-from interlock.engine.path.pipeline import Group
-from interlock.engine.path.staging import Staged, effect_kind, effect_line, place_of, replace
+from interlock.engine.dependencies.classify_errors import Kind as ErrorKind
+from interlock.engine.dependencies.dependency import Kind
+from interlock.engine.dependencies.wait_queue import Line
+from interlock.engine.path.staging import Group, Staged, effect_kind, effect_line, later_us, place_of, replace
 from interlock.errors import InterlockError, InvalidPayload, Refusal, RequestError, UserCodeError
 from interlock.redaction import bounded_text, bounded_traceback
-from interlock.store.values import Letter, OwedEffect, letter_error
+from interlock.store.records import Letter, OwedEffect, letter_error
 
 ERROR_CHARACTERS_MAX = 2_000
 """Characters kept of an error's text."""
@@ -54,7 +58,7 @@ class Failure(msgspec.Struct, frozen=True):
     """Seconds to wait before the next attempt, if there is one."""
     unknown: bool = True
     """Whether the attempt may have had an effect."""
-    kind: Kind = Kind.INFRASTRUCTURE
+    kind: ErrorKind = ErrorKind.INFRASTRUCTURE
     counted: bool = True
     """False for a probe of a dependency that was down: what it found out is not this workflow's fault (C4)."""
     traceback: str = ""
@@ -79,44 +83,57 @@ UNDO_RETRY = Retry()
 """The backoff of undos without a `retry`; their number of attempts is a setting of the engine."""
 
 
-class Report(ABC):
-    """The fields that all reports have; no caller waits for their answer."""
+# --- Steps, undos and timers -----------------------------------------------------------------------------------------
 
-    __slots__ = ("conflicts", "future", "key", "look", "workflow")
+
+@dataclass(slots=True, eq=False, repr=False)
+class Report(ABC):
+    """An envelope whose answer no caller waits for."""
 
     admitted = False
     begins = False
     since_s = math.inf
 
-    def __init__(self, workflow: str) -> None:
-        self.workflow = workflow
-        self.key: str | None = None
-        self.future: asyncio.Future[object] | None = None
-        self.conflicts = 0
-        self.look = False
+    workflow: str
+    key: str | None = field(default=None, kw_only=True)
+    future: "asyncio.Future[object] | None" = field(default=None, kw_only=True)
+    conflicts: int = field(default=0, kw_only=True)
+    look: bool = field(default=False, kw_only=True)
+
+    def decide(self, group: Group) -> object:
+        """Apply the report, if its workflow is there."""
+        staged = group.stage(self.workflow)
+        return None if staged is None else self.apply(staged, group)
 
     @abstractmethod
-    def decide(self, group: Group) -> object:
-        """Decide the report, as every envelope."""
+    def apply(self, staged: Staged, group: Group) -> object:
+        """Change the staged workflow; return the answer."""
 
 
+def _stage_called(group: Group, workflow: str, name: str) -> Staged | None:
+    """Stage a workflow whose `name` may have been called to a slot; decline the slot if it cannot be used."""
+    try:
+        staged = group.stage(workflow)
+    except Exception:
+        group.means.places.decline(name)  # An unreadable workflow must not keep a slot for ever.
+        raise
+    if staged is None:
+        group.means.places.decline(name)
+    return staged
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Look(Report):
     """Fire due timers and begin a due attempt, when a time has come or a slot is free."""
 
-    __slots__ = ()
-
     def decide(self, group: Group) -> object:
+        """Do what is due, if the workflow is there."""
+        staged = _stage_called(group, self.workflow, self.workflow)
+        return None if staged is None else self.apply(staged, group)
+
+    def apply(self, staged: Staged, group: Group) -> object:
         """Do what is due. What is not due yet is looked at again when it is."""
-        try:
-            staged = group.stage(self.workflow)
-        except Exception:
-            group.means.places.decline(self.workflow)  # An unreadable workflow must not keep a slot for ever.
-            raise
-        places = group.means.places
-        if staged is None:
-            places.decline(self.workflow)
-            return None
-        visit = staged.live.snapshot.visit
+        places, visit = group.means.places, staged.live.snapshot.visit
         refused = fire_timers(staged, group)
         if staged.live.snapshot.visit != visit:
             places.decline(self.workflow)
@@ -162,19 +179,14 @@ def _due(timers: tuple[TimerRun, ...], now_us: int) -> TimerRun | None:
     return min(due, key=lambda timer: timer.at_us, default=None)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Result(Report):
     """The result of one attempt."""
 
-    __slots__ = ("lease", "run", "token", "visit")
-
-    def __init__(self, workflow: str, visit: int, run: StepRun | UndoRun, lease: int) -> None:
-        super().__init__(workflow)
-        self.visit = visit
-        self.lease = lease
-        """Lease token of the attempt, where other processes may take it over (G4)."""
-        self.run = run.key
-        """The idempotency key of the run."""
-        self.token = run.token
+    visit: int
+    run: StepRun | UndoRun
+    lease: int
+    """Lease token of the attempt, where other processes may take it over (G4)."""
 
     def _staged(self, group: Group) -> Staged | None:
         """Stage the workflow; None if its visit, run or attempt has changed since."""
@@ -182,41 +194,24 @@ class Result(Report):
         if staged is None or staged.live.snapshot.visit != self.visit:
             return None
         current = staged.live.owed.current
-        if current is None or current.key != self.run or current.token != self.token or not current.started:
+        run = self.run
+        if current is None or current.key != run.key or current.token != run.token or not current.started:
             return None
         return staged if staged.live.row.lease == self.lease else None
 
     def decide(self, group: Group) -> object:
         """Apply the result, unless it is late."""
         staged = self._staged(group)
-        if staged is None:
-            return Late(self.workflow, self.run)
-        return self._apply(staged, group)
-
-    @abstractmethod
-    def _apply(self, staged: Staged, group: Group) -> object:
-        """Change the staged workflow."""
+        return Late(self.workflow, self.run.key) if staged is None else self.apply(staged, group)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Returned(Result):
     """A step has returned its event."""
 
-    __slots__ = ("event",)
+    event: Event
 
-    def __init__(self, workflow: str, visit: int, run: StepRun, lease: int, event: Event) -> None:
-        # Sets the fields of both base classes directly, at a third of the cost: there is one per transition.
-        self.workflow = workflow
-        self.visit = visit
-        self.lease = lease
-        self.run = run.key
-        self.token = run.token
-        self.event = event
-        self.key: str | None = None
-        self.future: asyncio.Future[object] | None = None
-        self.conflicts = 0
-        self.look = False
-
-    def _apply(self, staged: Staged, group: Group) -> object:
+    def apply(self, staged: Staged, group: Group) -> object:
         """Apply the event on the current context."""
         live = staged.live
         try:
@@ -228,57 +223,45 @@ class Returned(Result):
             # undone.
             unknown = not isinstance(error, Refusal)
             failure = _failure_of(error, unknown=unknown)
-            return _failed(staged, group, failure) or (Bug(error, self.run) if _is_bug(error) else None)
+            return _failed(staged, group, failure) or (Bug(error, self.run.key) if _is_bug(error) else None)
         return None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Failed(Result):
     """An attempt of a step has failed."""
 
-    __slots__ = ("failure",)
+    failure: Failure
 
-    def __init__(self, workflow: str, visit: int, run: StepRun, lease: int, failure: Failure) -> None:
-        super().__init__(workflow, visit, run, lease)
-        self.failure = failure
-
-    def _apply(self, staged: Staged, group: Group) -> object:
+    def apply(self, staged: Staged, group: Group) -> object:
         """Retry later, or give up."""
         return _failed(staged, group, self.failure)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Interrupted(Result):
     """An attempt was cancelled because the engine stops. It is not counted, and tried again by the next life."""
 
-    __slots__ = ()
-
-    def _apply(self, staged: Staged, group: Group) -> object:
-        """Take the attempt off the count; its effect is unknown."""
+    def apply(self, staged: Staged, group: Group) -> object:
+        """Take the attempt off the count; the effect of a step is unknown."""
         owed = staged.live.owed
-        if owed.run is not None:
-            run = replace(owed.run, attempts=owed.run.attempts - 1, started=False, unknown=True)
-            staged.owe(replace(owed, run=run), group.now_us)
-        else:
-            undo = replace(owed.undos[0], attempts=owed.undos[0].attempts - 1, started=False)
-            staged.owe(replace(owed, undos=(undo, *owed.undos[1:])), group.now_us)
+        assert owed.current is not None
+        effect = {} if owed.run is None else {"unknown": True}
+        staged.owe(owed.with_current(attempts=owed.current.attempts - 1, started=False, **effect), group.now_us)
         return None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Crashed(Report):
     """The process died during an attempt. It may have had an effect, it counts, and it is tried again."""
 
-    __slots__ = ("attempts_max", "fraction")
+    attempts_max: int
+    fraction: float
+    """The jitter of the wait before the next attempt."""
 
-    def __init__(self, workflow: str, attempts_max: int, fraction: float) -> None:
-        super().__init__(workflow)
-        self.attempts_max = attempts_max
-        self.fraction = fraction
-        """The jitter of the wait before the next attempt."""
-
-    def decide(self, group: Group) -> object:
+    def apply(self, staged: Staged, group: Group) -> object:
         """Like a failure of that attempt. A first attempt is repeated immediately, a later one after a backoff."""
-        staged = group.stage(self.workflow)
-        if staged is not None:
-            crashed(staged, group, self.attempts_max, self.fraction)
+        crashed(staged, group, self.attempts_max, self.fraction)
         return None
 
 
@@ -355,7 +338,7 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
 
 def _failure_of(error: InterlockError, *, unknown: bool) -> Failure:
     text, traceback = bounded_text(error.what, ERROR_CHARACTERS_MAX), bounded_traceback(error)
-    kind = Kind.MISTAKE if _is_bug(error) else Kind.INFRASTRUCTURE
+    kind = ErrorKind.MISTAKE if _is_bug(error) else ErrorKind.INFRASTRUCTURE
     return Failure(error.code, text, retryable=False, unknown=unknown, kind=kind, traceback=traceback)
 
 
@@ -364,12 +347,11 @@ def _is_bug(error: InterlockError) -> bool:
     return isinstance(error, UserCodeError | InvalidPayload)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Undone(Result):
     """The success of an undo."""
 
-    __slots__ = ()
-
-    def _apply(self, staged: Staged, group: Group) -> object:
+    def apply(self, staged: Staged, group: Group) -> object:
         """Begin the next undo, or leave the unwinding state."""
         return undone(staged, group)
 
@@ -386,19 +368,14 @@ def undone(staged: Staged, group: Group) -> object:
     return None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class UndoFailed(Result):
     """An attempt of an undo has failed."""
 
-    __slots__ = ("attempts_max", "failure")
+    failure: Failure
+    attempts_max: int
 
-    def __init__(
-        self, workflow: str, visit: int, run: UndoRun, lease: int, failure: Failure, attempts_max: int
-    ) -> None:
-        super().__init__(workflow, visit, run, lease)
-        self.failure = failure
-        self.attempts_max = attempts_max
-
-    def _apply(self, staged: Staged, group: Group) -> object:
+    def apply(self, staged: Staged, group: Group) -> object:
         """Retry later, or leave it to a person: older undos wait."""
         undo_failed(staged, group, self.failure, self.attempts_max)
         return None
@@ -450,44 +427,25 @@ def _give_up(
 # ever.
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _EffectReport(Report):
-    __slots__ = ("effect",)
+    workflow: str = field(init=False)
+    effect: OwedEffect
 
-    def __init__(self, effect: OwedEffect) -> None:
-        super().__init__(effect.workflow)
-        self.effect = effect
-
-    def decide(self, group: Group) -> object:
-        """Apply the report on the row of its workflow."""
-        staged = group.stage(self.workflow)
-        if staged is not None:
-            self.apply(staged, group)
-        return None
-
-    @abstractmethod
-    def apply(self, staged: Staged, group: Group) -> None:
-        """Stage the change of the effect."""
+    def __post_init__(self) -> None:
+        self.workflow = self.effect.workflow
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EffectBegun(_EffectReport):
     """Begins the next attempt in a free slot; if the slot is taken by then, the effect waits again."""
 
-    __slots__ = ("wait",)
-
-    def __init__(self, effect: OwedEffect, wait: Callable[[OwedEffect], None]) -> None:
-        super().__init__(effect)
-        self.wait = wait
+    wait: Callable[[OwedEffect], None]
 
     def decide(self, group: Group) -> object:
-        """Apply the report; a workflow that cannot be read must not keep a slot for ever."""
-        try:
-            staged = group.stage(self.workflow)
-        except Exception:
-            group.means.places.decline(self.effect.id)
-            raise
-        if staged is None:
-            group.means.places.decline(self.effect.id)
-        else:
+        """Apply the report, if the workflow is there."""
+        staged = _stage_called(group, self.workflow, self.effect.id)
+        if staged is not None:
             self.apply(staged, group)
         return None
 
@@ -503,10 +461,9 @@ class EffectBegun(_EffectReport):
             places.wait(effect.id, places.effects, line, kind, staged.live.row.created_us)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EffectDone(_EffectReport):
     """Ends an effect that succeeded."""
-
-    __slots__ = ()
 
     def apply(self, staged: Staged, group: Group) -> None:
         """Remove the effect from what is owed."""
@@ -515,17 +472,14 @@ class EffectDone(_EffectReport):
         staged.touch()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EffectFailed(_EffectReport):
     """Retries or ends an effect whose attempt failed."""
 
-    __slots__ = ("attempts_max", "counted", "failure")
-
-    def __init__(self, effect: OwedEffect, failure: Failure, *, attempts_max: int, counted: bool = True) -> None:
-        super().__init__(effect)
-        self.failure = failure
-        self.attempts_max = attempts_max
-        self.counted = counted
-        """False for an attempt that was cancelled because the engine stops, or whose probe of a dependency failed."""
+    failure: Failure
+    attempts_max: int
+    counted: bool = field(default=True, kw_only=True)
+    """False for an attempt that was cancelled because the engine stops, or whose probe of a dependency failed."""
 
     def apply(self, staged: Staged, group: Group) -> None:
         """Schedule a retry, or write a dead letter."""
@@ -555,18 +509,110 @@ class EffectFailed(_EffectReport):
             )
 
 
+# --- Claimed workflows of a shared store: fire their timers, begin their attempts, or take them over from dead workers
+# A claim is a lease with a token of its own. If the row has another token by the time a report is decided, another
+# worker has the workflow, and there is nothing to do here (G4). A claim that begins nothing is released by the same
+# commit, with the time of the next work. So it never keeps a workflow from others.
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class TakeUp(Report):
+    """A claim of a workflow, under this lease."""
+
+    lease: int
+    attempts_max: int
+    claimed: dict[str, int]
+    """Leases of workflows that wait for a slot."""
+    timers: bool = field(default=False, kw_only=True)
+    """Whether it was claimed for its timers alone, by a worker without room."""
+
+    def decide(self, group: Group) -> object:
+        """Take the workflow up, if it is there."""
+        self.claimed.pop(self.workflow, None)
+        staged = _stage_called(group, self.workflow, self.workflow)
+        return None if staged is None else self.apply(staged, group)
+
+    def apply(self, staged: Staged, group: Group) -> object:
+        """Fire due timers, and begin or take over the attempt."""
+        places, visit = group.means.places, staged.live.snapshot.visit
+        if staged.live.row.lease != self.lease:
+            places.decline(self.workflow)
+            return None
+        refused = fire_timers(staged, group)
+        if staged.live.snapshot.visit == visit:
+            crashed(staged, group, self.attempts_max)  # The previous holder of the lease counts as dead.
+        if staged.live.snapshot.visit == visit:
+            self._begin(staged, group)
+        else:
+            places.decline(self.workflow)
+        return refused
+
+    def _begin(self, staged: Staged, group: Group) -> None:
+        places = group.means.places
+        current = None if give_up_missing_step(staged, group) else staged.live.owed.current
+        if self.timers or current is None or not due(current, group.now_us):
+            places.decline(self.workflow)
+            staged.owe(staged.live.owed, group.now_us)
+        elif not staged.begin(group.means):
+            slots, line, kind = place_of(staged.live, group.means)
+            parks_s = _parks_s(line, self.workflow, kind, staged.live.row.created_us)
+            if parks_s is not None:
+                staged.park(later_us(group.means, parks_s), group.now_us)
+            else:
+                self.claimed[self.workflow] = self.lease
+                places.wait(self.workflow, slots, line, kind, staged.live.row.created_us)
+
+
+def _parks_s(line: Line | None, name: str, kind: Kind, born_us: int) -> float | None:
+    """Return the seconds to park a claimed workflow or effect in the store; None: it waits here, in memory."""
+    return None if line is None or line.knows(name, kind) else line.parks_s(kind, born_us)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class TakeUpEffect(EffectBegun):
+    """A claim of an effect with a slot."""
+
+    def apply(self, staged: Staged, group: Group) -> None:
+        """Begin the next attempt, unless the last one was made."""
+        effect = self.effect
+        declared = staged.live.bound.effects.get(effect.name)
+        if declared is not None and effect.attempts >= declared.retry.attempts:
+            # The worker that made its last attempt died during it.
+            group.means.places.decline(effect.id)
+            EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
+            return
+        line = effect_line(staged.live.bound, effect, group.means)
+        parks_s = _parks_s(line, effect.id, "first", staged.live.row.created_us)
+        if parks_s is None:
+            EffectBegun.apply(self, staged, group)
+        else:
+            # A worker takes it up when its dependency can be called again.
+            group.means.places.decline(effect.id)
+            staged.effects_again += ((replace(effect, wake_us=later_us(group.means, parks_s)), effect.attempts),)
+            staged.touch()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FireTimers(Report):
+    """A due timer during an attempt that runs here: no other worker can claim the workflow."""
+
+    def apply(self, staged: Staged, group: Group) -> object:
+        """Fire due timers. The worker that claims the workflow begins its attempts."""
+        return fire_timers(staged, group)
+
+
+# --- Rows ------------------------------------------------------------------------------------------------------------
+
 COUNTS_SAVED_S = 1.0
 """How long counts of duplicate, ignored and refused events may be in memory only (B5)."""
 
 
-class SaveCounts(Report):
-    """Saves the counts of a workflow that has not changed otherwise."""
+@dataclass(slots=True, eq=False, repr=False)
+class WriteRow(Report):
+    """Writes the row of a workflow that has not changed otherwise: with its counts, or the new name of its state."""
 
-    __slots__ = ()
-
-    def decide(self, group: Group) -> object:
-        """Write the row with its counts."""
-        staged = group.stage(self.workflow)
-        if staged is not None:
-            staged.touch()
+    def apply(self, staged: Staged, group: Group) -> object:
+        """Write the row as it is in memory."""
+        del group
+        staged.touch()
         return None

@@ -1,12 +1,16 @@
-"""A workflow staged within a group: its next row, its history, and what it is owed afterwards.
+"""Groups of envelopes, and each workflow as it is staged in a group: its next row, its history, what it is owed then.
 
 Several events of one workflow may be decided in one group, one after the other on the staged state. The store then gets
 one change with the last row and all of the history. Nothing here waits or is rolled back: a group that is not committed
 is dropped.
+
+Sections: context of decisions; staged workflow; envelopes and groups.
 """
 
+import asyncio
 from collections.abc import Sequence
 from enum import Enum
+from typing import Protocol
 
 import msgspec
 
@@ -40,9 +44,9 @@ from interlock.engine.bound_machine import (
 )
 from interlock.engine.dependencies.dependency import Kind
 from interlock.engine.dependencies.wait_queue import Line, Pass, Places, Slots
-from interlock.engine.tracing import Guarded
+from interlock.engine.tracer_protocol import Guarded
 from interlock.errors import InvalidPayload
-from interlock.store.values import FREE, HOLD, KEEP, STAYS, Change, HistoryRecord, Letter, OwedEffect, Row
+from interlock.store.records import FREE, HOLD, KEEP, STAYS, Change, Delivered, HistoryRecord, Letter, OwedEffect, Row
 
 # --- Context of decisions --------------------------------------------------------------------------------------------
 
@@ -300,7 +304,8 @@ class Staged(msgspec.Struct, gc=False):
         owed = live.owed
         if owed.run is not None and live.bound.table.nodes[live.snapshot.state._name_].step is None:
             return False  # The machine has changed: see `reports`.
-        if owed.current is None:
+        current = owed.current
+        if current is None:
             return False
         slots, line, kind = place_of(live, means)
         self.attempt_pass = means.places.reserve(
@@ -308,28 +313,15 @@ class Staged(msgspec.Struct, gc=False):
         )
         if self.attempt_pass is None:
             return False
-        if owed.run is not None:
-            run = owed.run
-            run = replace(
-                run, attempts=run.attempts + 1, token=run.token + 1, started=True, retry_us=None, parked=False
-            )
-            self.owe(replace(owed, run=run), means.now_us, means.owner)
-        else:
-            undo = owed.undos[0]
-            undo = replace(
-                undo, attempts=undo.attempts + 1, token=undo.token + 1, started=True, retry_us=None, parked=False
-            )
-            self.owe(replace(owed, undos=(undo, *owed.undos[1:])), means.now_us, means.owner)
+        begun = owed.with_current(
+            attempts=current.attempts + 1, token=current.token + 1, started=True, retry_us=None, parked=False
+        )
+        self.owe(begun, means.now_us, means.owner)
         return True
 
     def park(self, until_us: int, now_us: int) -> None:
         """Leave the next attempt in the store until then: its dependency cannot be called. No attempt is counted."""
-        owed = self.live.owed
-        if owed.run is not None:
-            owed = replace(owed, run=replace(owed.run, retry_us=until_us, parked=True))
-        else:
-            owed = replace(owed, undos=(replace(owed.undos[0], retry_us=until_us, parked=True), *owed.undos[1:]))
-        self.owe(owed, now_us)
+        self.owe(self.live.owed.with_current(retry_us=until_us, parked=True), now_us)
 
     def give_up(self) -> None:
         """Give back the passes of a group that was not committed."""
@@ -510,3 +502,73 @@ def _undos(bound: BoundMachine, command: RunUndos, past: Sequence[PastRun], ids:
         )
         for undo in command.undos
     )
+
+
+# --- Envelopes and groups --------------------------------------------------------------------------------------------
+
+
+class Envelope(Protocol):
+    """A command or a report that is decided on one workflow."""
+
+    workflow: str
+    key: str | None
+    future: "asyncio.Future[object] | None"
+    conflicts: int
+    look: bool
+    """Whether its key, or its id, must be looked up before it is decided."""
+
+    @property
+    def admitted(self) -> bool:
+        """Whether a caller sent it, through the gate."""
+        ...
+
+    @property
+    def since_s(self) -> float:
+        """When it arrived, by the event loop's clock; infinite for an envelope without a sender."""
+        ...
+
+    @property
+    def begins(self) -> bool:
+        """Whether it starts a workflow. Unless `look` is set, it assumes that the id is free; the store checks that."""
+        ...
+
+    def decide(self, group: "Group") -> object:
+        """Decide on the staged state; the sender gets what it returns or raises when the group is durable."""
+        ...
+
+
+class LookFirst(Exception):
+    """Raised by an envelope that would be refused before its key was looked up."""
+
+
+class Group:
+    """The workflows, delivery keys and staged changes that the envelopes of one group decide on."""
+
+    __slots__ = ("broken", "deferred", "delivered", "fresh", "live", "means", "now_us", "staged")
+
+    def __init__(
+        self, means: DecisionContext, live: dict[str, LoadedWorkflow], delivered: dict[tuple[str, str], Delivered]
+    ) -> None:
+        self.means = means
+        self.now_us = means.now_us
+        self.live = live
+        self.broken: dict[str, Exception] = {}
+        """Errors of stored workflows that cannot be read. Each answers the events of its own workflow only."""
+        self.delivered = delivered
+        self.deferred: set[str] = set()
+        """Workflows with an event that must look first. Later events of these wait for it, to keep their order."""
+        self.fresh: frozenset[str] = frozenset()
+        """Workflows that were loaded for this group, where memory may be older than the store."""
+        self.staged: dict[str, Staged] = {}
+
+    def stage(self, workflow: str) -> Staged | None:
+        """Return the workflow as staged in this group, or None when there is no such workflow."""
+        staged = self.staged.get(workflow)
+        if staged is None:
+            live = self.live.get(workflow)
+            if live is None:
+                if workflow in self.broken:
+                    raise self.broken[workflow]
+                return None
+            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed, live.row.counts)
+        return staged

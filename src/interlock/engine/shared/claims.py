@@ -22,7 +22,7 @@ from interlock.engine.steps.runner import Runner
 from interlock.errors import InterlockError, MovedElsewhere, OutcomeUnknown, UnavailableError
 from interlock.redaction import logger_of
 from interlock.store.protocol import SharedStore, Stored
-from interlock.store.values import Row
+from interlock.store.records import Row
 
 log = logger_of("interlock.steps")
 
@@ -355,7 +355,7 @@ class Claiming:
         self._wake.set()
 
 
-class Keeping:
+class LeaseRenewal:
     """Renews this worker's leases when a third of their time is over."""
 
     def __init__(self, store: SharedStore, pipeline: Pipeline, runner: Runner) -> None:
@@ -375,15 +375,16 @@ class Keeping:
 
     def give_up(self, workflow: str, lease: int) -> None:
         """Release the workflow to others."""
-        giving = self._loop.create_task(self._give_up(workflow, lease))
-        self._giving.add(giving)
-        giving.add_done_callback(self._giving.discard)
+        self._start(self._give_up(workflow, lease))
 
     def check(self, workflow: str) -> None:
         """Check a workflow after a late result: if it unwinds and waits for this attempt's end, release it."""
-        checking = self._loop.create_task(self._check([workflow]))
-        self._giving.add(checking)
-        checking.add_done_callback(self._giving.discard)
+        self._start(self._check([workflow]))
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
+        self._giving.add(task)
+        task.add_done_callback(self._giving.discard)
 
     async def _check(self, workflows: Collection[str]) -> None:
         with contextlib.suppress(UnavailableError):
@@ -450,7 +451,7 @@ def sign_of(machine: str) -> str:
     return f"{ALIVE}/{machine}"
 
 
-def minding(machines: dict[str, BoundMachine]) -> list[str]:
+def gap_sensitive(machines: dict[str, BoundMachine]) -> list[str]:
     """Return the machines with a timer for which the time without a worker matters."""
     return [name for name, bound in machines.items() if any(timer.policy != "deadline" for timer in bound.timers)]
 
@@ -458,13 +459,13 @@ def minding(machines: dict[str, BoundMachine]) -> list[str]:
 async def gap_begun_us(store: SharedStore, machine: str) -> int | None:
     """Return when a machine's last worker was alive; None if one is alive now."""
     sign = sign_of(machine)
-    notes = await store.noted()
+    notes = await store.notes()
     first = notes.get(sign, "0")
     left_s = SILENT_S - (store.now_us() - int(first)) / 1_000_000
     while left_s > 0:
         await asyncio.sleep(LOOK_S)
         left_s -= LOOK_S
-        if (await store.noted()).get(sign, "0") != first:
+        if (await store.notes()).get(sign, "0") != first:
             return None
     # A store that was moved here has the mark of its only engine there.
     return max(int(first), int(notes.get(ALIVE, "0")))

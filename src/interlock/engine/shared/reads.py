@@ -7,17 +7,18 @@ queries of many calls. Counts of events that changed nothing are written once a 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from interlock.engine.bound_machine import LoadedWorkflow
-from interlock.engine.path.pipeline import Group, Pipeline
+from interlock.engine.owned_store_policy import Counts, Parts
+from interlock.engine.path.pipeline import Pipeline
 from interlock.engine.path.reports import Report
-from interlock.engine.path.staging import replace
-from interlock.engine.store_policy import Counts, Parts
-from interlock.engine.waiters import Waiters
+from interlock.engine.path.staging import Group, Staged, replace
+from interlock.engine.views import Waiters
 from interlock.errors import MovedElsewhere, UnavailableError
 from interlock.redaction import logger_of
 from interlock.store.protocol import SharedStore
-from interlock.store.values import Row
+from interlock.store.records import Row
 
 log = logger_of("interlock.operators")
 
@@ -97,26 +98,25 @@ class WaitPolls:
         self._waiters = waiters
         self._parts = parts
         self._loop = asyncio.get_running_loop()
-        self._looks: dict[str, tuple[float, float]] = {}
+        self.looks: dict[str, tuple[float, float]] = {}
         """By workflow: when to look next, and the interval after that."""
         self._added = asyncio.Event()
 
     def added(self, workflow: str) -> None:
         """Poll a workflow that has a new waiter."""
         when_s = self._loop.time() + FIRST_S
-        self._looks[workflow] = (min(when_s, self._looks.get(workflow, (when_s, 0.0))[0]), FIRST_S)
+        self.looks[workflow] = (min(when_s, self.looks.get(workflow, (when_s, 0.0))[0]), FIRST_S)
         self._added.set()
 
     def moved_here(self, workflow: str) -> None:
         """Poll later a workflow that this process has moved: its waiters are awake."""
-        if workflow in self._looks:
-            self._looks[workflow] = (self._loop.time() + MOVED_HERE_S, MOVED_HERE_S)
+        self.looks[workflow] = (self._loop.time() + MOVED_HERE_S, MOVED_HERE_S)
 
     async def run(self) -> None:
         """Look until the engine closes."""
         while True:
-            self._looks = {each: look for each, look in self._looks.items() if self._waiters.waits_for(each)}
-            if not self._looks:
+            self.looks = {each: look for each, look in self.looks.items() if each in self._waiters.by_workflow}
+            if not self.looks:
                 self._added.clear()
                 await self._added.wait()
             await asyncio.sleep(FIRST_S)  # New waiters may come at any time, and are polled soon.
@@ -132,11 +132,11 @@ class WaitPolls:
     async def _look(self) -> None:
         now_s = self._loop.time()
         wanted = [
-            each for each, (when_s, _) in self._looks.items() if when_s <= now_s and self._waiters.waits_for(each)
+            each for each, (when_s, _) in self.looks.items() if when_s <= now_s and each in self._waiters.by_workflow
         ]
         for workflow in wanted:
-            every_s = min(EVERY_S_MAX, 2 * self._looks[workflow][1])
-            self._looks[workflow] = (now_s + every_s, every_s)
+            every_s = min(EVERY_S_MAX, 2 * self.looks[workflow][1])
+            self.looks[workflow] = (now_s + every_s, every_s)
         for begin in range(0, len(wanted), PAGE):
             for row in (await self._store.load(wanted[begin : begin + PAGE])).values():
                 try:
@@ -156,27 +156,27 @@ SAVED_S = 1.0
 """Seconds for which counts may be in memory only."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AddCounts(Report):
     """Counts of duplicate, ignored or refused events."""
 
-    __slots__ = ("counts",)
-
-    def __init__(self, workflow: str, counts: Counts) -> None:
-        super().__init__(workflow)
-        self.counts = counts
+    counts: Counts
 
     def decide(self, group: Group) -> object:
-        """Add them to the row."""
-        staged = group.stage(self.workflow)
-        if staged is not None:
-            staged.touch()
-            live = staged.live
-            duplicate, ignored, refused = live.row.counts
-            mine = self.counts
-            counts = (duplicate + mine[0], ignored + mine[1], refused + mine[2])
-            # Another object: it marks the change for the data path, also after an event of the same group.
-            staged.live = LoadedWorkflow(live.bound, replace(live.row, counts=counts), live.snapshot, live.owed)
-        return self  # The answer reports the counts as written.
+        """Add them to the row, if it is there. The answer reports the counts as written."""
+        Report.decide(self, group)
+        return self
+
+    def apply(self, staged: Staged, group: Group) -> None:
+        """Add them to the staged row."""
+        del group
+        staged.touch()
+        live = staged.live
+        duplicate, ignored, refused = live.row.counts
+        mine = self.counts
+        counts = (duplicate + mine[0], ignored + mine[1], refused + mine[2])
+        # Another object: it marks the change for the data path, also after an event of the same group.
+        staged.live = LoadedWorkflow(live.bound, replace(live.row, counts=counts), live.snapshot, live.owed)
 
 
 class UnsavedCounts:

@@ -7,6 +7,7 @@ counted), or the workflow that has moved on (nothing to report: its result would
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -18,12 +19,12 @@ from interlock.engine.dependencies.classify_errors import Kind, kind_of
 from interlock.engine.dependencies.dependency import Outcome
 from interlock.engine.dependencies.step_threads import StepThread
 from interlock.engine.dependencies.wait_queue import Pass
-from interlock.engine.path.pipeline import Envelope
 from interlock.engine.path.reports import ERROR_CHARACTERS_MAX, Failure
-from interlock.engine.tracing import Guarded, Traced
+from interlock.engine.path.staging import Envelope
+from interlock.engine.tracer_protocol import Guarded, Traced
 from interlock.errors import InterlockError
 from interlock.redaction import bounded_text, bounded_traceback, error_text, logger_of, storable_text
-from interlock.store.values import Row
+from interlock.store.records import Row
 
 IGNORED_S = 1.0
 """How long an attempt may run on after its timeout. Then it is given up, and runs on beside its successor."""
@@ -44,85 +45,54 @@ OUTCOMES: dict[Kind, Outcome] = {
 """The outcome for the breaker of each kind of failure (C3)."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Attempt:
     """One attempt of a step, an undo or an effect. Lives in the event loop."""
 
-    __slots__ = (
-        "_beat_s",
-        "_listening",
-        "_permit",
-        "_traced",
-        "_tracing",
-        "_why",
-        "again",
-        "begun",
-        "born_s",
-        "context",
-        "cut",
-        "ended",
-        "failure",
-        "heartbeat_s",
-        "is_aside",
-        "is_effect",
-        "key",
-        "lease",
-        "outcome",
-        "over",
-        "overdue",
-        "stuck",
-        "task",
-        "thread",
-        "timeout_reason",
-        "timeout_s",
-        "waited",
-        "waiting",
-        "workflow",
-    )
-
-    def __init__(self, workflow: str, key: str, timeout_s: float, permit: Pass, *, is_effect: bool = False) -> None:
-        self.workflow = workflow
-        self.key = key
-        self.timeout_s = timeout_s
-        self.is_effect = is_effect
-        self.is_aside = False
-        """Whether it released its slot at the dependency before it began."""
-        self.again: Callable[[], Envelope] | None = None
-        """Makes the report of an attempt that was not made."""
-        self.heartbeat_s: float | None = None
-        """The longest time between two heartbeats."""
-        self.timeout_reason = ""
-        """Why it timed out."""
-        self.outcome: Outcome = "abandoned"
-        """The outcome for the breaker of its dependency."""
-        self.failure: Failure | None = None
-        """Its failure, if it failed."""
-        self.context: Context | None = None
-        """The context in which it runs; None for that of its creator."""
-        self._traced: Traced | None = None
-        self._tracing: Guarded | None = None
-        self._permit = permit
-        self._why = ""
-        self._beat_s = 0.0
-        self._listening: asyncio.TimerHandle | None = None
-        self.born_s = 0.0
-        """When it began, by the event loop's clock."""
-        self.lease = 0
-        """The token of the lease under which it runs, on a shared store."""
-        self.task: asyncio.Task[None] | None = None
-        self.waiting: Coroutine[object, object, None] | None = None
-        """Its coroutine, while it waits for the end of another attempt."""
-        self.thread: StepThread | None = None
-        """The thread of a blocking function."""
-        self.begun = self.over = False
-        self.waited = False
-        """Whether its coroutine has suspended: one that never does has made no call."""
-        self.overdue: Callable[[], Envelope] | None = None
-        """Makes the report of an attempt whose time is over."""
-        self.stuck: Callable[[Attempt], None] | None = None
-        """Called when it still runs after its timeout and cancellation."""
-        self.cut: Cut | None = None
-        self.ended: list[Callable[[], None]] = []
-        """Called at its end."""
+    workflow: str
+    key: str
+    timeout_s: float
+    permit: Pass
+    is_effect: bool = False
+    is_aside: bool = False
+    """Whether it released its slot at the dependency before it began."""
+    again: Callable[[], Envelope] | None = None
+    """Makes the report of an attempt that was not made."""
+    heartbeat_s: float | None = None
+    """The longest time between two heartbeats."""
+    timeout_reason: str = ""
+    """Why it timed out."""
+    outcome: Outcome = "abandoned"
+    """The outcome for the breaker of its dependency."""
+    failure: Failure | None = None
+    """Its failure, if it failed."""
+    context: Context | None = None
+    """The context in which it runs; None for that of its creator."""
+    born_s: float = 0.0
+    """When it began, by the event loop's clock."""
+    lease: int = 0
+    """The token of the lease under which it runs, on a shared store."""
+    task: "asyncio.Task[None] | None" = None
+    waiting: Coroutine[object, object, None] | None = None
+    """Its coroutine, while it waits for the end of another attempt."""
+    thread: StepThread | None = None
+    """The thread of a blocking function."""
+    begun: bool = False
+    over: bool = False
+    waited: bool = False
+    """Whether its coroutine has suspended: one that never does has made no call."""
+    overdue: Callable[[], Envelope] | None = None
+    """Makes the report of an attempt whose time is over."""
+    stuck: "Callable[[Attempt], None] | None" = None
+    """Called when it still runs after its timeout and cancellation."""
+    cut: Cut | None = None
+    ended: list[Callable[[], None]] = field(default_factory=list)
+    """Called at its end."""
+    _traced: Traced | None = None
+    _tracing: Guarded | None = None
+    _why: str = ""
+    _beat_s: float = 0.0
+    _listening: asyncio.TimerHandle | None = None
 
     def expire(self) -> None:
         """Cancel it because of its timeout."""
@@ -142,7 +112,7 @@ class Attempt:
         self.begun = True
         if self.cut is not None:
             raise asyncio.CancelledError
-        if self._permit.line is not None and self.task is not None:
+        if self.permit.line is not None and self.task is not None:
             # The loop runs this when the coroutine suspends for the first time, and before it goes on.
             self.task.get_loop().call_soon(self._note_wait)
 
@@ -175,7 +145,7 @@ class Attempt:
         if self.cut == "moved_on":
             return failure
         self.outcome = OUTCOMES[failure.kind]
-        if self.outcome == "failed" and self._permit.is_probe:
+        if self.outcome == "failed" and self.permit.is_probe:
             return msgspec.structs.replace(failure, counted=False)
         return failure
 
@@ -184,10 +154,10 @@ class Attempt:
         if self._listening is not None:
             self._listening.cancel()
         if self.thread is not None and self.thread.running:
-            self.thread.held = self._permit
-            self._permit.stay(self.outcome, now_s - self.born_s, self._why)
+            self.thread.kept_pass = self.permit
+            self.permit.stay(self.outcome, now_s - self.born_s, self._why)
         else:
-            self._permit.leave(self.outcome, now_s - self.born_s, self._why, reached=self._reached)
+            self.permit.leave(self.outcome, now_s - self.born_s, self._why, reached=self._reached)
         if self._traced is not None and self._tracing is not None:
             error = None if self.failure is None else self.failure.error
             self._tracing.ended(self._traced, self._span_outcome(), error, self._why)
@@ -206,7 +176,7 @@ class Attempt:
         A step or effect that succeeded has called it. An undo may have had nothing to undo, and a refusal may be the
         step's own: these count only if the coroutine has suspended.
         """
-        return self.waited or (self.outcome == "done" and self._permit.kind != "undo")
+        return self.waited or (self.outcome == "done" and self.permit.kind != "undo")
 
     def _span_outcome(self) -> str:
         """Return its outcome as an `outcome` of StepAttempted."""
@@ -219,7 +189,7 @@ class Attempt:
     def step_aside(self) -> None:
         """Release its slot at the dependency, because it waits for an attempt that may never end."""
         self.is_aside = True
-        self._permit = self._permit.without_place()
+        self.permit = self.permit.without_place()
 
     def cancel(self, why: Cut) -> None:
         """Cancel it. The first reason counts."""

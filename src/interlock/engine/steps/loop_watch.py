@@ -21,7 +21,7 @@ import msgspec
 
 from interlock.clock import SystemClock
 from interlock.engine.steps.runner import running_attempt
-from interlock.engine.tracing import Current
+from interlock.engine.tracer_protocol import Current
 from interlock.redaction import logger_of, redacted_text
 
 TICK_S = 0.25

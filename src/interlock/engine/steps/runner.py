@@ -8,12 +8,14 @@ On a store with one owner this process keeps the times of all due work. On a sha
 its commit is leased by the same commit. Work that has to wait is only a time in the store, at which any worker claims
 it. The exception are timers beside an attempt that runs here: its lease keeps others from claiming the workflow.
 
-Sections: timeouts of attempts; the runner, with what is owed, leases, attempts and failures.
+Sections: timeouts of attempts; the timer heap; the runner, with what is owed, leases, attempts and failures.
 """
 
 import asyncio
+import heapq
+import itertools
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Protocol, cast
 
@@ -23,31 +25,32 @@ from interlock.core.values import BeatingContext, StepContext
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.step_threads import StepThreads
-from interlock.engine.dependencies.wait_queue import Pass
-from interlock.engine.path.pipeline import Claims, Envelope, Pipeline
+from interlock.engine.dependencies.wait_queue import Parking, Pass
+from interlock.engine.path.pipeline import Pipeline
 from interlock.engine.path.reports import (
     EffectBegun,
     EffectDone,
     EffectFailed,
     Failed,
     Failure,
+    FireTimers,
     Interrupted,
     Look,
     Result,
     Returned,
+    TakeUp,
+    TakeUpEffect,
     UndoFailed,
     Undone,
 )
-from interlock.engine.path.staging import Staged, place_in, place_of
+from interlock.engine.path.staging import Envelope, Staged, place_in, place_of
 from interlock.engine.settings import EngineSettings
-from interlock.engine.signals import Teller
+from interlock.engine.signal_emitter import SignalEmitter
 from interlock.engine.steps.attempt import Attempt, Judge
-from interlock.engine.steps.claimed import FireTimers, Parking, TakeUp, TakeUpEffect
-from interlock.engine.steps.timers import Wakes
-from interlock.engine.tracing import CURRENT, Current
+from interlock.engine.tracer_protocol import CURRENT, Current
 from interlock.errors import NonRetryable
 from interlock.redaction import logger_of
-from interlock.store.values import OwedEffect, Row
+from interlock.store.records import OwedEffect, Row
 
 # --- Timeouts of attempts: one timer of the event loop per length of timeout, for any number of attempts -------------
 # `asyncio.timeout` costs a timer in the event loop's heap per attempt. Attempts with the same timeout end in the
@@ -109,6 +112,88 @@ class Deadlines:
             first.expire()
 
 
+# --- The timer heap: retries and timers of workflows, in memory, by the store's clock --------------------------------
+# A lane has one owner, so its timers need no index and no polling: they are kept in a heap, and rebuilt when the
+# store is opened. An entry is a time and a name. The row says what is due, so a wrong entry does no harm. One call of
+# the event loop's clock waits for the soonest.
+
+STALE_MAX = 1_000
+"""Stale entries that may stay, beside as many valid ones."""
+
+LOOK_AT_LEAST_EVERY_S = 1.0
+"""The longest single wait: wall clocks may be set, so a long wait is made of short ones."""
+
+
+class TimerHeap:
+    """A heap of callbacks by time."""
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+        self._heap: list[tuple[int, int, Callable[[str], None], str]] = []
+        self._wanted: set[tuple[int, str]] = set()
+        """Entries that still matter. A workflow that moves often asks for the same time repeatedly."""
+        self._numbers = itertools.count()
+        self._handle: asyncio.TimerHandle | None = None
+        self._open = False
+        self._closed = False
+        self.look_at_least_every_s = LOOK_AT_LEAST_EVERY_S
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def at(self, time_us: int, call: Callable[[str], None], name: str) -> None:
+        """Call `call(name)` at that time, or soon after."""
+        if self._closed or (time_us, name) in self._wanted:
+            return
+        self._wanted.add((time_us, name))
+        heapq.heappush(self._heap, (time_us, next(self._numbers), call, name))
+        if self._open and self._heap[0][0] == time_us:
+            self._wait()
+
+    def drop(self, time_us: int, name: str) -> None:
+        """Drop an entry. Stale entries are removed when they are the majority (G6)."""
+        self._wanted.discard((time_us, name))
+        if len(self._heap) > 2 * len(self._wanted) + STALE_MAX:
+            self._heap = [entry for entry in self._heap if (entry[0], entry[3]) in self._wanted]
+            heapq.heapify(self._heap)
+
+    def open(self) -> None:
+        """Begin to call back."""
+        self._open = True
+        if self._heap:
+            self._wait()
+
+    def soonest_us(self) -> int | None:
+        """Return the time of the next callback."""
+        return self._heap[0][0] if self._heap else None
+
+    def close(self) -> None:
+        """Drop all entries: everything is in the store."""
+        self._closed = True
+        self._heap.clear()
+        self._wanted.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _wait(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        left_s = max(0.0, (self._heap[0][0] - self._now_us()) / 1_000_000)
+        self._handle = self._loop.call_later(min(left_s, self.look_at_least_every_s), self._look)
+
+    def _look(self) -> None:
+        self._handle = None
+        now_us = self._now_us()
+        while self._heap and self._heap[0][0] <= now_us:
+            time_us, _, call, name = heapq.heappop(self._heap)
+            if (time_us, name) in self._wanted:
+                self._wanted.discard((time_us, name))
+                call(name)
+        if self._heap and self._handle is None:
+            self._wait()
+
+
 # --- Execution of attempts: each a task with a time limit, from its first line to its report -------------------------
 # At the end of an attempt four things happen, once each. Its report goes to the pipeline, and its permit is returned
 # with the outcome for the breaker. Observers receive it, and the undos that wait for its end start. A result that
@@ -129,25 +214,48 @@ KNOWN_MAX = 500
 STOPPING = Failure("cancelled", "the engine stops", retryable=True)
 
 
+class Claims(Protocol):
+    """The worker's side of a shared store: due work is a time in the store, and the worker that claims it begins it."""
+
+    def due(self, time_us: int) -> None:
+        """Claim at that time: something is due then that this process does not keep."""
+        ...
+
+    def freed(self) -> None:
+        """Claim soon: there is room for another attempt."""
+        ...
+
+    def give_up(self, workflow: str, lease: int) -> None:
+        """Release the lease of a workflow that unwinds, after its attempt has ended: any worker may undo it now."""
+        ...
+
+    def left(self) -> None:
+        """Hint at a workflow that unwinds, and whose attempt is under way elsewhere."""
+        ...
+
+    async def give_back(self) -> None:
+        """Release claims that have not begun."""
+        ...
+
+
 class Runner:
     """Runs the steps, undos and effects of one engine."""
 
     def __init__(
         self,
         pipeline: Pipeline,
-        wakes: Wakes,
         *,
         claims: Claims | None,
         judge: Judge,
-        teller: Teller,
+        signals: SignalEmitter,
         settings: EngineSettings,
         working: bool,
     ) -> None:
         self._pipeline = pipeline
-        self._wakes = wakes
+        self.timers = TimerHeap(pipeline.store.now_us)
         self._claims = claims
         self._judge = judge
-        self._teller = teller
+        self._signals = signals
         self._settings = settings
         self._working = working
         self._undo_retry = Retry(attempts=settings.undo_attempts)
@@ -210,7 +318,7 @@ class Runner:
             if owed.timers is not before.timers:
                 for timer in before.timers:
                     if timer not in owed.timers:
-                        self._wakes.drop(timer.at_us, workflow)
+                        self.timers.drop(timer.at_us, workflow)
                 self.arm(workflow, owed)
             # After the timers: a retry may be due at the very moment of a timer that was dropped.
             if staged.attempt_pass is not None:
@@ -265,7 +373,7 @@ class Runner:
             else:
                 self._claims.due(current.retry_us or 0)
         elif current.retry_us is not None and not current.parked:
-            self._wakes.at(current.retry_us, self.look, workflow)
+            self.timers.at(current.retry_us, self.look, workflow)
         elif not current.started:
             slots, line, kind = place_in(bound, row.state, owed, means)
             self.places.wait(workflow, slots, line, kind, row.created_us)
@@ -278,7 +386,7 @@ class Runner:
             self._opening = asyncio.get_running_loop().call_later(held_s, self.open)
             return
         self.places.open()
-        self._wakes.open()
+        self.timers.open()
 
     def look(self, workflow: str) -> None:
         """Queue a look at what is due for the workflow; on a shared store at its timers, the rest is claimed."""
@@ -288,7 +396,7 @@ class Runner:
         """Look at the workflow when a timer is due. On a shared store only while others cannot claim it."""
         if self._claims is None or (owed.current is not None and owed.current.started):
             for timer in owed.timers:
-                self._wakes.at(timer.at_us, self.look, workflow)
+                self.timers.at(timer.at_us, self.look, workflow)
         elif owed.timers:
             self._claims.due(min(timer.at_us for timer in owed.timers))
 
@@ -298,7 +406,7 @@ class Runner:
             self._claims.due(effect.wake_us)
             return
         self._effects[effect.id] = effect
-        self._wakes.at(effect.wake_us, self.effect_slots.wait, effect.id)
+        self.timers.at(effect.wake_us, self.effect_slots.wait, effect.id)
 
     def _called_effect(self, key: str) -> None:
         effect = self._effects.pop(key, None)
@@ -329,7 +437,15 @@ class Runner:
             running.lease = row.lease  # Its lease had run out for a moment, unnoticed.
             return False
         report = self.reporting.get(row.id)
-        if report is not None and current is not None and (report.run, report.token) == (current.key, current.token):
+        if (
+            report is not None
+            and current is not None
+            and (report.run.key, report.run.token)
+            == (
+                current.key,
+                current.token,
+            )
+        ):
             report.lease = row.lease
             return False
         self.claimed[row.id] = row.lease
@@ -395,7 +511,7 @@ class Runner:
     # --- the beginning of attempts -----------------------------------------------------------------------------------
 
     def _begin(self, live: LoadedWorkflow, pass_: Pass) -> None:
-        owed, workflow, begun_s = live.owed, live.row.id, self._teller.begun_s()
+        owed, workflow, begun_s = live.owed, live.row.id, self._signals.begun_s()
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
             assert step is not None
@@ -431,7 +547,7 @@ class Runner:
         if self._tracing is not None:
             number = effect.attempts
             attempt.follow(self._tracing, live.row, live.owed.trace, effect.name, "effect", number, first=number == 1)
-        begun_s = self._teller.begun_s()
+        begun_s = self._signals.begun_s()
         attempt.overdue = lambda: self._overdue_effect(bound, effect, attempt, begun_s)
         self._go(attempt, self._effect(bound, effect, attempt, begun_s))
 
@@ -469,7 +585,7 @@ class Runner:
         if not attempt.over:
             self._settle(attempt, report)
         else:
-            self._teller.late(attempt.workflow, attempt.key)
+            self._signals.late(attempt.workflow, attempt.key)
         leaving = self._leaving.get(attempt.workflow)
         if leaving and attempt in leaving:
             leaving.remove(attempt)
@@ -526,17 +642,18 @@ class Runner:
         step = live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
         assert step is not None
+        current = Current(workflow, live.bound.name, live.row.state, step.name)
         report: Envelope | None = None
         try:
             attempt.begin()
-            CURRENT.set(Current(workflow, live.bound.name, live.row.state, step.name))
+            CURRENT.set(current)
             ctx = _context(attempt, run, workflow, visit)
             value = await live.bound.steps[step.name](live.lend_context(), ctx)
             event = value if step.result is None else step.result(value)
             report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
             attempt.outcome = "done"
             if not attempt.over:
-                self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
+                self._signals.attempted(current, "step", run.attempts, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- any exception of a step is its failure.
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run, attempt.lease)
@@ -544,7 +661,7 @@ class Runner:
                 failure = self._failure(attempt, error, step.retry, run.attempts, live)
                 report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, attempt.lease, failure)
                 if not attempt.over:
-                    self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
+                    self._signals.attempted(current, "step", run.attempts, begun_s, failure, attempt.cut)
                 self._log_failure(step.name, "step", run.attempts, step.retry, attempt, failure, error)
             _raise_exit(error)
         finally:
@@ -552,11 +669,11 @@ class Runner:
 
     async def _undo(self, live: LoadedWorkflow, attempt: Attempt) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.undos[0]
-        begun_s = self._teller.begun_s()
+        begun_s, current = self._signals.begun_s(), Current(workflow, live.bound.name, live.row.state, run.step)
         report: Envelope | None = None
         try:
             attempt.begin()
-            CURRENT.set(Current(workflow, live.bound.name, live.row.state, run.step))
+            CURRENT.set(current)
             codec = live.bound.codec
             done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
             ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
@@ -564,7 +681,7 @@ class Runner:
             report = Undone(workflow, visit, run, attempt.lease)
             attempt.outcome = "done"
             if not attempt.over:
-                self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
+                self._signals.attempted(current, "undo", run.attempts, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- as above.
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run, attempt.lease)
@@ -575,25 +692,25 @@ class Runner:
                 if attempt.cut != "moved_on":
                     report = UndoFailed(workflow, visit, run, attempt.lease, failure, self._settings.undo_attempts)
                 if not attempt.over:
-                    self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
+                    self._signals.attempted(current, "undo", run.attempts, begun_s, failure, attempt.cut)
                 self._log_failure(run.step, "undo", run.attempts, retry, attempt, failure, error)
             _raise_exit(error)
         finally:
             self._end(attempt, report)
 
     async def _effect(self, bound: BoundMachine, effect: OwedEffect, attempt: Attempt, begun_s: float) -> None:
-        declared = bound.effects[effect.name]
+        declared, current = bound.effects[effect.name], Current(effect.workflow, bound.name, "", effect.name)
         report: Envelope | None = None
         try:
             attempt.begin()
-            CURRENT.set(Current(effect.workflow, bound.name, "", effect.name))
+            CURRENT.set(current)
             context = bound.codec.decode_context(effect.context)
             ctx = StepContext(key=effect.id, workflow=effect.workflow, attempt=effect.attempts, visit=effect.version)
             await declared.function(context, ctx)
             report = EffectDone(effect)
             attempt.outcome = "done"
             if not attempt.over:
-                self._teller.effect(bound.name, effect, begun_s, None)
+                self._signals.attempted(current, "effect", effect.attempts, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- as above.
             if attempt.cut == "stopping":
                 report = EffectFailed(effect, STOPPING, attempts_max=effect.attempts, counted=False)
@@ -601,7 +718,7 @@ class Runner:
                 failure = self._failure(attempt, error, declared.retry, effect.attempts)
                 report = _effect_failed(effect, failure, declared.retry)
                 if not attempt.over:
-                    self._teller.effect(bound.name, effect, begun_s, failure)
+                    self._signals.attempted(current, "effect", effect.attempts, begun_s, failure)
                 self._log_failure(effect.name, "effect", effect.attempts, declared.retry, attempt, failure, error)
             _raise_exit(error)
         finally:
@@ -669,19 +786,22 @@ class Runner:
         assert run is not None
         assert step is not None
         failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, step.retry, run.attempts))
-        self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure)
+        current = Current(live.row.id, live.bound.name, live.row.state, step.name)
+        self._signals.attempted(current, "step", run.attempts, begun_s, failure)
         return Failed(live.row.id, live.snapshot.visit, run, attempt.lease, failure)
 
     def _overdue_undo(self, live: LoadedWorkflow, attempt: Attempt, begun_s: float) -> Envelope:
         run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
         failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, self._retry_of(live, run), run.attempts))
-        self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure)
+        current = Current(live.row.id, live.bound.name, live.row.state, run.step)
+        self._signals.attempted(current, "undo", run.attempts, begun_s, failure)
         return UndoFailed(live.row.id, live.snapshot.visit, run, attempt.lease, failure, attempts_max)
 
     def _overdue_effect(self, bound: BoundMachine, effect: OwedEffect, attempt: Attempt, begun_s: float) -> Envelope:
         declared = bound.effects[effect.name]
         failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, declared.retry, effect.attempts))
-        self._teller.effect(bound.name, effect, begun_s, failure)
+        current = Current(effect.workflow, bound.name, "", effect.name)
+        self._signals.attempted(current, "effect", effect.attempts, begun_s, failure)
         return _effect_failed(effect, failure, declared.retry)
 
     # --- the end of the engine ---------------------------------------------------------------------------------------
@@ -746,18 +866,13 @@ def _raise_exit(error: BaseException) -> None:
         raise error
 
 
-_STEP, _UNDO, _EFFECT = Runner._step.__code__, Runner._undo.__code__, Runner._effect.__code__  # noqa: SLF001 -- of this module.
+_ATTEMPTS = {Runner._step.__code__, Runner._undo.__code__, Runner._effect.__code__}  # noqa: SLF001 -- of this module.
 
 
 def running_attempt(frame: FrameType | None) -> Current | None:
     """Return the attempt whose code runs in a stack, given its innermost frame; None for other code. Any thread."""
     while frame is not None:
-        if frame.f_code in {_STEP, _UNDO, _EFFECT}:
-            names = frame.f_locals
-            if frame.f_code is _EFFECT:
-                return Current(names["effect"].workflow, names["bound"].name, "", names["effect"].name)
-            live = cast("LoadedWorkflow", names["live"])
-            step = names["step"].name if frame.f_code is _STEP else names["run"].step
-            return Current(live.row.id, live.bound.name, live.row.state, step)
+        if frame.f_code in _ATTEMPTS:
+            return cast("Current", frame.f_locals["current"])
         frame = frame.f_back
     return None

@@ -8,7 +8,6 @@ The probe of the bucket's promises writes, so it runs only on request.
 """
 
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +16,9 @@ import msgspec
 from interlock.clock import Clock
 from interlock.errors import CorruptionError, UnusableFile
 from interlock.lanes.connection import Prepare
-from interlock.lanes.doctor import Facts, look_at
+from interlock.lanes.doctor import Facts, is_healthy, look_at, members, time_text, worst_first
 from interlock.lanes.objectlog import probe, report
-from interlock.lanes.objectlog.append import READ_AHEAD, Position, check_link
-from interlock.lanes.objectlog.bucket import Bucket, World, answering
-from interlock.lanes.objectlog.cache import Cache
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, World, answering, silent
 from interlock.lanes.objectlog.format import (
     HEADER_BYTES,
     Entry,
@@ -29,26 +26,25 @@ from interlock.lanes.objectlog.format import (
     decode_header,
     hash_of,
     log_key,
-    part_key,
 )
-from interlock.lanes.objectlog.log import GROUP_WEIGHT_BYTES
+from interlock.lanes.objectlog.local_file import Cache
 from interlock.lanes.objectlog.manifest import (
     KEY,
     LOOKS_MAX,
     Manifest,
     Snapshot,
-    Watch,
     check_hash,
     end_of_log,
     flaw_of,
-    history_too_short,
-    moved,
-    no_database,
+    history_changed,
+    history_too_short_error,
+    no_database_error,
     read_manifest,
     read_parts,
-    silent,
 )
 from interlock.lanes.objectlog.report import BucketOwner, BucketReport, SnapshotFacts, State
+from interlock.lanes.objectlog.slots import READ_AHEAD, Position, check_link
+from interlock.lanes.objectlog.snapshots import GROUP_WEIGHT_BYTES, snapshot_weight, unknown_parts
 from interlock.lanes.settings import LaneSettings
 
 # --- Walk ------------------------------------------------------------------------------------------------------------
@@ -127,7 +123,9 @@ class Walk:
 
     def _report_missing(self, until: int) -> None:
         if self._missing_from:
-            self._notes.add(report.missing(log_key(self._missing_from), until - self._missing_from))
+            count = until - self._missing_from
+            more = "is" if count == 1 else f"and {count - 1:,} after it are"
+            self._notes.add("object-missing", f"{log_key(self._missing_from)} {more} missing.")
             self._missing_from = 0
 
     def _take(self, seq: int, data: bytes) -> None:
@@ -139,7 +137,7 @@ class Walk:
         try:
             entry = decode_entry(data, key)
         except CorruptionError as error:
-            self._notes.add(report.damaged(error.what))
+            self._notes.add("object-damaged", error.what)
             self._lose(seq)
             self._before = None
             return
@@ -157,10 +155,10 @@ class Walk:
         try:
             check_link(entry, self._database, before, self.epoch, key)
         except CorruptionError as error:
-            self._notes.add(report.misplaced(error.what))
+            self._notes.add("object-misplaced", error.what)
             return False
         if entry.time_us < before.time_us:
-            self._notes.add(report.misplaced(f"{key} cannot be used: the lane's time goes back in it."))
+            self._notes.add("object-misplaced", f"{key} cannot be used: the lane's time goes back in it.")
             return False
         return True
 
@@ -172,7 +170,7 @@ class Walk:
                 self.begun_below.add(entry.epoch)
             elif self._before is not None and (self.epoch or entry.seq == 1):
                 problem = f"epoch {entry.epoch} begins at {log_key(entry.seq)} with a group, and not with its fence."
-                self._notes.add(report.fence_missing(problem))
+                self._notes.add("fence-missing", problem)
         self.epoch = entry.epoch
 
     def _lose(self, seq: int) -> None:
@@ -194,7 +192,8 @@ class Walk:
             else:
                 self._load(snapshot)
         except CorruptionError as error:
-            self._notes.add(report.snapshot_damaged(error.what, newest=newest))
+            why = "Opening the database begins with this snapshot." if newest else ""
+            self._notes.add("snapshot-damaged", error.what, why=why)
             if self._lost_from == 0:
                 self._lost_from = snapshot.seq
         self._before = self._before or Position(snapshot.seq, bytes.fromhex(snapshot.hash), snapshot.time_us)
@@ -212,7 +211,12 @@ class Walk:
                 self._belongs(part.epoch, snapshot)
         differing += max(0, self._replayed.stat().st_size // size - snapshot.pages)
         if differing:
-            self._notes.add(report.snapshot_differs(snapshot.seq, differing))
+            seq = snapshot.seq
+            self._notes.add(
+                "snapshot-differs",
+                f"the snapshot at {seq} is not what the log makes of the one before: {differing:,} pages differ.",
+                fix=f"Please report it. Restore {seq - 1} and {seq}, compare them, and keep the bucket as it is.",
+            )
 
     def _load(self, snapshot: Snapshot) -> None:
         # Beside what was replayed so far: a snapshot that is not whole must not take its place.
@@ -262,13 +266,8 @@ def examine(
     findings = found.findings
     if folder is not None:
         watch("probing the bucket", 0, 1)
-        findings += report.promises(probe.examine(folder, World(clock=clock)))
-    ranks = ("error", "warning", "info")
-    return msgspec.structs.replace(
-        found,
-        healthy=all(finding.severity == "info" for finding in findings),
-        findings=sorted(findings, key=lambda finding: ranks.index(finding.severity)),
-    )
+        findings += report.broken_promises(probe.examine(folder, World(clock=clock)))
+    return msgspec.structs.replace(found, healthy=is_healthy(findings), findings=worst_first(findings))
 
 
 def _examine_history(
@@ -286,12 +285,12 @@ def _examine_history(
         replayed = walk.run()
         _compare_epochs(bucket, manifest, walk, below, notes)
         # Missing may mean collected: the owner goes on while we read.
-        if notes.errors and moved(bucket, manifest):
+        if notes.errors and history_changed(bucket, manifest):
             continue
         facts = _facts(replayed, clock, prepare, notes, watch) if replayed and walk.whole else None
         _weigh(manifest, walk, notes)
         return _report(name, manifest, walk, below, facts, notes)
-    raise history_too_short(name, "looked at")
+    raise history_too_short_error(name, "looked at")
 
 
 def _manifest(bucket: Bucket, name: str, notes: report.Notes) -> Manifest | None:
@@ -299,16 +298,16 @@ def _manifest(bucket: Bucket, name: str, notes: report.Notes) -> Manifest | None
     try:
         found = read_manifest(bucket)
     except CorruptionError as error:
-        notes.add(report.manifest_wrong(error.what))
+        notes.add("manifest", error.what)
         return None
     if found is None:
         if not bucket.keys("log/"):
-            raise no_database(name)
-        notes.add(report.manifest_wrong("the manifest is gone; there is a log."))
+            raise no_database_error(name)
+        notes.add("manifest", "the manifest is gone; there is a log.")
         return None
     flaw = flaw_of(found[0])
     if flaw:
-        notes.add(report.manifest_wrong(f"{KEY} cannot be used: {flaw}."))
+        notes.add("manifest", f"{KEY} cannot be used: {flaw}.")
         return None
     return found[0]
 
@@ -346,36 +345,36 @@ def _below(bucket: Bucket, manifest: Manifest, notes: report.Notes) -> _Below:
             try:
                 entry = decode_header(head, log_key(seq))
             except CorruptionError as error:
-                notes.add(report.damaged(error.what))
+                notes.add("object-damaged", error.what)
                 continue
             if (entry.database.hex(), entry.seq) != (manifest.database, seq):
-                notes.add(report.misplaced(f"{log_key(seq)} cannot be used: it belongs to another place."))
+                notes.add("object-misplaced", f"{log_key(seq)} cannot be used: it belongs to another place.")
             elif entry.kind == "fence":
                 fences.add(entry.epoch)
             elif seq <= manifest.collected:
                 old.append(seq)
-    known = {part_key(each.seq, bytes.fromhex(each.nonce), 0).rpartition("/")[0] for each in manifest.snapshots}
     # Those after what is collected go with the next collection, or are just being stored.
-    below = part_key(manifest.collected + 1, b"", 0).partition("-")[0]
-    parts = sum(
-        key.rpartition("/")[0] not in known and key.partition("-")[0] < below for key in bucket.keys("snapshot/")
-    )
-    for finding in report.left_over(len(old), parts, strays):
-        notes.add(finding)
+    parts = len(unknown_parts(bucket, manifest, manifest.collected + 1))
+    if old or parts or strays:
+        notes.add(
+            "left-over",
+            f"{len(old):,} groups below the history, {parts:,} parts of snapshots that the manifest does not name "
+            f"and {strays:,} objects that are not Interlock's lie below the address.",
+        )
     begins = first <= 1 or (bool(seqs) and seqs[0] == 1 and 1 not in old)
     return _Below(end_of_log(bucket, last), frozenset(fences), begins)
 
 
 def _compare_epochs(bucket: Bucket, manifest: Manifest, walk: Walk, below: _Below, notes: report.Notes) -> None:
     for epoch in sorted(walk.begun_below - below.fences - walk.fences):
-        notes.add(report.fence_missing(f"the fence of epoch {epoch} is gone: groups of it are there, and it is not."))
+        notes.add("fence-missing", f"the fence of epoch {epoch} is gone: groups of it are there, and it is not.")
     if not below.begins:
-        notes.add(report.fence_missing(f"{log_key(1)} is gone, which is the fence of the first owner."))
+        notes.add("fence-missing", f"{log_key(1)} is gone, which is the fence of the first owner.")
     if walk.epoch > manifest.epoch:
         found = read_manifest(bucket)
         if found is not None and walk.epoch > found[0].epoch:
             problem = f"the manifest is at epoch {found[0].epoch}, and the log at epoch {walk.epoch}: it went back."
-            notes.add(report.manifest_wrong(problem))
+            notes.add("manifest", problem)
 
 
 def _facts(replayed: Path, clock: Clock, prepare: Prepare, notes: report.Notes, watch: Watch) -> Facts | None:
@@ -383,22 +382,25 @@ def _facts(replayed: Path, clock: Clock, prepare: Prepare, notes: report.Notes, 
     try:
         facts = look_at(replayed, clock=clock, prepare=prepare)
     except CorruptionError as error:
-        notes.add(report.damaged(error.what))
+        notes.add("object-damaged", error.what)
         return None
     for finding in facts.findings:
         # A database that was never opened to the end has no tables yet.
         if finding.code != "not-a-lane" or facts.pages:
-            notes.add(report.in_bucket(finding))
+            notes.add_finding(finding)
     watch("checking the pages", 1, 1)
     return facts
 
 
 def _weigh(manifest: Manifest, walk: Walk, notes: report.Notes) -> None:
     weight = walk.replay_bytes + walk.replay_objects * GROUP_WEIGHT_BYTES
-    last_bytes = manifest.snapshots[-1].bytes if manifest.snapshots else 0
-    expected = max(LaneSettings().snapshot_bytes_min, last_bytes)
+    expected = snapshot_weight(manifest, LaneSettings())
     if weight > OVERDUE * expected:
-        notes.add(report.overdue(walk.replay_objects, walk.replay_bytes, expected))
+        notes.add(
+            "snapshot-overdue",
+            f"{walk.replay_objects:,} objects of {walk.replay_bytes:,} bytes lie after the newest snapshot; one is "
+            f"usually taken when they weigh {expected:,}.",
+        )
 
 
 def _report(
@@ -415,7 +417,7 @@ def _report(
         snapshots=[
             SnapshotFacts(
                 seq=each.seq,
-                time=_time_text(each.time_us),
+                time=time_text(each.time_us),
                 objects_behind=below.end - each.seq,
                 parts=each.parts,
                 pages=each.pages,
@@ -432,20 +434,10 @@ def _report(
         first=_state(walk.first),
         last=_state(walk.whole),
         lost=walk.lost,
-        page_bytes=facts.page_bytes if facts else None,
-        pages=facts.pages if facts else None,
-        pages_free=facts.pages_free if facts else None,
-        schema_version=facts.schema_version if facts else None,
-        tables=facts.tables if facts else None,
-        keys=facts.keys if facts else None,
-        lane_time=_time_text(facts.lane_time_us or 0) if facts else None,
         findings=notes.all(),
+        **members(facts),
     )
 
 
 def _state(position: Position | None) -> State | None:
-    return State(seq=position.seq, time=_time_text(position.time_us)) if position else None
-
-
-def _time_text(time_us: int) -> str | None:
-    return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(timespec="seconds") if time_us else None
+    return State(seq=position.seq, time=time_text(position.time_us)) if position else None

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from interlock.errors import CorruptionError
-from interlock.lanes.objectlog.bucket import missing_extra
+from interlock.lanes.objectlog.bucket_protocol import missing_extra
 
 try:
     import zstandard
@@ -123,7 +123,7 @@ def decode_entry(data: bytes, key: str) -> Entry:
     header, digest, body = data[: _HEADER.size], data[_HEADER.size : HEADER_BYTES], data[HEADER_BYTES:]
     *_, count, _, body_bytes = _HEADER.unpack(header)
     if len(body) != body_bytes or _digest(header, body) != digest:
-        raise corrupt(key, "its checksum does not match its bytes")
+        raise corrupt_error(key, "its checksum does not match its bytes")
     if not count:
         return entry
     raw = _unpacked(body, count * (4 + entry.page_bytes), key)
@@ -136,12 +136,12 @@ def decode_entry(data: bytes, key: str) -> Entry:
 def decode_header(data: bytes, key: str) -> Entry:
     """Decode the header of an object, without pages; check nothing but that it can be read."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
-        raise corrupt(key, "it is not an object of a lane's log")
+        raise corrupt_error(key, "it is not an object of a lane's log")
     fields = _HEADER.unpack_from(data)
     _refuse_other_version(fields[1], key)
     _, _, kind, page_bytes, database, epoch, seq, previous, nonce, time_us, _, pages_in_all, _ = fields
     if kind not in _KIND_NAMES:
-        raise corrupt(key, f"it is of an unknown kind, {kind}")
+        raise corrupt_error(key, f"it is of an unknown kind, {kind}")
     return Entry(_KIND_NAMES[kind], database, epoch, seq, previous, nonce, time_us, page_bytes, pages_in_all, ())
 
 
@@ -175,19 +175,19 @@ def decode_part(data: bytes, key: str) -> Part:
     """Decode one part of a snapshot. Raises CorruptionError, naming the key, when its bytes contradict themselves."""
     size = _SNAPSHOT.size
     if len(data) < size + HASH_BYTES or not data.startswith(SNAPSHOT_MAGIC):
-        raise corrupt(key, "it is not a part of a lane's snapshot")
+        raise corrupt_error(key, "it is not a part of a lane's snapshot")
     header, digest, body = data[:size], data[size : size + HASH_BYTES], data[size + HASH_BYTES :]
     _, version, page_bytes, database, epoch, seq, at_hash, nonce, part, parts, first, count, body_bytes = (
         _SNAPSHOT.unpack(header)
     )
     _refuse_other_version(version, key)
     if len(body) != body_bytes or _digest(header, body) != digest:
-        raise corrupt(key, "its checksum does not match its bytes")
+        raise corrupt_error(key, "its checksum does not match its bytes")
     raw = _unpacked(body, count * page_bytes, key)
     return Part(database, epoch, seq, at_hash, nonce, part, parts, page_bytes, first, raw)
 
 
-def corrupt(key: str, why: str) -> CorruptionError:
+def corrupt_error(key: str, why: str) -> CorruptionError:
     """Return the error for an invalid object."""
     return CorruptionError(
         f"{key} cannot be used: {why}.",
@@ -208,7 +208,7 @@ def _packed(pieces: Sequence[bytes]) -> bytes:
 
 def _unpacked(body: bytes, size: int, key: str) -> bytes:
     if not 0 < size <= BODY_BYTES_MAX:
-        raise corrupt(key, f"it claims to hold {size:,} bytes")
+        raise corrupt_error(key, f"it claims to hold {size:,} bytes")
     try:
         decompressor = _decompressors.pop()
     except IndexError:
@@ -216,10 +216,10 @@ def _unpacked(body: bytes, size: int, key: str) -> bytes:
     try:
         raw = decompressor.decompress(body, max_output_size=size)
     except zstandard.ZstdError as error:
-        raise corrupt(key, f"its body cannot be unpacked ({error})") from error
+        raise corrupt_error(key, f"its body cannot be unpacked ({error})") from error
     _decompressors.append(decompressor)
     if len(raw) != size:
-        raise corrupt(key, f"its body has {len(raw):,} bytes instead of {size:,}")
+        raise corrupt_error(key, f"its body has {len(raw):,} bytes instead of {size:,}")
     return raw
 
 

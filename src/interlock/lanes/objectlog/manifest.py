@@ -5,22 +5,19 @@ servers are hashes of the content, and two bodies with the same bytes would let 
 resolved by reading: my nonce means done, a higher epoch means that another owner has taken over (G4).
 """
 
-import contextlib
-import os
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
 
-from interlock.errors import CorruptionError, Fenced, TargetNotFound, UnavailableError
-from interlock.lanes.objectlog.bucket import Bucket, BucketError, Found, Patience, World
+from interlock.errors import TargetNotFound, UnavailableError
+from interlock.lanes.objectlog.bucket_protocol import Bucket, World
 from interlock.lanes.objectlog.format import (
     HASH_BYTES,
     HEADER_BYTES,
     VERSION,
     Part,
-    corrupt,
+    corrupt_error,
     decode_part,
     log_key,
     part_key,
@@ -92,11 +89,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return self.snapshots[-1].seq if self.snapshots else 0
 
 
-def me(world: World, cache: str, *, mover: bool = False) -> Owner:
-    """Return this process as a new owner."""
-    return Owner(id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=mover)
-
-
 def read_manifest(bucket: Bucket) -> tuple[Manifest, object] | None:
     """Return the manifest and its tag, or None without one. Raises BucketError when the bucket does not answer."""
     found = bucket.get(KEY)
@@ -108,92 +100,15 @@ def decode(data: bytes) -> Manifest:
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:
-        raise corrupt(KEY, f"it cannot be read ({error})") from error
+        raise corrupt_error(KEY, f"it cannot be read ({error})") from error
     if manifest.format != VERSION:
-        raise corrupt(KEY, f"it is of format version {manifest.format}; this Interlock reads version {VERSION}")
+        raise corrupt_error(KEY, f"it is of format version {manifest.format}; this Interlock reads version {VERSION}")
     return manifest
 
 
-class Keeper:
-    """Changes the manifest on behalf of one owner. Used by one thread at a time."""
-
-    def __init__(self, bucket: Bucket, world: World, limit_s: float, manifest: Manifest, tag: object) -> None:
-        self._bucket = bucket
-        self._world = world
-        self._limit_s = limit_s
-        self.manifest = manifest
-        self._tag = tag
-
-    def change(self, update: Callable[[Manifest], Manifest]) -> None:
-        """Swap in what `update` makes of the manifest. Raises Fenced or OutcomeUnknown."""
-        patience = Patience(self._world, self._limit_s, "a change of the manifest")
-        wanted, data = self._next(update)
-        while True:
-            unclear: BucketError | None = None
-            try:
-                self._tag = self._bucket.replace(KEY, data, self._tag)
-            except BucketError as error:
-                unclear = error
-            else:
-                self.manifest = wanted
-                return
-            found = self._look(patience, unclear)
-            if found.nonce == wanted.nonce:
-                self.manifest = found
-                return
-            if found.revision != self.manifest.revision:
-                # A change of ours that was given up has landed after all: this one is made anew on top of it.
-                self.manifest = found
-                wanted, data = self._next(update)
-            else:
-                patience.pause(unclear)
-
-    def give_up(self) -> None:
-        """Release the lane with one request, without an owner: if it fails, the lease runs out by itself."""
-        _, data = self._next(lambda manifest: msgspec.structs.replace(manifest, owner=None))
-        with contextlib.suppress(BucketError):
-            self._bucket.replace(KEY, data, self._tag)
-
-    def _next(self, update: Callable[[Manifest], Manifest]) -> tuple[Manifest, bytes]:
-        changed = msgspec.structs.replace(
-            update(self.manifest), revision=self.manifest.revision + 1, nonce=self._world.nonce().hex()
-        )
-        return changed, msgspec.json.encode(changed)
-
-    def check(self) -> None:
-        """Check that the lane is still ours. Raises Fenced."""
-        self.manifest = self._look(Patience(self._world, self._limit_s, "a look at the manifest"), None)
-
-    def _look(self, patience: Patience, last: BucketError | None) -> Manifest:
-        mine = self.manifest
-        while True:
-            try:
-                found = self._bucket.get(KEY)
-            except BucketError as error:
-                last = error
-            else:
-                return self._ours(mine, found)
-            patience.pause(last)
-
-    def _ours(self, mine: Manifest, found: Found | None) -> Manifest:
-        if found is None:
-            raise corrupt(KEY, "it was deleted while a lane was open")
-        manifest = decode(found.data)
-        if manifest.epoch > mine.epoch or manifest.database != mine.database:
-            raise fenced(manifest.epoch, manifest.owner)
-        if manifest.epoch < mine.epoch:
-            raise CorruptionError(f"the manifest went back from epoch {mine.epoch} to {manifest.epoch}.")
-        # No owner in our own epoch: it was given up by us, and only the answer was lost.
-        if manifest.owner not in {mine.owner, None}:
-            raise CorruptionError(f"two owners have epoch {mine.epoch}.")
-        self._tag = found.tag
-        return manifest
-
-
-def fenced(epoch: int, owner: Owner | None = None) -> Fenced:
-    """Return the error for an owner that was replaced."""
-    who = f" by process {owner.pid} on host {owner.host}" if owner is not None else ""
-    return Fenced(f"the lane was taken over{who} (epoch {epoch}).")
+def next_revision(manifest: Manifest, world: World) -> Manifest:
+    """Return the manifest as the next body, with the next revision and a nonce: no two bodies have the same bytes."""
+    return msgspec.structs.replace(manifest, revision=manifest.revision + 1, nonce=world.nonce().hex())
 
 
 # --- Reading beside the owner ----------------------------------------------------------------------------------------
@@ -207,26 +122,19 @@ LOOKS_MAX = 5
 PARTS_AT_ONCE = 4
 ID_BYTES = 16
 
-Watch = Callable[[str, int, int], None]
-"""A progress callback: the activity, how much of it is done, and how much there is."""
-
-
-def silent(_what: str, _done: int, _of: int) -> None:
-    """Ignore all progress."""
-
 
 def manifest_at(bucket: Bucket, name: str) -> Manifest:
     """Return the manifest of the database of that name. Raises TargetNotFound, CorruptionError and BucketError."""
     found = read_manifest(bucket)
     if found is None:
-        raise no_database(name)
+        raise no_database_error(name)
     flaw = flaw_of(found[0])
     if flaw:
-        raise corrupt(KEY, flaw)
+        raise corrupt_error(KEY, flaw)
     return found[0]
 
 
-def no_database(name: str) -> TargetNotFound:
+def no_database_error(name: str) -> TargetNotFound:
     """Return the error for an address without a database."""
     return TargetNotFound(
         f"there is no database at {name}.",
@@ -235,7 +143,7 @@ def no_database(name: str) -> TargetNotFound:
     )
 
 
-def history_too_short(name: str, action: str) -> UnavailableError:
+def history_too_short_error(name: str, action: str) -> UnavailableError:
     """Return the error for a database whose owner collects faster than it can be read."""
     return UnavailableError(
         f"{name} could not be {action}: {LOOKS_MAX} times, its owner has deleted what was just being read.",
@@ -270,7 +178,7 @@ def _is_hex(text: str, size: int) -> bool:
         return False
 
 
-def moved(bucket: Bucket, before: Manifest) -> bool:
+def history_changed(bucket: Bucket, before: Manifest) -> bool:
     """Whether the manifest no longer promises something that it promised before."""
     found = read_manifest(bucket)
     if found is None:
@@ -312,21 +220,21 @@ def read_parts(bucket: Bucket, database: str, snapshot: Snapshot) -> Iterator[Pa
         some = keys[start : start + PARTS_AT_ONCE]
         for number, (key, data) in enumerate(zip(some, bucket.get_many(some), strict=True), start):
             if data is None:
-                raise corrupt(key, "it is missing")
+                raise corrupt_error(key, "it is missing")
             part = decode_part(data, key)
             actual = (part.database.hex(), part.seq, part.at_hash.hex(), part.nonce.hex(), part.parts, part.page_bytes)
             if actual != expected:
-                raise corrupt(key, "it belongs to another snapshot")
+                raise corrupt_error(key, "it belongs to another snapshot")
             if (part.part, part.first_page) != (number, next_page):
-                raise corrupt(key, f"it is part {part.part}, from page {part.first_page}, and not part {number}")
+                raise corrupt_error(key, f"it is part {part.part}, from page {part.first_page}, and not part {number}")
             next_page += len(part.data) // part.page_bytes
             yield part
     if next_page - 1 != snapshot.pages:
-        raise corrupt(keys[-1], f"the snapshot has {next_page - 1:,} pages instead of {snapshot.pages:,}")
+        raise corrupt_error(keys[-1], f"the snapshot has {next_page - 1:,} pages instead of {snapshot.pages:,}")
 
 
 def check_hash(snapshot: Snapshot, found: bytes) -> None:
     """Check that the snapshot was taken after the object in the slot of its number. Raises CorruptionError."""
     if found.hex() != snapshot.hash:
         key = part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), 0)
-        raise corrupt(key, f"its snapshot was taken after another object than {log_key(snapshot.seq)}")
+        raise corrupt_error(key, f"its snapshot was taken after another object than {log_key(snapshot.seq)}")

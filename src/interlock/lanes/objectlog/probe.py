@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from interlock.errors import UnavailableError
-from interlock.lanes.objectlog.bucket import Bucket, BucketError, ConditionFailed, Denied, Unclear, World
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed, Denied, Unclear, World
 
 CONTENDERS: Final = 16
 ATTEMPTS_MAX: Final = 3

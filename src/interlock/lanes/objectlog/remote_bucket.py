@@ -7,8 +7,8 @@ deletions and parts of snapshots, repeats a few times within one request's time.
 All databases of a bucket share the clients, because each of them costs a pool of connections and a set of root
 certificates. obstore's calls release Python's lock, so several threads read concurrently.
 
-Errors are distinguished by class (see `bucket`). obstore's own exceptions end here: they carry the whole request, with
-whatever signature was in it, so they are not even chained.
+Errors are distinguished by class (see `bucket_protocol`). obstore's own exceptions end here: they carry the whole
+request, with whatever signature was in it, so they are not even chained.
 
 The threads that do obstore's work do not come through a fork, and in the child every request would wait for them for
 ever. So a process that was forked after its parent had made a client opens no bucket.
@@ -25,7 +25,15 @@ from itertools import repeat
 from typing import NamedTuple, cast
 
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Denied, Found, Unclear, World, missing_extra
+from interlock.lanes.objectlog.bucket_protocol import (
+    BucketError,
+    ConditionFailed,
+    Denied,
+    Found,
+    Unclear,
+    World,
+    missing_extra,
+)
 from interlock.lanes.objectlog.probe import REQUEST_TIMEOUT_S_MIN, prove, remember_proven
 from interlock.redaction import MASK
 from interlock.urls import BUCKET_SECRETS, BucketAddress
@@ -204,7 +212,7 @@ class RemoteBucket:
 
 @contextlib.contextmanager
 def _translated_errors() -> Generator[None]:
-    """Raise one of the three classes of `bucket` for whatever obstore raises."""
+    """Raise one of the three classes of `bucket_protocol` for whatever obstore raises."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 -- whatever it is, it says nothing certain about the object.

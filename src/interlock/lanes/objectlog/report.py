@@ -4,12 +4,12 @@ It needs none of the packages for buckets, so the command line can know it witho
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from interlock.core.values import Finding
-from interlock.lanes.doctor import SYMPTOMS_MAX
+from interlock.lanes.doctor import SYMPTOMS_MAX, Severity
 from interlock.lanes.objectlog.probe import Check
 
 
@@ -81,11 +81,53 @@ class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
 # warning that something will get in the way; an info is worth knowing. The number of each kind is bounded: a bucket
 # that was wiped has no end of symptoms.
 
-RESTORE = (
+_RESTORE = (
     "Keep the bucket as it is, and restore what is whole: `interlock restore URL --at SEQ FILE`. "
     "If the bucket keeps old versions of objects, bring this one back."
 )
 _CHANGED = "An object of a log is written once. Something other than Interlock has changed the bucket."
+
+FINDINGS: dict[str, tuple[Severity, str, str]] = {
+    "manifest": (
+        "error",
+        "The manifest says where replay begins and who may write; without it the database cannot be opened.",
+        "Bring its last version back, if the bucket keeps old versions. Keep everything else as it is.",
+    ),
+    "object-missing": (
+        "error",
+        "The log has no gaps above the floor, and only what lies below it is ever deleted.",
+        _RESTORE,
+    ),
+    "object-damaged": ("error", _CHANGED, _RESTORE),
+    "object-misplaced": ("error", _CHANGED, _RESTORE),
+    "snapshot-damaged": (
+        "error",
+        "Later states are restored from an earlier snapshot, with a longer replay, if there is one.",
+        _RESTORE,
+    ),
+    "snapshot-differs": (
+        "error",
+        "Both carry right checksums, so what differs was stored so: a mistake of Interlock, or of the memory.",
+        "",
+    ),
+    "fence-missing": (
+        "error",
+        "A fence keeps an owner that was replaced from writing on. Fences are never deleted by Interlock.",
+        "Make sure that no process of an earlier epoch is alive; let nothing but Interlock delete in the bucket.",
+    ),
+    "left-over": (
+        "info",
+        "An interrupted upkeep leaves some; a snapshot that is just being stored counts too.",
+        "Nothing needs to be done; they cost only the space.",
+    ),
+    "snapshot-overdue": (
+        "warning",
+        "Snapshots fail, or snapshot_bytes_min was raised. The next owner without a local file replays all of it.",
+        "Look at the owner: it needs space in its temporary folder, and the right to write below snapshot/.",
+    ),
+    "bucket-promise": ("error", "", ""),
+}
+"""Every finding in a bucket by its code: the severity, why, and the fix. Empty: it depends on the finding."""
 
 
 class Notes:
@@ -95,11 +137,16 @@ class Notes:
         self._found: list[Finding] = []
         self._count: Counter[str] = Counter()
 
-    def add(self, finding: Finding) -> None:
-        """Add a finding."""
+    def add(self, code: str, what: str, *, why: str = "", fix: str = "") -> None:
+        """Add a finding of this kind."""
+        severity, usual_why, usual_fix = FINDINGS[code]
+        self.add_finding(Finding(code=code, severity=severity, what=what, why=why or usual_why, fix=fix or usual_fix))
+
+    def add_finding(self, finding: Finding) -> None:
+        """Add a finding; one about damaged pages gets the remedy for a bucket."""
         self._count[finding.code] += 1
         if self._count[finding.code] <= SYMPTOMS_MAX:
-            self._found.append(finding)
+            self._found.append(msgspec.structs.replace(finding, fix=_RESTORE) if finding.code == "damaged" else finding)
 
     @property
     def errors(self) -> bool:
@@ -118,101 +165,8 @@ class Notes:
         return findings
 
 
-def manifest_wrong(problem: str) -> Finding:
-    """Report a manifest that is missing or contradicts itself."""
-    return Finding(
-        code="manifest",
-        severity="error",
-        what=problem,
-        why="The manifest says where replay begins and who may write; without it the database cannot be opened.",
-        fix="Bring its last version back, if the bucket keeps old versions. Keep everything else as it is.",
-    )
-
-
-def missing(first: str, count: int) -> Finding:
-    """Report missing objects of the log."""
-    run = "is" if count == 1 else f"and {count - 1:,} after it are"
-    return Finding(
-        code="object-missing",
-        severity="error",
-        what=f"{first} {run} missing.",
-        why="The log has no gaps above the floor, and only what lies below it is ever deleted.",
-        fix=RESTORE,
-    )
-
-
-def damaged(what: str) -> Finding:
-    """Report an object of the log whose bytes have changed."""
-    return Finding(code="object-damaged", severity="error", what=what, why=_CHANGED, fix=RESTORE)
-
-
-def misplaced(what: str) -> Finding:
-    """Report an intact object of the log in the wrong place."""
-    return Finding(code="object-misplaced", severity="error", what=what, why=_CHANGED, fix=RESTORE)
-
-
-def snapshot_damaged(what: str, *, newest: bool) -> Finding:
-    """Report a snapshot that cannot be loaded."""
-    return Finding(
-        code="snapshot-damaged",
-        severity="error",
-        what=what,
-        why="Opening the database begins with this snapshot."
-        if newest
-        else "Later states are restored from an earlier snapshot, with a longer replay, if there is one.",
-        fix=RESTORE,
-    )
-
-
-def snapshot_differs(seq: int, pages: int) -> Finding:
-    """Report a snapshot that differs from the log."""
-    return Finding(
-        code="snapshot-differs",
-        severity="error",
-        what=f"the snapshot at {seq} is not what the log makes of the one before: {pages:,} pages differ.",
-        why="Both carry right checksums, so what differs was stored so: a mistake of Interlock, or of the memory.",
-        fix=f"Please report it. Restore {seq - 1} and {seq}, compare them, and keep the bucket as it is.",
-    )
-
-
-def fence_missing(what: str) -> Finding:
-    """Report a fence that must be there and is not."""
-    return Finding(
-        code="fence-missing",
-        severity="error",
-        what=what,
-        why="A fence keeps an owner that was replaced from writing on. Fences are never deleted by Interlock.",
-        fix="Make sure that no process of an earlier epoch is alive; let nothing but Interlock delete in the bucket.",
-    )
-
-
-def left_over(groups: int, parts: int, strays: int) -> Iterable[Finding]:
-    """Report objects that are not needed."""
-    if groups or parts or strays:
-        yield Finding(
-            code="left-over",
-            severity="info",
-            what=f"{groups:,} groups below the history, {parts:,} parts of snapshots that the manifest does not name "
-            f"and {strays:,} objects that are not Interlock's lie below the address.",
-            why="An interrupted upkeep leaves some; a snapshot that is just being stored counts too.",
-            fix="Nothing needs to be done; they cost only the space.",
-        )
-
-
-def overdue(objects: int, log_bytes: int, expected: int) -> Finding:
-    """Report a long log after the newest snapshot."""
-    return Finding(
-        code="snapshot-overdue",
-        severity="warning",
-        what=f"{objects:,} objects of {log_bytes:,} bytes lie after the newest snapshot; one is usually taken when "
-        f"they weigh {expected:,}.",
-        why="Snapshots fail, or snapshot_bytes_min was raised. The next owner without a local file replays all of it.",
-        fix="Look at the owner: it needs space in its temporary folder, and the right to write below snapshot/.",
-    )
-
-
-def promises(checks: Iterable[Check]) -> Iterable[Finding]:
-    """Report the promises that the bucket does not keep."""
+def broken_promises(checks: Iterable[Check]) -> Iterator[Finding]:
+    """Yield a finding for each promise that the bucket does not keep."""
     for check in checks:
         if check.verdict != "yes":
             wrong = "does not guarantee" if check.verdict == "no" else "is not known to guarantee"
@@ -223,8 +177,3 @@ def promises(checks: Iterable[Check]) -> Iterable[Finding]:
                 why=check.why,
                 fix=check.fix,
             )
-
-
-def in_bucket(finding: Finding) -> Finding:
-    """Return a finding about the pages with the remedy for a bucket."""
-    return msgspec.structs.replace(finding, fix=RESTORE) if finding.code == "damaged" else finding

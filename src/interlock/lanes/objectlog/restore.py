@@ -4,41 +4,36 @@ A restore takes no lease and writes nothing into the bucket, so it may run besid
 snapshot that is not later (or one before it, if that is damaged), and replays the log after it, every link of it
 checked. If the owner collects objects that are just being read, it begins again from what is kept now.
 
-The file gets its name last: until then it is a temporary one beside it, and it is synced and checked by SQLite before
-it is renamed. So a file of that name is whole, and an error leaves no file.
+The file is new, checked by SQLite and synced; the caller gives it its name. After an error it is not whole.
 """
 
-import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from interlock.clock import Clock, Ids
+from interlock.clock import Clock
 from interlock.errors import CorruptionError, TargetNotFound, UnusableFile
 from interlock.lanes.connection import Prepare
 from interlock.lanes.doctor import Facts, look_at, opened_to_look
-from interlock.lanes.file import check_target, own_target, put_in_place
-from interlock.lanes.handover import moved as moved_elsewhere
-from interlock.lanes.handover import tombstone_of
-from interlock.lanes.objectlog.append import READ_AHEAD, Position, read_slots, write_slot
-from interlock.lanes.objectlog.bucket import Bucket, World, answering
-from interlock.lanes.objectlog.cache import Cache
-from interlock.lanes.objectlog.format import HEADER_BYTES, Entry, corrupt, hash_of, log_key
+from interlock.lanes.file import sync_file
+from interlock.lanes.handover import moved_error, tombstone_of
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, World, answering, silent
+from interlock.lanes.objectlog.format import HEADER_BYTES, corrupt_error, hash_of, log_key
+from interlock.lanes.objectlog.lease import claim, fence, fenced_error
+from interlock.lanes.objectlog.local_file import Cache, Changed
+from interlock.lanes.objectlog.log import group_entry
 from interlock.lanes.objectlog.manifest import (
     LOOKS_MAX,
     Manifest,
     Snapshot,
-    Watch,
     check_hash,
     end_of_log,
-    fenced,
-    history_too_short,
+    history_changed,
+    history_too_short_error,
     manifest_at,
-    moved,
     read_manifest,
-    silent,
 )
-from interlock.lanes.objectlog.open import claim, fence
+from interlock.lanes.objectlog.slots import READ_AHEAD, Position, read_slots, write_slot
 from interlock.lanes.settings import LaneSettings
 
 Moment = int | datetime | None
@@ -48,7 +43,6 @@ Moment = int | datetime | None
 class Restored(NamedTuple):
     """The result of a restore."""
 
-    path: Path
     at: Position
     snapshot: int
     """The number of the snapshot that it began with; 0 when the log was replayed from its beginning."""
@@ -61,66 +55,49 @@ class Restored(NamedTuple):
         return _moment(self.at.time_us) if self.at.time_us else None
 
 
-class _State(NamedTuple):
-    at: Position
-    snapshot: int
-
-
 def restore(
     bucket: Bucket,
     path: Path,
     *,
     name: str,
     at: Moment,
-    force: bool,
     clock: Clock,
-    ids: Ids,
     prepare: Prepare,
     watch: Watch = silent,
 ) -> Restored:
     """Restore the database of that name into a file. `prepare` registers the functions that its schema may call.
 
-    Raises TargetNotFound for a database or a place of it that is not there, UnusableFile for the file, CorruptionError
-    for an object that cannot be used, UnavailableError for a bucket that does not answer, MovedElsewhere for the newest
-    state of a database that a move has left.
+    Raises TargetNotFound for a database or a place of it that is not there, CorruptionError for an object that cannot
+    be used, UnavailableError for a bucket that does not answer, MovedElsewhere for the newest state of a database that
+    a move has left.
     """
-    check_target(path, force=force)
-    temporary = path.with_name(f".{path.name}.{ids.new().hex}.restoring")
-    try:
-        with answering("restore the database"):
-            made = _restore_state(bucket, temporary, name, at, watch)
-        watch("checking the pages", 0, 1)
-        facts = _checked(temporary, made.at.seq, clock, prepare)
-        if at is None:
-            _refuse_left(temporary)
-        watch("checking the pages", 1, 1)
-        with own_target(path, clock):
-            check_target(path, force=force)
-            put_in_place(temporary, path, force=force)
-    except OSError as error:
-        raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            Cache(temporary).discard()
-    return Restored(path, made.at, made.snapshot, facts.pages, facts.page_bytes)
+    with answering("restore the database"):
+        position, snapshot = _restore_state(bucket, path, name, at, watch)
+    watch("checking the pages", 0, 1)
+    facts = _checked(path, position.seq, clock, prepare)
+    if at is None:
+        _refuse_left(path)
+    sync_file(path)
+    watch("checking the pages", 1, 1)
+    return Restored(position, snapshot, facts.pages, facts.page_bytes)
 
 
-def _restore_state(bucket: Bucket, temporary: Path, name: str, at: Moment, watch: Watch) -> _State:
+def _restore_state(bucket: Bucket, path: Path, name: str, at: Moment, watch: Watch) -> tuple[Position, int]:
     for _ in range(LOOKS_MAX):
         manifest = manifest_at(bucket, name)
         try:
-            return _replayed(bucket, manifest, temporary, at, watch)
+            return _replayed(bucket, manifest, path, at, watch)
         except (CorruptionError, TargetNotFound):
             # Missing may mean collected: the owner goes on while we read.
-            if not moved(bucket, manifest):
+            if not history_changed(bucket, manifest):
                 raise
-    raise history_too_short(name, "restored")
+    raise history_too_short_error(name, "restored")
 
 
-def _replayed(bucket: Bucket, manifest: Manifest, temporary: Path, at: Moment, watch: Watch) -> _State:
+def _replayed(bucket: Bucket, manifest: Manifest, path: Path, at: Moment, watch: Watch) -> tuple[Position, int]:
     starts = _starts(manifest, at)
     until = _until(bucket, manifest, at)
-    cache = Cache(temporary)
+    cache = Cache(path)
     position = _loaded(bucket, manifest, cache, starts, watch)
     begun, groups = position.seq, 0
     for stored in read_slots(bucket, bytes.fromhex(manifest.database), position, until):
@@ -135,7 +112,7 @@ def _replayed(bucket: Bucket, manifest: Manifest, temporary: Path, at: Moment, w
             _refuse_hole(bucket, until)
     if isinstance(at, datetime) and not begun and not groups:
         raise _not_kept(f"of {at.isoformat()}", "it has no group that is so old")
-    return _State(position, begun)
+    return position, begun
 
 
 def _starts(manifest: Manifest, at: Moment) -> list[Snapshot]:
@@ -198,12 +175,12 @@ def _refuse_hole(bucket: Bucket, last: int) -> None:
     """Raise CorruptionError when the log stops at a missing slot with others after it: then it is not the end."""
     next_keys = [log_key(seq) for seq in range(last + 1, last + 1 + READ_AHEAD)]
     if any(bucket.get_many(next_keys, bytes_max=HEADER_BYTES)[1:]) and bucket.get(next_keys[0]) is None:
-        raise corrupt(next_keys[0], "it is missing, and there are others after it")
+        raise corrupt_error(next_keys[0], "it is missing, and there are others after it")
 
 
-def _checked(temporary: Path, seq: int, clock: Clock, prepare: Prepare) -> Facts:
+def _checked(path: Path, seq: int, clock: Clock, prepare: Prepare) -> Facts:
     try:
-        facts = look_at(temporary, clock=clock, prepare=prepare)
+        facts = look_at(path, clock=clock, prepare=prepare)
     except CorruptionError as error:
         raise _damaged(seq, error.what) from error
     for finding in facts.findings:
@@ -212,12 +189,12 @@ def _checked(temporary: Path, seq: int, clock: Clock, prepare: Prepare) -> Facts
     return facts
 
 
-def _refuse_left(temporary: Path) -> None:
+def _refuse_left(path: Path) -> None:
     """Raise MovedElsewhere for the newest state of a database that a move has left; earlier ones can be restored."""
-    with opened_to_look(temporary) as (connection, _):
+    with opened_to_look(path) as (connection, _):
         stone = tombstone_of(connection)
     if stone is not None:
-        raise moved_elsewhere(stone)
+        raise moved_error(stone)
 
 
 def _damaged(seq: int, problem: str) -> CorruptionError:
@@ -265,40 +242,30 @@ def seed(bucket: Bucket, file: Path, *, name: str, settings: LaneSettings, world
             why="Its state would be another one; its history stays.",
             fix="Name another place, or say --force.",
         )
-    keeper = claim(bucket, world, settings, f"restoring {world.ids.new().hex}").keeper
+    lease = claim(bucket, world, settings, f"restoring {world.ids.new().hex}")
     try:
         position = Position()
-        if keeper.manifest.snapshots:
-            last = keeper.manifest.snapshots[-1]
+        if lease.manifest.snapshots:
+            last = lease.manifest.snapshots[-1]
             position = Position(last.seq, bytes.fromhex(last.hash), last.time_us)
         with answering("read the log"):
-            for stored in fence(bucket, world, settings, keeper, position):
+            for stored in fence(bucket, world, settings, lease, position):
                 position = stored.position
-            page_bytes, pages = _pages(file)
-            entry = Entry(
-                "group",
-                bytes.fromhex(keeper.manifest.database),
-                keeper.manifest.epoch,
-                position.seq + 1,
-                position.hash,
-                world.nonce(),
-                max(int(world.clock.wall_s() * 1_000_000), position.time_us),
-                page_bytes,
-                len(pages),
-                pages,
-            )
+            now_us = int(world.clock.wall_s() * 1_000_000)
+            entry = group_entry(lease.manifest, position, world.nonce(), now_us, _changes_of(file))
             written = write_slot(bucket, entry, world, settings.append_deadline_s)
         if written.entry.nonce != entry.nonce:
-            raise fenced(written.entry.epoch)
+            raise fenced_error(written.entry.epoch)
         return written.position.seq
     finally:
-        keeper.give_up()
+        lease.release()
 
 
-def _pages(file: Path) -> tuple[int, tuple[tuple[int, bytes], ...]]:
+def _changes_of(file: Path) -> Changed:
+    """Return all pages of a file as the changes of one group."""
     data = file.read_bytes()
     size = int.from_bytes(data[16:18])
     page_bytes = 65_536 if size == 1 else size
-    return page_bytes, tuple(
-        (number + 1, data[start : start + page_bytes]) for number, start in enumerate(range(0, len(data), page_bytes))
-    )
+    starts = range(0, len(data), page_bytes)
+    pages = tuple((number, data[start : start + page_bytes]) for number, start in enumerate(starts, 1))
+    return Changed(pages, page_bytes, len(pages))

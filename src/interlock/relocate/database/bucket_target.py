@@ -31,12 +31,12 @@ from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.handover import Draft as Mark
 from interlock.lanes.handover import Tombstone, draft_of, mark_again, tombstone_of
 from interlock.lanes.lane import Lane
-from interlock.lanes.objectlog.bucket import answering
+from interlock.lanes.objectlog.bucket_protocol import answering
+from interlock.lanes.objectlog.log import bucket_of
 from interlock.lanes.objectlog.manifest import read_manifest
-from interlock.lanes.objectlog.open import bucket_of
-from interlock.lanes.objectlog.replica import BucketCopy
+from interlock.lanes.objectlog.mover_copy import BucketCopy
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.transaction import Session, Work
+from interlock.lanes.writer import Session, Work
 from interlock.relocate.database.lane import (
     STATE,
     LaneSample,
@@ -79,8 +79,8 @@ class _AddressState(NamedTuple):
 class BucketTarget:
     """One database in a bucket."""
 
-    def __init__(self, url: str, shown: str, clock: Clock) -> None:
-        self.shown = shown
+    def __init__(self, url: str, location: str, clock: Clock) -> None:
+        self.location = location
         self._url = url
         self._thread = FileThread()
         self._clock = clock
@@ -120,12 +120,12 @@ class BucketTarget:
         state = await self._load_state()
         if state.left is not None:
             raise BadUsage(
-                f"the database at {self.shown} was moved away from there (move {state.left.epoch}).",
+                f"the database at {self.location} was moved away from there (move {state.left.epoch}).",
                 why="The tombstone in the bucket stays, because it still redirects clients that open that address.",
                 fix="Name another address in the bucket.",
             )
         if state.there and state.mark is None:
-            raise taken(self.shown, state.names)
+            raise taken(self.location, state.names)
 
     async def _load_state(self) -> _AddressState:
         if self._state is None:
@@ -193,7 +193,7 @@ class BucketTarget:
         del shape
         state = await self._load_state()
         if state.mark is None:
-            raise _arrived(self.shown)
+            raise _arrived(self.location)
         mark = state.mark
         await self._thread.run(lambda: self._own(mark))
 
@@ -244,7 +244,7 @@ class BucketTarget:
             if mark is None:
                 return
             await self._thread.run(lambda: self._own(mark))
-        await self._run(lambda connection: arrive_in(connection, epoch, self.shown))
+        await self._run(lambda connection: arrive_in(connection, epoch, self.location))
         await self._thread.run(self._close)
 
     async def finish(self) -> None:
@@ -292,5 +292,5 @@ def _empty(connection: apsw.Connection) -> None:
         connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _arrived(shown: str) -> UnavailableError:
-    return UnavailableError(f"the draft at {shown} has become a database meanwhile.")
+def _arrived(location: str) -> UnavailableError:
+    return UnavailableError(f"the draft at {location} has become a database meanwhile.")

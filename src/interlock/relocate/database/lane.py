@@ -22,11 +22,10 @@ import apsw
 import msgspec
 
 from interlock.clock import Clock
-from interlock.database.lane_engine import Translators
-from interlock.database.translation import Translator
+from interlock.database.lane_engine import Translator, Translators
 from interlock.errors import BadUsage, LaneOwned, UnavailableError
-from interlock.lanes.connection import make_folder, open_writer, opening
-from interlock.lanes.file import sync_folder
+from interlock.lanes.connection import open_writer, opening
+from interlock.lanes.file import Ownership, make_folder, sync_folder
 from interlock.lanes.handover import (
     Arrived,
     Leaving,
@@ -38,8 +37,7 @@ from interlock.lanes.handover import (
     write_tombstone,
 )
 from interlock.lanes.handover import Draft as Mark
-from interlock.lanes.keys import SCHEMA as KEYS
-from interlock.lanes.ownership import Ownership
+from interlock.lanes.idempotency_keys import SCHEMA as KEYS
 from interlock.lanes.writer import LANE_SCHEMA
 from interlock.relocate.database.lane_shape import shape_of_lane
 from interlock.relocate.database.protocol import Draft, FileThread, Pending, Restart, another_mover
@@ -155,15 +153,15 @@ class _Reading:
 class LaneSource(_Reading):
     """The file of one lane."""
 
-    def __init__(self, thread: FileThread, leaving: Leaving, shown: str, clock: Clock) -> None:
+    def __init__(self, thread: FileThread, leaving: Leaving, location: str, clock: Clock) -> None:
         super().__init__(thread, leaving.connection, leaving.touched)
-        self.shown = shown
+        self.location = location
         self._leaving = leaving
         self._clock = clock
         self._ownership: Ownership | None = None
 
     @classmethod
-    async def opened(cls, path: Path, shown: str, *, clock: Clock) -> "LaneSource":
+    async def opened(cls, path: Path, location: str, *, clock: Clock) -> "LaneSource":
         """Open a second connection to the file, which must exist."""
         thread = FileThread()
         try:
@@ -171,7 +169,7 @@ class LaneSource(_Reading):
         except BaseException:
             thread.close()
             raise
-        return cls(thread, leaving, shown, clock)
+        return cls(thread, leaving, location, clock)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -188,7 +186,7 @@ class LaneSource(_Reading):
             try:
                 self._ownership = Ownership.take(Path(f"{self._leaving.path.resolve()}.leaving"), self._clock)
             except LaneOwned as error:
-                raise another_mover(self.shown) from error
+                raise another_mover(self.location) from error
 
     async def moved(self) -> tuple[str, int] | None:
         """Return its tombstone; None without one."""
@@ -218,11 +216,11 @@ class LaneSource(_Reading):
         tables = {table.name: [column.stored for column in table.key_columns] for table in shape.tables if table.key}
         await self._thread.run(lambda: self._leaving.watch(tables))
 
-    async def noted(self, table: Table) -> set[StoredRow]:
+    async def noted_keys(self, table: Table) -> set[StoredRow]:
         """Return the noted keys of one table."""
-        return await self._thread.run(lambda: self._noted(table))
+        return await self._thread.run(lambda: self._noted_keys(table))
 
-    def _noted(self, table: Table) -> set[StoredRow]:
+    def _noted_keys(self, table: Table) -> set[StoredRow]:
         found, last = set[StoredRow](), 0
         while True:
             notes = self._touched(last, NOTES_AT_ONCE)
@@ -464,11 +462,11 @@ def tables_in(connection: apsw.Connection) -> list[str]:
     return names
 
 
-def taken(shown: str, names: Sequence[str]) -> BadUsage:
+def taken(location: str, names: Sequence[str]) -> BadUsage:
     """Return the error for a place where a database lives."""
     named = f": {', '.join(names[:NAMED_MAX])}" if names else ""
     return BadUsage(
-        f"there is something at {shown} already{named}.",
+        f"there is something at {location} already{named}.",
         why="A move brings a whole database, and mixes it with nothing.",
         fix="Name an unused place.",
     )
@@ -533,8 +531,8 @@ FOLDED_PAGES: Final = 4_000
 class LaneTarget:
     """The file of one lane."""
 
-    def __init__(self, thread: FileThread, path: Path, shown: str, clock: Clock) -> None:
-        self.shown = shown
+    def __init__(self, thread: FileThread, path: Path, location: str, clock: Clock) -> None:
+        self.location = location
         self._thread = thread
         self._path = path
         self._clock = clock
@@ -544,11 +542,11 @@ class LaneTarget:
         self._inside = False
 
     @classmethod
-    async def opened(cls, url: str, shown: str, *, clock: Clock) -> "LaneTarget":
+    async def opened(cls, url: str, location: str, *, clock: Clock) -> "LaneTarget":
         """Return the target without opening the file: an owner there must not be disturbed without need."""
         path = lane_path(url)
         assert path is not None
-        return cls(FileThread(), path, shown, clock)
+        return cls(FileThread(), path, location, clock)
 
     async def close(self) -> None:
         """Close the file and release it."""
@@ -610,7 +608,7 @@ class LaneTarget:
                 return
             names = tables_in(connection)
             if names:
-                raise taken(self.shown, names)
+                raise taken(self.location, names)
 
     # --- while the source serves --------------------------------------------------------------------------------
 
@@ -793,7 +791,7 @@ class LaneTarget:
         self._close_file()
         draft = self._draft()
         if draft is None:
-            raise UnavailableError(f"the draft at {self.shown} has become a database meanwhile.")
+            raise UnavailableError(f"the draft at {self.location} has become a database meanwhile.")
         with opening(self._path):
             take_back(self._path, draft.epoch)
 

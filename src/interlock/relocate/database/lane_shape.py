@@ -19,8 +19,6 @@ from itertools import chain
 from typing import Final, NamedTuple, cast
 
 import apsw
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
 
 from interlock.errors import DialectError, TransactionError
 from interlock.relocate.database.rows import text_of
@@ -38,13 +36,12 @@ from interlock.relocate.database.shape import (
     Table,
     Unique,
     by_name,
-    chosen,
     ordered,
 )
 from interlock.sql.casts import column_type
 from interlock.sql.dialect import translate
-from interlock.sql.parse import Node, child, parse, quoted_name
-from interlock.sql.schema import COLUMNS_QUERY, ColumnRow, Schema, schema_from_rows
+from interlock.sql.parse import parse, quoted_list, quoted_name, split, without_positions
+from interlock.sql.schema import COLUMNS_QUERY, ColumnRow, Schema, chosen, schema_from_rows
 from interlock.sql.schema import Column as KnownColumn
 from interlock.sql.schema import Table as KnownTable
 from interlock.sql.types import Type, refuse
@@ -189,7 +186,8 @@ def written(definitions: Iterable[str]) -> dict[str, Written]:
         elif words[0].says("ALTER"):
             _alter(words, found)
         elif words[0].says("DROP") and words[1].says("TABLE"):
-            found.pop(words[4 if words[2].says("IF") else 2].name or "", None)
+            for part in parted(words[4 if words[2].says("IF") else 2 :]):
+                found.pop(part[0].name or "", None)
     return found
 
 
@@ -213,21 +211,31 @@ def _create_index(words: list[Word], found: dict[str, Written]) -> None:
 
 
 def _alter(words: list[Word], found: dict[str, Written]) -> None:
-    table = _of(found, words[2])
-    if words[3].says("ADD"):
-        _read(words[5 if words[4].says("COLUMN") else 4 :], table)
-    elif words[3].says("RENAME") and words[4].says("TO"):
-        new = words[5].name or ""
-        found[new] = found.pop(words[2].name or "")
-        for other in found.values():
-            _rename(other, words[2].name or "", new)
-    elif words[3].says("RENAME"):
-        old, new = words[-3].name or "", words[-1].name or ""
-        _rename(table, old, new)
-        if old in table.numbered:
-            table.numbered[new] = table.numbered.pop(old)
-        if old in table.defaults:
-            table.defaults[new] = table.defaults.pop(old)
+    begin = 4 if words[2].says("IF") else 2
+    if not words[1].says("TABLE") or len(words) < begin + 3:
+        return
+    name = words[begin]
+    table = _of(found, name)
+    for part in parted(words[begin + 1 :]):
+        if part[0].says("ADD"):
+            place = 2 if part[1].says("COLUMN") else 1
+            _read(part[place + 3 if part[place].says("IF") else place :], table)
+        elif part[0].says("ALTER") and len(default := part[find(part, "DEFAULT") or len(part) :]) > 1:
+            text = source(default[1:])
+            table.expressions.append(text)
+            table.defaults[part[2 if part[1].says("COLUMN") else 1].name or ""] = text
+        elif part[0].says("RENAME") and part[1].says("TO"):
+            new = part[2].name or ""
+            found[new] = found.pop(name.name or "")
+            for other in found.values():
+                _rename(other, name.name or "", new)
+        elif part[0].says("RENAME") and not part[1].says("CONSTRAINT"):
+            old, new = part[-3].name or "", part[-1].name or ""
+            _rename(table, old, new)
+            if old in table.numbered:
+                table.numbered[new] = table.numbered.pop(old)
+            if old in table.defaults:
+                table.defaults[new] = table.defaults.pop(old)
 
 
 def _rename(table: Written, old: str, new: str) -> None:
@@ -265,7 +273,7 @@ def _read(part: list[Word], table: Written) -> None:
 # and one counts only if it is translated to the very text that it was made from.
 
 _RENAMED: Final = (
-    (re.compile(r" COLLATE interlock_numeric\b"), ""),
+    (re.compile(r" COLLATE interlock_\w+\b"), ""),
     (re.compile(r"\binterlock_int[248]\("), "("),
     (re.compile(r"\binterlock_now\(\)"), "now()"),
     (re.compile(r"\binterlock_uuid\(\)"), "gen_random_uuid()"),
@@ -393,6 +401,7 @@ def _reference(label: str, columns: tuple[str, ...], rest: list[Word]) -> Refere
     close = inside(rest, 2)
     reactions: dict[str, Action] = {}
     clauses = " ".join(word.text.upper() for word in rest[close + 1 :])
+    clauses, deferrable, deferred = clauses.partition(" DEFERRABLE" if clauses.startswith("ON ") else "DEFERRABLE")
     for reaction in clauses.split("ON ")[1:]:
         event, _, action = reaction.strip().partition(" ")
         reactions[event] = _ACTIONS[action]
@@ -403,6 +412,8 @@ def _reference(label: str, columns: tuple[str, ...], rest: list[Word]) -> Refere
         names_of(rest[3:close]),
         on_delete=reactions.get("DELETE", "NO ACTION"),
         on_update=reactions.get("UPDATE", "NO ACTION"),
+        deferrable=bool(deferrable),
+        deferred=deferred.endswith("DEFERRED"),
     )
 
 
@@ -412,11 +423,10 @@ def _reference(label: str, columns: tuple[str, ...], rest: list[Word]) -> Refere
 # or TransactionError if PostgreSQL does not support it either.
 
 
-def type_in_lane(shown: str) -> Type:
+def type_in_lane(format_type: str) -> Type:
     """Return the type of a text of PostgreSQL's format_type."""
-    definition = parse(f"CREATE TABLE tried (tried {shown})").find(exp.ColumnDef)
-    assert definition is not None
-    kind, _ = column_type(child(definition, "kind"))
+    _, statement = split(parse(f"CREATE TABLE tried (tried {format_type})"))
+    kind, _ = column_type(statement["tableElts"][0]["ColumnDef"]["typeName"])
     return kind
 
 
@@ -449,17 +459,10 @@ def same_in_lane(one: str, other: str) -> bool:
     if one == other:
         return True
     try:
-        return _bare(one) == _bare(other)
-    except SqlglotError:
+        # The tree has no node for parentheses.
+        return without_positions(parse(f"SELECT {one}")) == without_positions(parse(f"SELECT {other}"))
+    except DialectError:
         return False
-
-
-def _bare(text: str) -> Node:
-    # The outermost node is not a parenthesis, so that every parenthesis has a parent.
-    tree = exp.Tuple(expressions=[parse_one(text, dialect="sqlite")])
-    while (paren := tree.find(exp.Paren)) is not None:
-        paren.replace(child(paren))
-    return tree
 
 
 def known_table(table: Table) -> KnownTable:
@@ -474,7 +477,15 @@ def known_table(table: Table) -> KnownTable:
         )
         for column in table.columns
     )
-    return KnownTable(table.name, columns, table.key, frozenset(each.table for each in table.references))
+    # The text that tells which columns a reference may point to.
+    uniques = ", ".join(f"UNIQUE ({quoted_list(each.columns)})" for each in table.uniques)
+    return KnownTable(
+        table.name,
+        columns,
+        table.key,
+        frozenset(each.table for each in table.references),
+        definition=f"CREATE TABLE {quoted_name(table.name)} ({uniques})" if uniques else "",
+    )
 
 
 # --- Shape -----------------------------------------------------------------------------------------------------------
@@ -572,10 +583,14 @@ class _Reading:
         table, key = self._known.name, self._known.primary_key
         # A key column may have been declared NOT NULL, too, which changes the translation.
         also = tuple(replace(each, nullable=each.nullable or each.name in key) for each in columns)
+        # Or become NOT NULL after the check was made.
+        before = tuple(replace(each, nullable=True) for each in columns)
         text = self._postgres_text(
             self._notes.checks.get(label),
             guessed_condition(stored),
-            lambda tried: any(same_in_lane(check_in_lane(table, each, tried), stored) for each in (columns, also)),
+            lambda tried: any(
+                same_in_lane(check_in_lane(table, each, tried), stored) for each in (columns, also, before)
+            ),
         )
         if text is None:
             self._findings.add(f"the check {label} of {table}", _UNKNOWN.format(stored))
@@ -589,7 +604,7 @@ class _Reading:
 
     def _reference(self, found: Reference) -> Reference:
         name = self._named(found.name, found.columns, "fkey")
-        return Reference(name, found.columns, found.table, found.key, found.on_delete, found.on_update)
+        return replace(found, name=name)
 
     def _named(self, label: str, columns: tuple[str, ...], kind: str, taken: Collection[str] = ()) -> str:
         """Return its own name, or the one that PostgreSQL would choose: a lane allows missing and duplicate names."""
@@ -605,7 +620,10 @@ class _Reading:
     def _indexes(self, columns: tuple[Column, ...]) -> Iterator[Index]:
         table = self._known.name
         for name, text in cast("list[tuple[str, str]]", self._connection.execute(INDEXES, (table,)).fetchall()):
-            listed = cast("list[tuple[str, int]]", self._connection.execute(INDEXED, (name,)).fetchall())
+            listed = cast("list[tuple[str | None, int]]", self._connection.execute(INDEXED, (name,)).fetchall())
+            if any(column is None for column, _ in listed):
+                self._findings.add(f"the index {name}", "it has an expression; drop it, and create it after the move")
+                continue
             unique = bool(self._connection.execute(UNIQUE, (table, name)).get)
             stored = where_of(text)
             where = None
@@ -617,7 +635,7 @@ class _Reading:
                 )
                 if where is None:
                     self._findings.add(f"the index {name}", _UNKNOWN.format(stored))
-            yield Index(name, tuple((column, bool(down)) for column, down in listed), unique=unique, where=where)
+            yield Index(name, tuple((column or "", bool(down)) for column, down in listed), unique=unique, where=where)
 
     def _postgres_text(self, first: str | None, guesses: Iterable[str], fits: Callable[[str], bool]) -> str | None:
         """Return PostgreSQL's text of an expression: a text that users wrote, or else a guess; None if none fits."""

@@ -313,7 +313,7 @@ async def _rest_of(move: RunningMove, table: Table, kept: Digest) -> None:
 async def _explained(move: RunningMove, table: Table, here: list[StoredRow], there: list[StoredRow]) -> None:
     """Raise CorruptionError for differing rows without a note of a write."""
     key = key_of(table)
-    changed = await move.source.noted(table)
+    changed = await move.source.noted_keys(table)
     known = set(there)
     for row in here:
         if row not in known and key(row) not in changed:
@@ -403,10 +403,10 @@ async def _digest_of(end: Reading | Target, table: Table) -> Digest:
 
 def _different(move: RunningMove, name: str, here: list[StoredRow], there: list[StoredRow]) -> CorruptionError:
     first = next((row for row in here if row not in there), next((row for row in there if row not in here), None))
-    shown = "" if first is None else f", such as {str(first)[:200]}"
+    location = "" if first is None else f", such as {str(first)[:200]}"
     return CorruptionError(
-        f"{name!r} is not the same at both places{shown}; nothing was moved.",
-        why=f"What was read back at {move.target.shown} differs from what {move.source.shown} holds.",
+        f"{name!r} is not the same at both places{location}; nothing was moved.",
+        why=f"What was read back at {move.target.location} differs from what {move.source.location} holds.",
         fix="The source is as it was. End the move with --abandon, run `interlock doctor` on both, and report it.",
     )
 
@@ -414,7 +414,7 @@ def _different(move: RunningMove, name: str, here: list[StoredRow], there: list[
 def _miscounted(move: RunningMove, name: str, here: int, there: int) -> CorruptionError:
     return CorruptionError(
         f"{name!r} has {here:,} rows at its source and {there:,} at its target; nothing was moved.",
-        why=f"Something was written at {move.source.shown} past the triggers, or at {move.target.shown} by others.",
+        why=f"A program wrote at {move.source.location} past the triggers, or at {move.target.location}.",
         fix="The source is as it was. End the move with --abandon, and run it again.",
     )
 
@@ -624,7 +624,7 @@ async def move_database(
                 await leaving.unwatch()
                 await arriving.drop()
         raise UnavailableError(
-            f"the schema of {leaving.shown} was changed {RESTARTS_MAX} times while it was copied: {reason}.",
+            f"the schema of {leaving.location} was changed {RESTARTS_MAX} times while it was copied: {reason}.",
             why="A copy that began with another schema cannot be verified, so it begins anew each time.",
             fix="Run the command again when the schema is at rest.",
         )
@@ -642,7 +642,7 @@ async def abandon_database(source: str, target: str, *, clock: Clock) -> bool:
         if left is not None:
             raise _has_moved(leaving, left)
         draft = await arriving.draft()
-        if draft is not None and draft.source != leaving.shown:
+        if draft is not None and draft.source != leaving.location:
             raise _another(arriving, draft)
         await arriving.drop()
         await leaving.unwatch()
@@ -682,14 +682,14 @@ async def _move(
     draft = await target.draft()
     if draft is None:
         await target.refuse_taken()
-    elif draft.source != source.shown:
+    elif draft.source != source.location:
         raise _another(target, draft)
     await source.watch(shape)
     at("watch")
     watched = await source.fingerprint()
     resumed = draft is not None
     if draft is None or draft.watched != watched or draft.epoch != epoch:
-        draft = Draft(epoch=epoch, source=source.shown, watched=watched)
+        draft = Draft(epoch=epoch, source=source.location, watched=watched)
         at("draft/before")
         await target.begin(draft, shape)
         at("draft")
@@ -827,13 +827,13 @@ def _refuse_keyless(shape: Shape, amounts: tuple[Amount, ...]) -> None:
 def _has_moved(source: Source, left: tuple[str, int]) -> MovedElsewhere:
     url, epoch = left
     return MovedElsewhere(
-        f"the database of {source.shown} has moved to {shown_url(url)} (move {epoch}).", url=url, epoch=epoch
+        f"the database of {source.location} has moved to {shown_url(url)} (move {epoch}).", url=url, epoch=epoch
     )
 
 
 def _another(target: Target, draft: Draft) -> BadUsage:
     return BadUsage(
-        f"a move from {draft.source} to {target.shown} was begun and not ended (move {draft.epoch}).",
+        f"a move from {draft.source} to {target.location} was begun and not ended (move {draft.epoch}).",
         why="Its draft is at the place that this move would need.",
         fix="Run that one again, which goes on where it ended; or end it with --abandon.",
     )

@@ -28,11 +28,11 @@ from interlock.errors import (
     TransactionError,
     UnavailableError,
 )
-from interlock.postgres.connection import Link
-from interlock.postgres.errors import Blocked, LostConnection
+from interlock.postgres.errors import Blocked, LostConnection, is_missing
 from interlock.postgres.handover import (
     ARRIVED,
     ARRIVING,
+    GATE,
     MOVED,
     OWN,
     TABLES_OF,
@@ -43,11 +43,10 @@ from interlock.postgres.handover import (
     aside,
     draft,
     handover_marks,
-    is_missing,
     leaving_script,
     quote_identifier,
 )
-from interlock.postgres.isolation import GATE
+from interlock.postgres.pool import Link
 from interlock.postgres.statements import translate_user_errors
 from interlock.relocate.database.postgres_rows import (
     MoverConnections,
@@ -66,7 +65,7 @@ from interlock.relocate.database.postgres_rows import (
 )
 from interlock.relocate.database.postgres_shape import shape_of_postgres
 from interlock.relocate.database.protocol import Draft, Pending, Restart, Tries, no_lock
-from interlock.relocate.database.rows import Page, StoredRow, received_time
+from interlock.relocate.database.rows import INTERVAL_PARTS, Page, StoredRow, received_time
 from interlock.relocate.database.shape import KEY_TABLES, Findings, Shape, Table
 from interlock.sql.parse import quoted_name
 from interlock.sql.types import Name
@@ -80,7 +79,11 @@ _NOTED: Final[dict[Name, str]] = {
     "bool": "{}::integer::text",
     "bytea": "encode({}, 'hex')",
     "float8": "encode(float8send({}), 'hex')",
+    "date": "({} - DATE '1970-01-01')::text",
+    "time": "((extract(epoch FROM {}) * 1000000)::bigint)::text",
+    "timestamp": "encode(timestamp_send({}), 'hex')",
     "timestamptz": "encode(timestamptz_send({}), 'hex')",
+    "interval": INTERVAL_PARTS,
     "uuid": "encode(uuid_send({}), 'hex')",
 }
 _READ: Final[dict[Name, Callable[[str], StoredValue]]] = {
@@ -88,14 +91,17 @@ _READ: Final[dict[Name, Callable[[str], StoredValue]]] = {
     "int4": int,
     "int8": int,
     "bool": int,
+    "date": int,
+    "time": int,
     "bytea": bytes.fromhex,
     "uuid": bytes.fromhex,
-    "float8": lambda noted: float(struct.unpack(">d", bytes.fromhex(noted))[0]) + 0.0,
-    "timestamptz": lambda noted: received_time(bytes.fromhex(noted)),
+    "float8": lambda noted_keys: float(struct.unpack(">d", bytes.fromhex(noted_keys))[0]) + 0.0,
+    "timestamp": lambda noted_keys: received_time(bytes.fromhex(noted_keys)),
+    "timestamptz": lambda noted_keys: received_time(bytes.fromhex(noted_keys)),
 }
 
 
-def noted(table: Table, row: str) -> str:
+def noted_keys(table: Table, row: str) -> str:
     """Return the expression of a note, a text[]; `row` is NEW or OLD."""
     parts = [
         _NOTED.get(column.type.name, "{}::text").format(f"{row}.{quoted_name(column.name)}")
@@ -203,7 +209,7 @@ class PostgresSource(_Reading):
 
     def __init__(self, mine: MoverConnections, link: MoverLink) -> None:
         super().__init__(link, mine.address.schema)
-        self.shown = mine.address.shown
+        self.location = mine.address.redacted_url
         self._mine = mine
         self._order: list[str] = []
 
@@ -220,7 +226,7 @@ class PostgresSource(_Reading):
         if row[0]:
             await link.end()
             raise TargetNotFound(
-                f"there is no database at {mine.address.shown}.",
+                f"there is no database at {mine.address.redacted_url}.",
                 why=f"The server has no schema {mine.address.schema!r}.",
                 fix="Check the address; `interlock route` moves a database that is there.",
             )
@@ -232,7 +238,7 @@ class PostgresSource(_Reading):
 
     async def take(self) -> None:
         """Acquire the movers' lock on the connection that deletes notes: a mover that lost it cannot delete them."""
-        await self._link.take(ALONE, self._schema, self.shown)
+        await self._link.take(ALONE, self._schema, self.location)
         if (await self._marks()).arrived:
             await validate_references(self._link, self._schema)
 
@@ -282,7 +288,7 @@ class PostgresSource(_Reading):
                 async with self._link.transaction(f"SET LOCAL lock_timeout = {LOCK_MS}"):
                     await self._make_triggers(shape)
                 return
-        raise no_lock(self.shown)
+        raise no_lock(self.location)
 
     async def _make_triggers(self, shape: Shape) -> None:
         await self._lock(_names(shape), "SHARE ROW EXCLUSIVE")
@@ -307,7 +313,7 @@ class PostgresSource(_Reading):
         if listed:
             await self._link.execute(f"LOCK TABLE {listed} IN {mode} MODE")
 
-    async def noted(self, table: Table) -> set[StoredRow]:
+    async def noted_keys(self, table: Table) -> set[StoredRow]:
         """Return the noted keys of one table."""
         notes = f"{quote_identifier(self._schema)}.{TOUCHED}"
         sql = f'SELECT DISTINCT key FROM {notes} WHERE "table" = $1 AND key IS NOT NULL'
@@ -331,7 +337,7 @@ class PostgresSource(_Reading):
                 async with self._link.transaction(f"SET LOCAL lock_timeout = {LOCK_MS}"):
                     await self._drop_triggers()
                 return
-        raise no_lock(self.shown)
+        raise no_lock(self.location)
 
     async def _drop_triggers(self) -> None:
         watching = [str(row[0]) for row in await self._link.fetch(WATCHING, self._schema, TOUCH)]
@@ -362,7 +368,7 @@ class PostgresSource(_Reading):
                     )  # A mover that has lost it may not have been the only one (`take`).
                     yield _Sealed(link, self._mine, tables, since_s)
                     return
-            raise no_lock(self.shown)
+            raise no_lock(self.location)
         finally:
             await link.end()
 
@@ -434,7 +440,7 @@ def trigger_script(table: Table, schema: str, name: str) -> list[str]:
         f"{quote_identifier(schema)}.{quote_identifier(table.name)}",
     )
     text = "'" + table.name.replace("'", "''") + "'"
-    old, new = (noted(table, row) if table.key else "'{}'::text[]" for row in ("OLD", "NEW"))
+    old, new = (noted_keys(table, row) if table.key else "'{}'::text[]" for row in ("OLD", "NEW"))
     changed = f"{old} IS DISTINCT FROM {new}" if table.key else "false"
     insert = f'INSERT INTO {notes} ("table", key) VALUES ({text}, '
     how = "RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS"
@@ -518,7 +524,7 @@ class PostgresTarget:
     """One schema."""
 
     def __init__(self, mine: MoverConnections, link: MoverLink) -> None:
-        self.shown = mine.address.shown
+        self.location = mine.address.redacted_url
         self._schema = mine.address.schema
         self._link = link
         self._epoch = 0
@@ -555,7 +561,7 @@ class PostgresTarget:
 
     async def _take(self) -> None:
         """Become the only mover here."""
-        await self._link.take(TARGET_LOCK, self._schema, self.shown)
+        await self._link.take(TARGET_LOCK, self._schema, self.location)
 
     async def draft(self) -> Draft | None:
         """Return the draft that exists here; None without one."""
@@ -587,7 +593,7 @@ class PostgresTarget:
                 taken.append(name)
         if taken:
             raise BadUsage(
-                f"there is something at {self.shown} already: {', '.join(taken[:5])}.",
+                f"there is something at {self.location} already: {', '.join(taken[:5])}.",
                 why="A move brings a whole database, and mixes it with nothing.",
                 fix="Name an unused schema: …?schema=stock.",
             )

@@ -17,9 +17,8 @@ from typing import Final, Protocol, cast
 
 from interlock.clock import Clock
 from interlock.errors import BadUsage, DialectError, InterlockError, UnavailableError
-from interlock.postgres.connection import Driver, Link, Record, driver_of
-from interlock.postgres.errors import NotNow, state_of, translate_errors
-from interlock.postgres.handover import MISSING_STATES
+from interlock.postgres.errors import MISSING_STATES, NotNow, state_of, translate_errors
+from interlock.postgres.pool import Driver, Link, Record, driver_of
 from interlock.postgres.statements import PLAIN_TEXTS, translate_user_errors
 from interlock.relocate.database.protocol import Tries, another_mover
 from interlock.relocate.database.rows import (
@@ -115,8 +114,8 @@ async def postgres_unfit(link: Link, schema: str, table: Table, *, limit: int = 
     with translate_user_errors(writing=False):
         rows = await link.driver.fetch(text)
     return [
-        (f"{table.name}.{name} of the row {shown!r}" if table.key else f"{table.name}.{name}", _NO_PLACE)
-        for shown, *bad in rows
+        (f"{table.name}.{name} of the row {location!r}" if table.key else f"{table.name}.{name}", _NO_PLACE)
+        for location, *bad in rows
         for name, is_bad in zip(conditions, bad, strict=True)
         if is_bad
     ]
@@ -203,7 +202,7 @@ async def put_in_postgres(link: Link, schema: str, table: Table, rows: Sequence[
     key = key_of(table)
     await delete_in_postgres(link, schema, table, [key(row) for row in rows])
     texts = _columns_of_texts(table.columns, rows)
-    given = f"WITH given AS ({_given(table.columns)})"
+    given_values = f"WITH given AS ({_given_values(table.columns)})"
     into = _in(schema, table)
     unique = [(each.columns, "true") for each in table.uniques]
     unique += [(tuple(name for name, _ in each.columns), each.where or "true") for each in table.indexes if each.unique]
@@ -211,9 +210,9 @@ async def put_in_postgres(link: Link, schema: str, table: Table, rows: Sequence[
         for names, where in unique:
             listed = ", ".join(map(quoted_name, names))
             among = f"({listed}) IN (SELECT {listed} FROM given WHERE {where})"
-            _ = await link.driver.fetch(f"{given} DELETE FROM {into} WHERE ({where}) AND {among}", *texts)
+            _ = await link.driver.fetch(f"{given_values} DELETE FROM {into} WHERE ({where}) AND {among}", *texts)
         every = ", ".join(quoted_name(column.name) for column in table.columns)
-        insert = f"{given} INSERT INTO {into} ({every}) OVERRIDING SYSTEM VALUE SELECT {every} FROM given"
+        insert = f"{given_values} INSERT INTO {into} ({every}) OVERRIDING SYSTEM VALUE SELECT {every} FROM given"
         _ = await link.driver.fetch(insert, *texts)
 
 
@@ -236,7 +235,7 @@ def _in(schema: str, table: Table) -> str:
     return f"{quoted_name(schema)}.{quoted_name(table.name)}"
 
 
-def _given(columns: Sequence[Column]) -> str:
+def _given_values(columns: Sequence[Column]) -> str:
     """Return a query of rows that are passed as one array of texts per column."""
     places = range(1, len(columns) + 1)
     listed = [
@@ -247,7 +246,7 @@ def _given(columns: Sequence[Column]) -> str:
 
 
 def _among(columns: Sequence[Column]) -> str:
-    return f"({', '.join(quoted_name(column.name) for column in columns)}) IN ({_given(columns)})"
+    return f"({', '.join(quoted_name(column.name) for column in columns)}) IN ({_given_values(columns)})"
 
 
 def _texts(columns: Sequence[Column], values: StoredRow) -> Iterable[str | None]:
@@ -375,14 +374,14 @@ class MoverLink(Link):
         with translate_errors(writing=False):
             return await self.driver.fetch(sql, *values)
 
-    async def take(self, lock: str, schema: str, shown: str) -> None:
+    async def take(self, lock: str, schema: str, location: str) -> None:
         """Become the only mover. Wait briefly, because the server may still have to end a killed mover's connection."""
         tries = Tries(KILLED_S)
         while await tries.next():
             [row] = await self.fetch(lock, schema)
             if row[0]:
                 return
-        raise another_mover(shown)
+        raise another_mover(location)
 
     async def execute(self, sql: str) -> None:
         """Run a statement or a script without values."""
@@ -431,7 +430,7 @@ class MoverConnections:
             address = address._replace(schema="public")
         if address.pgbouncer:
             raise BadUsage(
-                f"{address.shown} is reached through a pooler, through which no database is moved.",
+                f"{address.redacted_url} is reached through a pooler, through which no database is moved.",
                 why="The seal is a lock of one connection, and a pooler gives every transaction another one.",
                 fix="Name the server itself, without pgbouncer=true.",
             )

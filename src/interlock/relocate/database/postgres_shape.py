@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from interlock.errors import DialectError, TransactionError
-from interlock.postgres.connection import Link
+from interlock.postgres.pool import Link
 from interlock.postgres.statements import translate_user_errors
 from interlock.relocate.database.lane_shape import (
     check_in_lane,
@@ -35,12 +35,11 @@ from interlock.relocate.database.shape import (
     Table,
     Unique,
     by_name,
-    chosen,
     ordered,
 )
 from interlock.sql.dialect import translate
 from interlock.sql.parse import quoted_name
-from interlock.sql.schema import Schema
+from interlock.sql.schema import Schema, chosen
 from interlock.sql.schema import Table as KnownTable
 from interlock.sql.types import Type
 
@@ -210,6 +209,7 @@ _ANY_TEXT: Final = r"(?:text|character varying)"
 # Rewritings that are safe in any expression.
 _PLAINER: Final = (
     (re.compile(r"\btimestamp with time zone\b"), "timestamptz"),
+    (re.compile(r"\b(timestamp|time) without time zone\b"), r"\1"),
     (re.compile(r"!~~\*"), "NOT ILIKE"),
     (re.compile(r"~~\*"), "ILIKE"),
     (re.compile(r"!~~"), "NOT LIKE"),
@@ -230,10 +230,10 @@ _PLAINEST: Final = (
 )
 
 
-def undressed(shown: str, columns: Mapping[str, Type]) -> Iterator[str]:
+def undressed(location: str, columns: Mapping[str, Type]) -> Iterator[str]:
     """Yield equivalent forms of the server's text, each simpler than the one before."""
-    yield source(words_of(shown))
-    text, aside = _put_aside(shown, columns)
+    yield source(words_of(location))
+    text, aside = _put_aside(location, columns)
     for pattern, replacement in _PLAINER:
         text = pattern.sub(replacement, text)
     yield _put_back(text, aside)
@@ -242,14 +242,14 @@ def undressed(shown: str, columns: Mapping[str, Type]) -> Iterator[str]:
     yield _put_back(text, aside)
 
 
-def _put_aside(shown: str, columns: Mapping[str, Type]) -> tuple[str, list[str]]:
+def _put_aside(location: str, columns: Mapping[str, Type]) -> tuple[str, list[str]]:
     """Return the text with marks instead of constants and column names, and the marked texts.
 
     The cast of a text column to text is removed here, because the types of columns are known.
     """
     aside: list[str] = []
     parts: list[str] = []
-    words = words_of(shown)
+    words = words_of(location)
     end = 0
     for place, word in enumerate(words):
         parts.append(" " if word.begin > end else "")
@@ -388,10 +388,12 @@ class _Reading:
         )
         return Column(row.name, kind, nullable=not row.not_null, default=default)
 
-    def _supported_form(self, where: str, shown: str, kinds: dict[str, Type], translated: Callable[[str], str]) -> str:
+    def _supported_form(
+        self, where: str, location: str, kinds: dict[str, Type], translated: Callable[[str], str]
+    ) -> str:
         """Return the first form of an expression that a lane supports."""
         refused: DialectError | TransactionError | None = None
-        for tried in undressed(shown, kinds):
+        for tried in undressed(location, kinds):
             try:
                 _ = translated(tried)
             except (DialectError, TransactionError) as error:
@@ -399,8 +401,8 @@ class _Reading:
             else:
                 return tried
         assert refused is not None
-        self.findings.refused(f"{where}, {shown}", refused)
-        return shown
+        self.findings.refused(f"{where}, {location}", refused)
+        return location
 
     # --- Constraints and indexes --------------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ class Source(Reading, Protocol):
     """The place that a database leaves."""
 
     @property
-    def shown(self) -> str:
+    def location(self) -> str:
         """Return its address without secrets."""
         ...
 
@@ -133,7 +133,7 @@ class Source(Reading, Protocol):
         """Note the key of every write from now on. A second call changes nothing."""
         ...
 
-    async def noted(self, table: Table) -> set[StoredRow]:
+    async def noted_keys(self, table: Table) -> set[StoredRow]:
         """Return the keys of one table that are noted and not yet forgotten."""
         ...
 
@@ -170,7 +170,7 @@ class Target(Protocol):
     """The place to which a database moves."""
 
     @property
-    def shown(self) -> str:
+    def location(self) -> str:
         """Return its address without secrets."""
         ...
 
@@ -352,19 +352,19 @@ class Tries:
         return asyncio.get_running_loop().time() < self._until_s
 
 
-def no_lock(shown: str) -> UnavailableError:
+def no_lock(location: str) -> UnavailableError:
     """Return the error for locks that could not be acquired."""
     return UnavailableError(
-        f"the tables of {shown} could not be locked: another client holds one of them all the time.",
+        f"the tables of {location} could not be locked: another client holds one of them all the time.",
         why="A mover waits only a moment for each lock, so that it does not block other clients.",
         fix="Look for long transactions in pg_stat_activity, and run the command again: it goes on where it ended.",
     )
 
 
-def another_mover(shown: str) -> UnavailableError:
+def another_mover(location: str) -> UnavailableError:
     """Return the error for a place with another mover, which may be suspended."""
     return UnavailableError(
-        f"another mover is at work at {shown}.",
+        f"another mover is at work at {location}.",
         why="Two of them would write into the same draft, or forget for each other what is still to be brought over.",
         fix="Wait for it, or end it: the move goes on with the same command.",
     )

@@ -4,7 +4,7 @@ Rows of a lane are passed on as they are stored, page by page in the order of th
 row with the same key, and rows with the same values in a unique constraint. Those are older: at the source no two rows
 had these values simultaneously, so the source has noted them as changed, and they are written again. Foreign keys must
 be off on a connection that writes or removes (`PRAGMA foreign_keys = OFF`): a replaced parent would delete its
-children. The connection needs the functions and collations of the dialect (`database.translation.register`).
+children. The connection needs the functions and collations of the dialect (`database.lane_engine.register`).
 """
 
 # ruff: noqa: S608 -- made of quoted names and ?n alone.
@@ -103,6 +103,20 @@ def _time_text(value: StoredValue) -> str:
     return f"{_day(days)} {_clock(seconds)}.{microseconds:06}+00"
 
 
+def _timestamp_text(value: StoredValue) -> str:
+    return _time_text(value).removesuffix("+00")
+
+
+def _clock_text(value: StoredValue) -> str:
+    seconds, microseconds = divmod(cast("int", value), 1_000_000)
+    return f"{_clock(seconds)}.{microseconds:06}"
+
+
+def _interval_text(value: StoredValue) -> str:
+    months, days, microseconds = cast("str", value).split()
+    return f"{months} months {days} days {microseconds} microseconds"
+
+
 @lru_cache(maxsize=DAYS_CACHED)
 def _day(number: int) -> str:
     return date.fromordinal(_EPOCH_DAY + number).isoformat()
@@ -125,21 +139,38 @@ _TEXTS: Final[dict[Name, TextOf]] = {
     "float8": repr,
     "bool": lambda value: "t" if value else "f",
     "bytea": lambda value: "\\x" + cast("bytes", value).hex(),
+    "date": lambda value: _day(cast("int", value)),
+    "time": _clock_text,
+    "timestamp": _timestamp_text,
     "timestamptz": _time_text,
+    "interval": _interval_text,
     "uuid": lambda value: cast("bytes", value).hex(),
     "numeric": lambda value: cast("str", value),
     "text": lambda value: cast("str", value),
     "varchar": lambda value: cast("str", value),
+    "json": lambda value: cast("str", value),
     "jsonb": lambda value: cast("str", value),
 }
 
 # --- Values from PostgreSQL ------------------------------------------------------------------------------------------
 
+INTERVAL_PARTS: Final = (
+    "(extract(year FROM {0}) * 12 + extract(month FROM {0}))::integer || ' ' || "
+    "extract(day FROM {0})::integer || ' ' || (extract(hour FROM {0}) * 3600000000 + "
+    "extract(minute FROM {0}) * 60000000 + extract(microseconds FROM {0}))::bigint"
+)
+"""An interval as a lane stores it: months, days and microseconds."""
+
 _SELECTED: Final[dict[Name, str]] = {
     "numeric": "{}::text",
     "bool": "{}::integer",
+    "date": "({} - DATE '1970-01-01')",
+    "time": "(extract(epoch FROM {}) * 1000000)::bigint",
+    "timestamp": "timestamp_send({})",
     "timestamptz": "timestamptz_send({})",
+    "interval": INTERVAL_PARTS,
     "uuid": "uuid_send({})",
+    "json": "{}::text",
     "jsonb": "{}::text",
 }
 
@@ -195,7 +226,9 @@ def _listed(items: list[StoredValue], *, zeroed: bool) -> str:
 
 _RECEIVED: Final[dict[Name, Received]] = {
     "float8": lambda value: cast("float", value) + 0.0,
+    "timestamp": received_time,
     "timestamptz": received_time,
+    "json": _document,
     "jsonb": _document,
 }
 
@@ -203,6 +236,10 @@ _RECEIVED: Final[dict[Name, Received]] = {
 _UNFIT: Final[dict[Name, str]] = {
     "numeric": f"abs({{0}}) >= 1e{NUMERIC_DIGITS_MAX} OR scale({{0}}) >= {NUMERIC_DIGITS_MAX}",
     "float8": f"abs({{0}}) > {FLOAT_MAX}::double precision",
+    "date": "{0} < '0001-01-01' OR {0} > '9999-12-31'",
+    "time": "{0} = '24:00:00'",
+    "timestamp": "{0} < '0001-01-01 00:00:00' OR {0} > '9999-12-31 23:59:59.999999'",
+    "interval": "NOT isfinite({0})",
     "timestamptz": "{0} < '0001-01-01 00:00:00+00' OR {0} > '9999-12-31 23:59:59.999999+00'",
 }
 

@@ -9,13 +9,13 @@ unique constraints are built faster after the rows. References may point to rows
 them later.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, Literal, TypeVar
 
-from interlock.database.postgres_keys import SCHEMA as POSTGRES_KEYS
-from interlock.database.postgres_keys import TABLE
+from interlock.database.call_digest import KEYS_SCHEMA as POSTGRES_KEYS
+from interlock.database.call_digest import KEYS_TABLE as TABLE
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.parse import quoted_list, quoted_name
 from interlock.sql.types import BYTEA, INT8, TEXT, TIMESTAMPTZ, Type
@@ -64,7 +64,7 @@ class Unique:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A foreign key: columns that hold the primary key of a row of another table, or of this one."""
+    """A foreign key: columns that hold the primary key, or a unique one, of a row of another table, or of this one."""
 
     name: str
     columns: tuple[str, ...]
@@ -72,6 +72,9 @@ class Reference:
     key: tuple[str, ...]
     on_delete: Action = "NO ACTION"
     on_update: Action = "NO ACTION"
+    deferrable: bool = False
+    deferred: bool = False
+    """Checked at the end of a transaction, unless the transaction says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,11 @@ def _reference(reference: Reference, schema: str = "") -> str:
     )
     if reference.on_delete != "NO ACTION":
         text += f" ON DELETE {reference.on_delete}"
-    return text if reference.on_update == "NO ACTION" else f"{text} ON UPDATE {reference.on_update}"
+    if reference.on_update != "NO ACTION":
+        text += f" ON UPDATE {reference.on_update}"
+    if reference.deferrable:
+        text += f" DEFERRABLE INITIALLY {'DEFERRED' if reference.deferred else 'IMMEDIATE'}"
+    return text
 
 
 def _index(index: Index, table: str) -> str:
@@ -257,12 +264,12 @@ class Findings:
         count = len(self.found)
         if count == 0:
             return
-        shown = [f"\n  - {each}" for each in self.found[:SHOWN_MAX]]
+        listed = [f"\n  - {each}" for each in self.found[:SHOWN_MAX]]
         if count > SHOWN_MAX:
-            shown.append(f"\n  - and {count - SHOWN_MAX} more")
+            listed.append(f"\n  - and {count - SHOWN_MAX} more")
         raise DialectError(
             f"{whole} cannot move; {count} thing{'s' if count > 1 else ''} of it would be another one at the other "
-            f"place:{''.join(shown)}",
+            f"place:{''.join(listed)}",
             why="A move keeps every row and every rule, or does not begin. Nothing was copied or changed.",
             fix="Change or drop what is named, then move; docs/reference/sql.md has what both engines take.",
         )
@@ -293,34 +300,3 @@ def ordered(tables: Sequence[Table], findings: Findings) -> tuple[Table, ...]:
 def by_name(parts: Iterable[NamedT]) -> tuple[NamedT, ...]:
     """Return the parts of a table sorted by name."""
     return tuple(sorted(parts, key=lambda part: part.name))
-
-
-# --- Names of unnamed constraints ------------------------------------------------------------------------------------
-# A lane allows unnamed constraints. A shape always has names, because on PostgreSQL users see them. They follow the
-# rules of PostgreSQL's `makeObjectName`: table, columns and a word for the kind, truncated to the limit.
-
-BYTES_MAX: Final = 63
-
-
-def chosen(table: str, columns: Sequence[str], kind: str, taken: Collection[str] = ()) -> str:
-    """Return the name that PostgreSQL would choose, with a number appended if it is `taken`."""
-    number = 0
-    while True:
-        name = _made(table, "_".join(columns), f"{kind}{number or ''}")
-        if name not in taken:
-            return name
-        number += 1
-
-
-def _made(table: str, columns: str, kind: str) -> str:
-    first, second = table.encode(), columns.encode()
-    over = len(kind) + 1 + (len(second) + 1 if second else 0) + len(first) - BYTES_MAX
-    while over > 0:
-        # The longer one is cut, letter by letter, as PostgreSQL does.
-        if len(first) > len(second):
-            first = first[:-1]
-        else:
-            second = second[:-1]
-        over -= 1
-    parts = [first.decode(errors="ignore"), second.decode(errors="ignore"), kind]
-    return "_".join(part for part in parts if part)

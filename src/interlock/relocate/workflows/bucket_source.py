@@ -18,13 +18,13 @@ from typing import TypeVar
 
 import apsw
 
-from interlock.catalog.open_lane import closing_thread, opened_lane
+from interlock.catalog.open_lane import closing_thread, open_in_thread
 from interlock.clock import Clock
-from interlock.lanes.handover import Tombstone, departure, tombstone_of
+from interlock.lanes.handover import Tombstone, tombstone_of
 from interlock.lanes.lane import Lane
+from interlock.lanes.objectlog.log import bucket_of
 from interlock.lanes.objectlog.manifest import read_manifest
-from interlock.lanes.objectlog.open import bucket_of
-from interlock.lanes.objectlog.replica import BucketCopy, hurry, note_left, take_over, unhurry
+from interlock.lanes.objectlog.mover_copy import BucketCopy, hurry, note_left, take_over, unhurry
 from interlock.lanes.settings import LaneSettings
 from interlock.relocate.workflows.canonical import digest_of
 from interlock.relocate.workflows.lane_source import SOURCE_ASIDE, Apart, Left, Source, Touched, no_workflows
@@ -104,7 +104,7 @@ class BucketSeal:
     async def leave(self, url: str, epoch: int) -> None:
         """Write the tombstone as the last transaction of the lane."""
         stone = Tombstone(url, epoch, int(self._clock.wall_s() * 1_000_000))
-        await self._lane.run(departure(*stone))
+        await self._lane.leave(stone)
         await self._apart(lambda: note_left(self._url, stone, clock=self._clock))
 
 
@@ -173,7 +173,7 @@ class BucketOrigin:
     async def sealed(self) -> AsyncGenerator[BucketSeal]:
         """Take the lane over. It is given back at the end, left or not."""
         path = await self._apart(self._copy.keep)
-        lane = await opened_lane(
+        lane = await open_in_thread(
             lambda: take_over(
                 self._url,
                 path,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from interlock.store.values import HistoryRecord, Letter, OwedEffect, Row
+from interlock.store.records import HistoryRecord, Letter, OwedEffect, Row
 
 MODULUS = 2**128
 

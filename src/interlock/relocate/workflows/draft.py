@@ -17,14 +17,14 @@ from typing import NamedTuple, Protocol, cast
 import msgspec
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.postgres.connection import Driver, Record, driver_of
 from interlock.postgres.errors import translate_errors
+from interlock.postgres.pool import Driver, Record, driver_of
 from interlock.relocate.workflows.canonical import Aside, Digests, LeaseRow, Note, Numbered, bytes_of, digest_of, key_of
 from interlock.relocate.workflows.lane_source import SOURCE_ASIDE, Apart, Source, Span, Sums
 from interlock.store.postgres import statement
 from interlock.store.postgres.schema import ARRIVING, draft_of
 from interlock.store.postgres.statement import EFFECTS, LETTERS, micros, moment, written
-from interlock.store.values import HistoryRecord, Letter, OwedEffect
+from interlock.store.records import HistoryRecord, Letter, OwedEffect
 from interlock.urls import PostgresAddress
 
 # --- Staging of rows -------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Exchange(NamedTuple):
 
     rows: Sequence[Numbered] = ()
     events: Sequence[HistoryRecord] = ()
-    gone: Sequence[int] = ()
+    removed: Sequence[int] = ()
     """Numbers of workflows that are not there any more, with their history."""
     cuts: Mapping[str, int] = {}
     """Workflows whose history below that version is not there any more."""
@@ -199,7 +199,7 @@ class Exchanged(NamedTuple):
     events: list[HistoryRecord]
     cut: list[HistoryRecord]
     """History that was taken out."""
-    gone: list[int]
+    removed: list[int]
     """Numbers that are not in the draft any more: those that were asked for, and those whose id has a new number."""
 
 
@@ -247,7 +247,7 @@ class Draft:
         """A transaction of this mover, if it still is the mover."""
         async with self.transaction(f"BEGIN; {PLANNING}", "COMMIT"):
             mark = f"UPDATE {self.address.schema}.{ARRIVING} SET turns = turns + 1 WHERE mover = $1 RETURNING turns"
-            _refuse_taken_over(await self.read(mark, self._mover), self.address.shown)
+            _refuse_taken_over(await self.read(mark, self._mover), self.address.redacted_url)
             yield
 
     @contextlib.asynccontextmanager
@@ -275,14 +275,14 @@ class Draft:
 
     async def exchange_within(self, change: Exchange) -> Exchanged:
         """Exchange inside a transaction that the caller has begun."""
-        gone, cut = await self._taken_out(change)
+        removed, cut = await self._taken_out(change)
         await self._stage(WORKFLOWS, staged_rows(change.rows), replacing="id")
         await self._stage(EVENTS, staged_events(change.events))
         rows = await self.rows([number for number, _ in change.rows])
         staged = f"SELECT workflow_id, version FROM {EVENTS.name}"
         sql = f"{self._events} WHERE (workflow_id, version) IN ({staged})"
         events = [statement.record_of(each) for each in await self.read(sql)] if change.events else []
-        return Exchanged(rows, events, cut, gone)
+        return Exchanged(rows, events, cut, removed)
 
     async def _taken_out(self, change: Exchange) -> tuple[list[int], list[HistoryRecord]]:
         schema, cuts = self.schema, dict(change.cuts)
@@ -291,14 +291,14 @@ class Draft:
 JOIN {schema}.workflows w ON w.id = n.id AND w.number <> n.number"""
         again = await self.read(renumbered, [row.id for _, row in change.rows], [number for number, _ in change.rows])
         removed = await self.read(
-            f"DELETE FROM {schema}.workflows WHERE number = ANY($1::bigint[]) RETURNING id", list(change.gone)
+            f"DELETE FROM {schema}.workflows WHERE number = ANY($1::bigint[]) RETURNING id", list(change.removed)
         )
         for record in (*again, *removed):
             cuts[record[0]] = 2**62
         cut = f"""DELETE FROM {schema}.workflow_events USING unnest($1::text[], $2::bigint[]) AS c(cut_id, below)
 WHERE workflow_id = cut_id AND version < below RETURNING {statement.HAPPENED}"""
         taken = await self.read(cut, list(cuts), list(cuts.values())) if cuts else []
-        return [*change.gone, *(record[1] for record in again)], [statement.record_of(each) for each in taken]
+        return [*change.removed, *(record[1] for record in again)], [statement.record_of(each) for each in taken]
 
     async def _stage(
         self, table: Staging, records: Sequence[tuple[object, ...]], *, replacing: str | None = None
@@ -402,10 +402,10 @@ JOIN {self.schema}.workflow_events e ON e.workflow_id = w.id GROUP BY 1"""
             )
 
 
-def _refuse_taken_over(marked: Sequence[Record], shown: str) -> None:
+def _refuse_taken_over(marked: Sequence[Record], location: str) -> None:
     if not marked:
         raise UnavailableError(
-            f"another mover has taken over the move to {shown}, or it was taken back.",
+            f"another mover has taken over the move to {location}, or it was taken back.",
             why="Two movers would write over each other; the later one goes on with what the earlier one has done.",
             fix="Look for the other mover; run the command again if no mover runs.",
         )
@@ -463,14 +463,14 @@ class Copying:
         if not read.rows:
             if not fresh:
                 found, _ = await self._found(after, ALL)
-                await self._exchange([], [], gone=list(found), cuts={})
+                await self._exchange([], [], removed=list(found), cuts={})
             return None
         last = read.rows[-1].number
         left = read if fresh else await self._compared(read, after, last)
         if left.rows:
             events = [each for number, _ in left.rows for each in read.events.get(number, ())]
             cuts = {} if fresh else {row.id: ALL for _, row in left.rows}
-            await self._exchange(left.rows, events, gone=(), cuts=cuts)
+            await self._exchange(left.rows, events, removed=(), cuts=cuts)
         return last
 
     def _read_chunk(self, after: int) -> Read:
@@ -482,7 +482,7 @@ class Copying:
         """What the draft has otherwise, or not at all; what it has beyond that is taken out."""
         found, histories = await self._found(after, last)
         numbers = {each.number for each in read.rows}
-        await self._exchange([], [], gone=[number for number in found if number not in numbers], cuts={})
+        await self._exchange([], [], removed=[number for number in found if number not in numbers], cuts={})
         left = [
             each
             for each in read.rows
@@ -515,8 +515,8 @@ class Copying:
             if add_behind < span.last:
                 after_versions[number] = add_behind
         events = await self._apart(self._read_events, after_versions)
-        gone = [number for number in numbers if number not in rows]
-        await self._exchange(list(rows.values()), events, gone=gone, cuts=cuts)
+        removed = [number for number in numbers if number not in rows]
+        await self._exchange(list(rows.values()), events, removed=removed, cuts=cuts)
 
     def _read_rows(self, numbers: Collection[int]) -> tuple[dict[int, Numbered], dict[int, Span]]:
         with self.source.moment():
@@ -536,16 +536,16 @@ class Copying:
         rows: Sequence[Numbered],
         events: Sequence[HistoryRecord],
         *,
-        gone: Sequence[int],
+        removed: Sequence[int],
         cuts: dict[str, int],
     ) -> None:
-        if not rows and not gone:
+        if not rows and not removed:
             return
-        done = await self._draft.exchange(Exchange(rows, events, gone, cuts))
+        done = await self._draft.exchange(Exchange(rows, events, removed, cuts))
         digests = compared("workflow", rows, done.rows)
         history = compared("history", events, done.events)
         self.digests.add_events(-len(done.cut), -sum(map(digest_of, done.cut)))
-        for number in done.gone:
+        for number in done.removed:
             self.digests.put_row(number, 0)
         for each, digest in zip(done.rows, digests, strict=True):
             self.digests.put_row(each.number, digest)

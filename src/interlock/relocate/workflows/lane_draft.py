@@ -19,11 +19,10 @@ import msgspec
 
 from interlock.clock import Clock
 from interlock.errors import BadUsage, MovedElsewhere
-from interlock.lanes.connection import make_folder, open_writer, opening
-from interlock.lanes.file import sync_folder
+from interlock.lanes.connection import open_writer, opening
+from interlock.lanes.file import Ownership, make_folder, sync_folder
 from interlock.lanes.handover import Arrived, admit, draft_of, tombstone_of
 from interlock.lanes.handover import Draft as Mark
-from interlock.lanes.ownership import Ownership
 from interlock.relocate.workflows.canonical import Aside, LeaseRow, Note, Numbered
 from interlock.relocate.workflows.lane_source import SOURCE_ASIDE, Source, Sums
 from interlock.store import lane
@@ -37,7 +36,7 @@ from interlock.store.lane import (
     record_arrival,
     written_time_us,
 )
-from interlock.store.values import HistoryRecord, Letter, OwedEffect
+from interlock.store.records import HistoryRecord, Letter, OwedEffect
 
 FOLDED_PAGES = 4_000
 """Pages in the log after which it is folded into the file."""
@@ -55,7 +54,7 @@ class Exchange(NamedTuple):
     rows: Sequence[Numbered] = ()
     events: Mapping[str, Sequence[HistoryRecord]] = {}
     """By id: history that is added."""
-    gone: Sequence[str] = ()
+    removed: Sequence[str] = ()
     """Workflows that are not there any more, with their history."""
     cuts: Mapping[str, int] = {}
     """Workflows whose history below that version is not there any more."""
@@ -68,7 +67,7 @@ class Exchanged(NamedTuple):
     events: list[HistoryRecord]
     cut: list[HistoryRecord]
     """History that was taken out."""
-    gone: list[int]
+    removed: list[int]
     """Numbers of workflows that were taken out."""
 
 
@@ -202,16 +201,16 @@ class LaneDraft:
         """Change the draft, in one transaction, and read back what it has now."""
         with self._transaction():
             run, source = self._open().cursor().execute, self.source
-            gone, cut = [], []
+            removed, cut = [], []
             numbers = {each.row.id: each.number for each in change.rows}
-            for workflow in (*change.gone, *numbers):
+            for workflow in (*change.removed, *numbers):
                 known = run("SELECT number FROM workflows WHERE id = ?", (workflow,)).get
                 if known is None:
                     continue
                 number = int(str(known))
                 run("DELETE FROM workflows WHERE number = ?", (number,))
                 if numbers.get(workflow) != number:
-                    gone.append(number)
+                    removed.append(number)
                 below = change.cuts.get(workflow, 0) if numbers.get(workflow) == number else ALL
                 if below:
                     cut += [each for each in source.events_behind(number, 0) if each.version < below]
@@ -225,7 +224,7 @@ class LaneDraft:
                         run(lane.INSERT_EVENT, lane.event_columns(number, each))
                     events += source.events_behind(number, added[0].version - 1)
             rows = list(source.rows(numbers.values()).values())
-        return Exchanged(rows, events, cut, gone)
+        return Exchanged(rows, events, cut, removed)
 
     def put_aside(self, table: str, keys: Sequence[str], values: Mapping[str, Aside]) -> list[Aside]:
         """Replace the records of these keys; return them as the draft has them."""

@@ -20,12 +20,12 @@ import apsw
 
 from interlock.clock import Clock
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.handover import Leaving, Seal, tombstone_of, watched
-from interlock.lanes.ownership import owner_of
+from interlock.lanes.file import owner_of
+from interlock.lanes.handover import Leaving, Seal, is_watched, tombstone_of
 from interlock.relocate.workflows.canonical import Aside, LeaseRow, Note, Numbered, arriving
 from interlock.store import lane
 from interlock.store.lane import HELD_US, record_of, row_of, written_time_us
-from interlock.store.values import HistoryRecord, Letter, OwedEffect
+from interlock.store.records import HistoryRecord, Letter, OwedEffect
 from interlock.urls import lane_path, redact_url
 
 # --- Reads -----------------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class LocalOrigin:
 
     def _touched(self, after: int, limit: int) -> list[Touched]:
         found = self._leaving.touched(after, limit)
-        if not found and not watched(self._leaving.connection):
+        if not found and not is_watched(self._leaving.connection):
             raise UnavailableError(
                 f"nothing notes any more what is written to {self._leaving.path}.",
                 why="Another process has taken the move back. Nothing has moved.",

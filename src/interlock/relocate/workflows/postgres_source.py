@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import NamedTuple
 
 from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, UnavailableError
-from interlock.postgres.connection import Driver, Record, driver_of
-from interlock.postgres.errors import Blocked, LostConnection, NotNow, translate_errors
+from interlock.postgres.errors import Blocked, LostConnection, NotNow, is_missing, translate_errors
+from interlock.postgres.pool import Driver, Record, driver_of
 from interlock.relocate.workflows.canonical import Aside, LeaseRow, Note, Numbered, arriving
 from interlock.relocate.workflows.draft import ASIDE as COLUMNS
 from interlock.relocate.workflows.draft import READING
@@ -24,16 +24,15 @@ from interlock.store.postgres.schema import (
     MOVED,
     TABLES,
     VIEWS,
-    Gone,
     Marks,
+    Tombstone,
     beside,
-    is_missing,
     marks_of,
     moving_tables,
     refuse_marked,
 )
 from interlock.store.postgres.statement import micros
-from interlock.store.values import HistoryRecord
+from interlock.store.records import HistoryRecord
 from interlock.urls import PostgresAddress
 
 # --- Mover's connection ----------------------------------------------------------------------------------------------
@@ -145,8 +144,8 @@ class Reading:
 
     async def owners(self) -> int:
         """Count the engines with a lease on a workflow or effect."""
-        held = f"SELECT lease_owner FROM {self._schema}.{{}} WHERE lease_until > now()"
-        sql = f"SELECT count(*) FROM ({held.format('workflows')} UNION {held.format('workflow_effects')}) AS owners"
+        leased = f"SELECT lease_owner FROM {self._schema}.{{}} WHERE lease_until > now()"
+        sql = f"SELECT count(*) FROM ({leased.format('workflows')} UNION {leased.format('workflow_effects')}) AS owners"
         [(count,)] = await self._wire.fetch(sql)
         return int(count)
 
@@ -304,10 +303,10 @@ class Watching:
     async def refuse_no_store(self) -> None:
         """Raise MovedElsewhere where the workflows have left, BadUsage where there were never any."""
         marks = await self.marks()
-        refuse_marked(marks, self.address.shown)
+        refuse_marked(marks, self.address.redacted_url)
         if not marks.present:
             raise BadUsage(
-                f"there are no workflows at {self.address.shown}.",
+                f"there are no workflows at {self.address.redacted_url}.",
                 why=f"The schema {self._schema!r} has no tables of a store.",
                 fix="Name the schema as the engine does: postgresql://user@host/shop?schema=orders.",
             )
@@ -339,7 +338,7 @@ class Watching:
                 await self.wire.execute(_unwatching(self._schema))
         return bool(watching)
 
-    async def noted(self) -> Noted:
+    async def changes_noted(self) -> Noted:
         """Return the recorded changes, oldest first."""
         sql = f"""SELECT kind, key, array_agg(number) FROM {self._schema}.{TOUCHED}
 GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
@@ -359,7 +358,7 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
     async def _refuse_taken_over(self) -> None:
         mine = f"SELECT FROM {self._schema}.{LEAVING} WHERE mover = $1 FOR SHARE"
         if not await self._fetch(mine, self._mover):
-            raise _taken_over(self.address.shown)
+            raise _taken_over(self.address.redacted_url)
 
     async def _fetch(self, sql: str, *values: object) -> list[Record]:
         """Query a table that exists only during a move."""
@@ -367,7 +366,7 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
             return await self.wire.fetch(sql, *values)
         except InterlockError as error:
             if is_missing(error):
-                raise _taken_over(self.address.shown) from error
+                raise _taken_over(self.address.redacted_url) from error
             raise
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -395,7 +394,7 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
                     await self.wire.execute(f"SET LOCAL lock_timeout = {CATALOGS_MS}")
                 except Blocked as error:
                     if loop.time() > until_s:
-                        raise _no_lock(self.address.shown) from error
+                        raise _no_lock(self.address.redacted_url) from error
                 else:
                     yield
                     return
@@ -418,14 +417,14 @@ CREATE TABLE IF NOT EXISTS {schema}.{MOVED} (
         try:
             await self.wire.commit()
         except (OutcomeUnknown, LostConnection) as error:
-            if not await self._has_left(Gone(url, epoch)):
+            if not await self._has_left(Tombstone(url, epoch)):
                 raise UnavailableError(
                     "the server was lost in the middle of the seal, and the workflows have not moved.",
                     why="There is no tombstone, so the transaction that would have written it has not happened.",
                     fix="Run the same command again: it goes on where this one ended.",
                 ) from error
 
-    async def _has_left(self, gone: Gone) -> bool:
+    async def _has_left(self, tombstone: Tombstone) -> bool:
         wire = await Wire.connected(self.address, patient=True)
         try:
             async with wire.transaction():
@@ -433,7 +432,7 @@ CREATE TABLE IF NOT EXISTS {schema}.{MOVED} (
                 marks = await marks_of(wire.fetch, self._schema)
         finally:
             await wire.close()
-        return marks.gone == gone
+        return marks.tombstone == tombstone
 
 
 def _watching(schema: str) -> str:
@@ -461,21 +460,21 @@ INSERT INTO {schema}.{LEAVING} VALUES ('');""",
 
 def _unwatching(schema: str) -> str:
     """Functions go with their triggers."""
-    gone = [f"DROP FUNCTION IF EXISTS {schema}.{TOUCH}_{table}() CASCADE;" for table in WATCHED]
-    return "\n".join([*gone, f"DROP TABLE IF EXISTS {schema}.{TOUCHED}, {schema}.{LEAVING};"])
+    removed = [f"DROP FUNCTION IF EXISTS {schema}.{TOUCH}_{table}() CASCADE;" for table in WATCHED]
+    return "\n".join([*removed, f"DROP TABLE IF EXISTS {schema}.{TOUCHED}, {schema}.{LEAVING};"])
 
 
-def _taken_over(shown: str) -> UnavailableError:
+def _taken_over(location: str) -> UnavailableError:
     return UnavailableError(
-        f"another mover has taken over the move from {shown}, or it was taken back.",
+        f"another mover has taken over the move from {location}, or it was taken back.",
         why="Two movers would take each other's notes of what was written. Nothing has moved by this one.",
         fix="Look for the other mover; run the command again if no mover runs.",
     )
 
 
-def _no_lock(shown: str) -> UnavailableError:
+def _no_lock(location: str) -> UnavailableError:
     return UnavailableError(
-        f"the tables of {shown} could not be locked: other sessions keep one of them locked.",
+        f"the tables of {location} could not be locked: other sessions keep one of them locked.",
         why="A mover waits only a moment for each lock, so that no session waits long for it. Nothing has moved.",
         fix="Look for long transactions in pg_stat_activity, and run the command again: it goes on where it ended.",
     )

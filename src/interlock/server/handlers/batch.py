@@ -14,14 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from interlock.core.events import Event
-from interlock.engine.path.commands import check_id
+from interlock.engine.path.caller_commands import check_id
 from interlock.engine.views import Moved, Refused
 from interlock.errors import InterlockError, InvalidPayload
-from interlock.server.problems import Problem, problem_of
-from interlock.server.request import Disconnected, Request, decoded, too_large
-from interlock.server.response import NDJSON, Streamed, encode_lines
+from interlock.server.messages import NDJSON, Disconnected, Request, Streamed, decode_json, too_large
+from interlock.server.problems import problem_of
 from interlock.server.service import Service
-from interlock.server.shapes import BatchLine, ShownMove, shown_move
+from interlock.wire import BatchLine, Problem, ShownMove, encode_lines, shown_move
 
 GROUPS_MIN = 2
 """Groups of one batch that may be under way concurrently, whatever the number of batches: one written, one read."""
@@ -35,7 +34,6 @@ _line = msgspec.json.Decoder(BatchLine)
 
 async def send_batch(service: Service, request: Request) -> Streamed:
     """Send the events of a batch, and stream the results."""
-    request.query()
     request.check_media()
     return Streamed(200, _Batch(service, request).answers(), NDJSON)
 
@@ -105,7 +103,7 @@ class _Batch:
         for at in range(0, len(allowed), self._limits.batch_group_max):
             group = allowed[at : at + self._limits.batch_group_max]
             self._lines += len(group)
-            await self._service.guard.still(self._request.identity)  # A batch may take longer than a key lives.
+            await self._service.guard.revalidate(self._request.identity)  # A batch may take longer than a key lives.
             self._groups.append(await self._begin_group(group))
             await self._finish(max(GROUPS_MIN, GROUPS_MAX // self._service.batches) - 1)
         if len(lines) > left:
@@ -121,15 +119,15 @@ class _Batch:
             try:
                 if len(line) > self._limits.body_bytes_max:  # It came in one piece with its end.
                     raise too_large(f"line {number}", len(line), self._limits.body_bytes_max)
-                body = decoded(line, _line, f"line {number}")
+                body = decode_json(line, _line, f"line {number}")
                 workflow = body.id
                 check_id(workflow, "the id of a workflow")
                 if limited:
                     await service.permit(self._request, None, workflow)
                 data = bytes(body.data)
-                event = service.event_alone(body.event, data)
+                event = service.decode_unique_event(body.event, data)
                 if event is None:
-                    event = await service.event_for(workflow, body.event, data)
+                    event = await service.decode_event(workflow, body.event, data)
             except InterlockError as error:
                 answers.append(problem_of(error, workflow=workflow))
                 continue

@@ -9,20 +9,37 @@ import asyncio
 import difflib
 from collections.abc import Coroutine
 from enum import Enum
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.dependencies.breakers import BreakerView
-from interlock.engine.pruning import BATCH, Pruned
 from interlock.engine.settings import Admission
 from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WorkflowNotFound
-from interlock.server.problems import HttpProblem, answer_to
-from interlock.server.request import Disconnected, Request, seconds, whole_number
-from interlock.server.response import Answer, json_answer, listing, tagged
+from interlock.server.messages import (
+    Answer,
+    Disconnected,
+    Request,
+    answer_to,
+    etag,
+    json_answer,
+    listing,
+    seconds,
+    whole_number,
+)
+from interlock.server.problems import HttpProblem
 from interlock.server.service import Service
-from interlock.server.shapes import BreakerBody, ResolveBody, ShownHealth, ShownRuling, shown_view
+from interlock.wire import (
+    AdmissionBody,
+    BreakerBody,
+    LimitBody,
+    PruneBody,
+    ResolveBody,
+    ShownHealth,
+    ShownRuling,
+    shown_view,
+)
 
 LETTERS = 1_000
 LETTERS_MAX = 10_000
@@ -34,45 +51,6 @@ WAIT_S_MAX = 30.0
 
 PRUNE_S = 5.0
 """How long one request prunes; the batch under way is finished."""
-
-PRUNE_WORKFLOWS = 10_000
-PRUNE_WORKFLOWS_MAX = 100_000
-
-
-class LimitBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Limits of a dependency. A member that is left out keeps its value; a rate of null removes the limit."""
-
-    concurrency_max: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
-    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class AdmissionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Admission limits of this process; a member that is left out gets its default."""
-
-    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    burst: Annotated[float, msgspec.Meta(ge=1)] | None = None
-    in_flight_max: Annotated[int, msgspec.Meta(ge=1)] = Admission().in_flight_max
-
-
-class PruneBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The workflows to prune: those that ended `older_than_s` ago, or only their history."""
-
-    older_than_s: Annotated[float, msgspec.Meta(le=1e10)]
-    history_only: bool = False
-    with_owed: bool = False
-    dry_run: bool = False
-    batch: int = BATCH
-    limit: Annotated[int, msgspec.Meta(ge=1, le=PRUNE_WORKFLOWS_MAX)] = PRUNE_WORKFLOWS
-    """Stop after the batch that reaches this number of workflows; a dry run counts until its time is over."""
-
-
-class ShownPruned(msgspec.Struct, kw_only=True):
-    """Number of workflows and events that were removed (or would be); `more` if some were not examined."""
-
-    workflows: int
-    events: int
-    more: bool
-
 
 _resolve = msgspec.json.Decoder(ResolveBody)
 _breaker = msgspec.json.Decoder(BreakerBody)
@@ -86,14 +64,13 @@ _prune = msgspec.json.Decoder(PruneBody)
 
 async def compensations(service: Service, request: Request) -> Answer:
     """List the undos that are pending or being tried."""
-    request.query()
     owed = await service.engine.compensations()
     return listing([each for each in owed if request.identity.allows(each.machine, each.workflow)])
 
 
 async def dead_letters(service: Service, request: Request) -> Answer:
     """List the dead letters, which wait for a person, oldest first."""
-    query = request.query("kind", "limit")
+    query = request.query
     limit = whole_number(query, "limit", default=LETTERS, most=LETTERS_MAX)
     limited = request.identity.limited
     # The dead letters that this key may see may come after those of other keys.
@@ -107,29 +84,29 @@ async def _is_visible(service: Service, request: Request, workflow: str) -> bool
     if not request.identity.allows(None, workflow):
         return False
     try:
-        return request.identity.allows((await service.bound_of(workflow)).name, workflow)
+        return request.identity.allows((await service.machine_of(workflow)).name, workflow)
     except WorkflowNotFound:
         return False  # It was pruned meanwhile, and its machine is unknown.
 
 
 async def retry(service: Service, request: Request) -> Answer:
     """Retry a dead letter."""
-    request.query()
-    await request.nothing()
+    await request.body()  # It should be empty, and is ignored.
     letter = request.parts[0]
     await _permit_letter(service, request, letter)
-    async with service.acting(request, "dead_letter.retry", letter, before="dead", after="retried"):
+    async with service.audit_action(request, "dead_letter.retry", letter, before="dead", after="retried"):
         await service.engine.retry_dead_letter(letter)
     return json_answer(ShownRuling(id=letter, ruling="retried"))
 
 
 async def resolve(service: Service, request: Request) -> Answer:
     """Mark a dead letter as resolved by a person."""
-    request.query()
     body = await request.json(_resolve)
     letter = request.parts[0]
     await _permit_letter(service, request, letter)
-    async with service.acting(request, "dead_letter.resolve", letter, before="dead", after={"resolved": body.note}):
+    async with service.audit_action(
+        request, "dead_letter.resolve", letter, before="dead", after={"resolved": body.note}
+    ):
         await service.engine.resolve_dead_letter(letter, note=body.note)
     return json_answer(ShownRuling(id=letter, ruling="resolved"))
 
@@ -146,30 +123,36 @@ async def _permit_letter(service: Service, request: Request, letter: str) -> Non
 
 async def breakers(service: Service, request: Request) -> Answer:
     """List the breakers of all dependencies, as this process has them."""
-    request.query()
+    del request
     return listing([*service.engine.breakers()])
 
 
 async def hold_breaker(service: Service, request: Request) -> Answer:
     """Hold a breaker open or closed, return it to automatic, or change the limits of its dependency."""
-    request.query()
     name = request.parts[0]
     before = _breaker_of(service, name)
     body = await request.json(_breaker)
-    if isinstance(body.state, msgspec.UnsetType) and body.concurrency_max is body.rate_per_s is msgspec.UNSET:
+    keeps_limits = body.concurrency_max is body.rate_per_s is msgspec.UNSET
+    if isinstance(body.state, msgspec.UnsetType) and keeps_limits:
         raise InvalidPayload(
             "the body asks for no change of the breaker.",
             why="A request holds it in a state, or changes its dependency's limits.",
             fix='Send {"state": "open"}, {"state": "auto"} or {"rate_per_s": 50}.',
         )
-    async with service.acting(request, "breaker.force", name, before=before, after=body):
-        if not isinstance(body.concurrency_max, msgspec.UnsetType):
-            service.engine.set_limit(name, concurrency_max=body.concurrency_max)
-        if not isinstance(body.rate_per_s, msgspec.UnsetType):
-            service.engine.set_limit(name, rate_per_s=body.rate_per_s)
+    async with service.audit_action(request, "breaker.force", name, before=before, after=body):
+        if not keeps_limits:
+            _set_limits(service, name, body)
         if not isinstance(body.state, msgspec.UnsetType):
             service.engine.force_breaker(name, body.state)
     return json_answer(_breaker_of(service, name))
+
+
+def _set_limits(service: Service, name: str, body: BreakerBody | LimitBody) -> None:
+    service.engine.set_limit(
+        name,
+        concurrency_max=None if isinstance(body.concurrency_max, msgspec.UnsetType) else body.concurrency_max,
+        rate_per_s=... if isinstance(body.rate_per_s, msgspec.UnsetType) else body.rate_per_s,
+    )
 
 
 def _breaker_of(service: Service, name: str) -> BreakerView:
@@ -180,9 +163,8 @@ def _breaker_of(service: Service, name: str) -> BreakerView:
     near = difflib.get_close_matches(name, [each.name for each in found], n=1)
     meant = f" Did you mean {near[0]!r}?" if near else ""
     raise HttpProblem(
-        404,
+        "breaker-not-found",
         f"nothing here calls a dependency {name!r:.300}.{meant}",
-        code="breaker-not-found",
         why=f"The machines of this server call {', '.join(repr(each.name) for each in found) or 'none'}.",
         fix="Use one of those names.",
     )
@@ -194,7 +176,6 @@ def _breaker_of(service: Service, name: str) -> BreakerView:
 
 async def stats(service: Service, request: Request) -> Answer:
     """Return the outcomes of the events sent to a workflow (B5)."""
-    request.query()
     workflow = request.parts[0]
     await service.permit(request, None, workflow)
     return json_answer(await service.engine.stats(workflow))
@@ -203,15 +184,15 @@ async def stats(service: Service, request: Request) -> Answer:
 async def wait(service: Service, request: Request) -> Answer:
     """Return the workflow when it reaches one of the states; without states, when it is final or resting."""
     workflow = request.parts[0]
-    query = request.query("state", "timeout_s")
+    query = request.query
     requested_s = seconds(query, "timeout_s")
     await service.permit(request, None, workflow)
-    bound = await service.bound_of(workflow)
+    bound = await service.machine_of(workflow)
     states = [] if "state" not in query else _states(bound, query["state"])
     most_s = min(WAIT_S_MAX, request.limits.request_s / 2)
     timeout_s = most_s if requested_s is None else min(requested_s, most_s)
     view = await _await_connected(service, request, service.engine.wait(workflow, *states, timeout_s=timeout_s))
-    return json_answer(shown_view(bound, view), headers=tagged(view.version))
+    return json_answer(shown_view(bound, view), headers=etag(view.version))
 
 
 def _states(bound: BoundMachine, text: str) -> list[Enum]:
@@ -255,7 +236,6 @@ async def _await_connected(service: Service, request: Request, waiting: Coroutin
 
 async def set_limit(service: Service, request: Request) -> Answer:
     """Change the limits of a dependency while everything runs (C8)."""
-    request.query()
     name = request.parts[0]
     body = await request.json(_limit)
     if body.concurrency_max is body.rate_per_s is msgspec.UNSET:
@@ -266,12 +246,8 @@ async def set_limit(service: Service, request: Request) -> Answer:
         )
     before = next((each for each in service.engine.breakers() if each.name == name), None)
     try:
-        async with service.acting(request, "limit.set", name, before=before, after=body):
-            service.engine.set_limit(
-                name,
-                concurrency_max=None if isinstance(body.concurrency_max, msgspec.UnsetType) else body.concurrency_max,
-                rate_per_s=... if isinstance(body.rate_per_s, msgspec.UnsetType) else body.rate_per_s,
-            )
+        async with service.audit_action(request, "limit.set", name, before=before, after=body):
+            _set_limits(service, name, body)
     except BadUsage as error:
         return answer_to(error, status=404)  # No dependency has this name.
     return json_answer(service.engine.breakers()[name])
@@ -279,17 +255,16 @@ async def set_limit(service: Service, request: Request) -> Answer:
 
 async def admission(service: Service, request: Request) -> Answer:
     """Return the admission limits of this process (C7)."""
-    request.query()
+    del request
     return json_answer(service.admission)
 
 
 async def set_admission(service: Service, request: Request) -> Answer:
     """Change the admission limits of this process, until it ends."""
-    request.query()
     body = await request.json(_admission)
     try:
         wanted = Admission(rate_per_s=body.rate_per_s, burst=body.burst, in_flight_max=body.in_flight_max)
-        async with service.acting(request, "admission.set", "admission", before=service.admission, after=wanted):
+        async with service.audit_action(request, "admission.set", "admission", before=service.admission, after=wanted):
             service.engine.set_admission(wanted)
     except DefinitionError as error:
         return answer_to(error, status=400)
@@ -298,28 +273,11 @@ async def set_admission(service: Service, request: Request) -> Answer:
 
 async def prune(service: Service, request: Request) -> Answer:
     """Remove workflows that ended long ago, or their history, within the time of one request."""
-    request.query()
     body = await request.json(_prune)
-    end_s = service.clock.monotonic_s() + PRUNE_S
-
-    def enough(done: Pruned) -> bool:
-        return service.clock.monotonic_s() >= end_s or (not body.dry_run and done.workflows >= body.limit)
-
-    async def pruned() -> Answer:
-        done, more = await service.prune(
-            enough,
-            older_than_s=body.older_than_s,
-            history_only=body.history_only,
-            with_owed=body.with_owed,
-            dry_run=body.dry_run,
-            batch=body.batch,
-        )
-        return json_answer(ShownPruned(workflows=done.workflows, events=done.events, more=more))
-
     if body.dry_run:
-        return await pruned()
-    async with service.acting(request, "workflows.prune", "workflows", before=None, after=body):
-        return await pruned()
+        return json_answer(await service.prune(body, within_s=PRUNE_S))
+    async with service.audit_action(request, "workflows.prune", "workflows", before=None, after=body):
+        return json_answer(await service.prune(body, within_s=PRUNE_S))
 
 
 # --- Health and metrics ----------------------------------------------------------------------------------------------
@@ -340,7 +298,7 @@ async def readiness(service: Service, request: Request) -> Answer:
     """Report whether requests should be sent to this process."""
     del request
     reason = await service.ready()
-    if reason is None and service.alone:
+    if reason is None and service.without_redis:
         return json_answer(ShownHealth(status="ok", reason=ALONE))
     return _health_answer(reason)
 
@@ -354,12 +312,11 @@ def _health_answer(reason: str | None) -> Answer:
 async def metrics(service: Service, request: Request) -> Answer:
     """Return all metrics as text."""
     del request
-    scraped = await service.scraped()
+    scraped = await service.render_metrics()
     if scraped is None:
         raise HttpProblem(
-            501,
+            "no-metrics",
             "this engine has no Prometheus exporter.",
-            code="no-metrics",
             why="It was opened without the observer, or prometheus-client is not installed.",
             fix="Install it: pip install 'interlock[otel]'. Then `interlock serve` has it; an engine of your own is "
             'opened with observers=["prometheus"].',

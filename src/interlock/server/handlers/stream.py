@@ -10,87 +10,32 @@ to another process finds another life there, and gets `reset`: it never misses s
 
 import asyncio
 import math
-import re
 from asyncio import FIRST_COMPLETED
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
-from interlock.clock import RandomIds
-from interlock.engine.engine import Engine
 from interlock.errors import InterlockError, InvalidPayload
+from interlock.server.messages import EVENTS, Request, Streamed
 from interlock.server.problems import HttpProblem
-from interlock.server.request import Request
-from interlock.server.response import EVENTS, Streamed, encode
-from interlock.server.service import Service
+from interlock.server.service import Ring, Service
 from interlock.signals import AlertRaised, Signal
+from interlock.wire import KINDS, encode, kind_of
 
-PIECE_EVENTS_MAX = 500
 RETRY_MS = 1_000
 """How long a browser waits before it reconnects."""
 
 
-class Ring:
-    """The latest signals of one engine, numbered in order."""
-
-    def __init__(self, engine: Engine, most: int) -> None:
-        self._engine = engine
-        self._kept: deque[Signal] = deque(maxlen=most)
-        self._next: asyncio.Future[None] | None = None
-        self._listens = False
-        self.life = RandomIds().text()[:8]
-        """Identifies this start of the server: numbers of another start are meaningless here."""
-        self.last = 0
-        self.streams = 0
-
-    def listen(self) -> None:
-        """Subscribe to the engine's signals."""
-        if not self._listens:
-            self._listens = True
-            self._engine.subscribe(self._keep)
-
-    def close(self) -> None:
-        """Unsubscribe."""
-        if self._listens:
-            self._listens = False
-            self._engine.unsubscribe(self._keep)
-
-    def has(self, number: int) -> bool:
-        """Return whether all signals after this number are still kept."""
-        return self.last - len(self._kept) <= number <= self.last
-
-    def after(self, number: int) -> list[tuple[int, Signal]]:
-        """Return some signals after a number, oldest first."""
-        first = self.last - len(self._kept) + 1
-        at = number + 1 - first
-        count = min(self.last - number, PIECE_EVENTS_MAX)
-        return [(number + 1 + place, self._kept[at + place]) for place in range(count)]
-
-    def more(self) -> "asyncio.Future[None]":
-        """Return a future that is done with the next signal; all waiters share it."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-        return self._next
-
-    def _keep(self, signal: Signal) -> None:
-        self._kept.append(signal)
-        self.last += 1
-        if self._next is not None:
-            self._next.set_result(None)
-            self._next = None
-
-
-async def stream(service: Service, ring: Ring, request: Request) -> Streamed:
+async def stream(service: Service, request: Request) -> Streamed:
     """Stream signals from now on, or after the event that the request names."""
-    query = request.query("machine", "workflow", "kind", "last_event_id")
+    ring = service.ring
+    query = request.query
     kinds = None if "kind" not in query else _kinds(query["kind"])
     await service.permit(request, query.get("machine"), None)
     if "machine" in query:
         service.machine(query["machine"])
     if ring.streams >= request.limits.streams_max:
         raise HttpProblem(
-            429,
+            "overloaded",
             f"{ring.streams} streams are open already (streams_max).",
-            code="overloaded",
             why="Each of them receives every signal.",
             fix="Retry after Retry-After, or share one stream.",
             retry_s=5,
@@ -98,12 +43,13 @@ async def stream(service: Service, ring: Ring, request: Request) -> Streamed:
     ring.listen()
     wanted = _wanted(service, request, kinds, query.get("machine"), query.get("workflow"))
     begun, known = _position(ring, request.header(b"last-event-id") or query.get("last_event_id"))
-    return Streamed(200, _pieces(service, ring, request, wanted, begun, known=known), EVENTS)
+    return Streamed(200, _pieces(service, request, wanted, begun, known=known), EVENTS)
 
 
 async def _pieces(
-    service: Service, ring: Ring, request: Request, wanted: Callable[[Signal], bool], number: int, *, known: bool
+    service: Service, request: Request, wanted: Callable[[Signal], bool], number: int, *, known: bool
 ) -> AsyncGenerator[bytes, None]:
+    ring = service.ring
     ring.streams += 1
     loop = asyncio.get_running_loop()
     ends = {loop.create_task(request.disconnected()), loop.create_task(service.until_stop())}
@@ -130,7 +76,7 @@ async def _pieces(
             if not piece and loop.time() < quiet_s:
                 continue
             try:
-                await service.guard.still(request.identity)
+                await service.guard.revalidate(request.identity)
             except InterlockError:
                 return  # The key was revoked or has expired; a reconnect is answered with 401.
             # Advance the cursor of a filtered client past signals that did not match, so that a reconnect does not
@@ -155,14 +101,6 @@ def _encode_event(ring: Ring, number: int, signal: Signal) -> bytes:
     )
 
 
-def kind_of(cls: type[Signal]) -> str:
-    """Return the name of a signal in the stream: transition_applied for TransitionApplied."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-
-
-KINDS = tuple(kind_of(cls) for cls in Signal.__args__)
-
-
 def _kinds(text: str) -> frozenset[str]:
     kinds = frozenset(text.split(","))
     if not kinds <= set(KINDS):
@@ -177,7 +115,7 @@ def _kinds(text: str) -> frozenset[str]:
 def _wanted(
     service: Service, request: Request, kinds: frozenset[str] | None, machine: str | None, workflow: str | None
 ) -> Callable[[Signal], bool]:
-    limits = request.identity.limits if request.identity.limited else None
+    identity = request.identity
 
     def wanted(signal: Signal) -> bool:
         if kinds is not None and kind_of(type(signal)) not in kinds:
@@ -185,7 +123,7 @@ def _wanted(
         its_machine, its_workflow = _about(service, signal)
         if (machine is not None and its_machine != machine) or (workflow is not None and its_workflow != workflow):
             return False
-        return limits is None or limits.cover(its_machine, its_workflow)
+        return identity.covers(its_machine, its_workflow)
 
     return wanted
 
@@ -197,7 +135,7 @@ def _about(service: Service, signal: Signal) -> tuple[str | None, str | None]:
     if isinstance(signal, AlertRaised) and signal.kind in {"stalled", "dead_letter"}:
         workflow = signal.subject
     if machine is None and workflow is not None:
-        machine = service.machine_known(workflow)
+        machine = service.known_machine(workflow)
     return machine, workflow
 
 

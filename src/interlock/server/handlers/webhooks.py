@@ -7,119 +7,53 @@ It is sent with `if_allowed`: a sender cannot know the workflow's state, and wou
 wrong signature, or one older than five minutes, is answered with 401 before the payload is read.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeGuard, cast
 
 import msgspec
 
 from interlock.core.events import Event
 from interlock.engine.bound_machine import state_text
-from interlock.engine.path.commands import check_id
-from interlock.errors import DefinitionError, InterlockError, UserCodeError
+from interlock.engine.path.caller_commands import check_id
+from interlock.errors import InterlockError, UserCodeError
+from interlock.server.app_declaration import Mapped, Webhook
+from interlock.server.messages import Answer, Request, decode_json, json_answer
 from interlock.server.problems import HttpProblem, log_bug
-from interlock.server.request import Request, decoded
-from interlock.server.response import Answer, json_answer
 from interlock.server.service import Service
-from interlock.server.shapes import ShownDelivery
+from interlock.wire import ShownDelivery
 
 WINDOW_S = 300.0
 """Maximum age of a signature, and maximum lead of the sender's clock."""
 
-SIGNATURES_MAX = 20
 KINDS_MAX = 5
 FRAMES_MAX = 20
-NAME_CHARACTERS_MAX = 100
-PREFIX = "whsec_"
-
-Mapped = tuple[str, Event | str, str | None]
-"""The workflow, the event (or its name, if it has no fields), and its key; None for the delivery's own id."""
-
-Mapper = Callable[[dict[str, object], str], Mapped | Awaitable[Mapped | None] | None]
-"""Maps a payload and the id of its delivery to the event to send; None for a payload to ignore."""
 
 NO_FIELDS = b"{}"
 
 _object = msgspec.json.Decoder(dict[str, object])
 
 
-class Webhook:
-    """A source of webhooks: its name in the address, its secret (or several, during a change), and its mapper."""
-
-    def __init__(self, source: str, *, secret: str | Sequence[str], map: Mapper) -> None:  # noqa: A002 -- the public name.
-        secrets = (secret,) if isinstance(secret, str) else tuple(secret)
-        wrong = None
-        if not source or "/" in source or not source.isprintable() or len(source) > NAME_CHARACTERS_MAX:
-            wrong = f"the source {source!r:.100} is not a part of an address"
-        elif not secrets or not all(isinstance(each, str) and each.removeprefix(PREFIX) for each in secrets):
-            wrong = f"the source {source!r} has no secret"
-        elif not callable(map):
-            wrong = f"the mapper of {source!r} cannot be called"
-        if wrong is not None:
-            raise DefinitionError(
-                f"{wrong}.",
-                why="A delivery is verified by its secret, and mapped to an event by its mapper.",
-                fix='Write Webhook("stripe", secret="whsec_…", map=function).',
-                rule="bad-webhook",
-            )
-        self.source = source
-        self.map = map
-        self._keys = tuple(key for each in secrets for key in _keys(each))
-
-    def __repr__(self) -> str:
-        return f"Webhook({self.source!r}, secret=…)"
-
-    def signed(self, delivery: str, timestamp: str, body: bytes, signatures: str) -> bool:
-        """Return whether one of the signatures is valid. Takes the same time for an invalid one."""
-        content = f"{delivery}.{timestamp}.".encode() + body
-        expected = [base64.b64encode(hmac.digest(key, content, hashlib.sha256)) for key in self._keys]
-        found = False
-        for each in signatures.split(" ")[:SIGNATURES_MAX]:
-            version, _, signature = each.partition(",")
-            for known in expected:
-                found |= version == "v1" and hmac.compare_digest(known, signature.encode())
-        return found
-
-
-def _keys(secret: str) -> list[bytes]:
-    """Return the keys for a secret. Without the prefix, senders disagree on whether it is base64; both are accepted."""
-    plain = secret.removeprefix(PREFIX)
-    keys = [] if plain is not secret and plain != secret else [secret.encode()]
-    try:
-        keys.append(base64.b64decode(plain, validate=True))
-    except (binascii.Error, ValueError):
-        if not keys:
-            keys.append(plain.encode())
-    return [key for key in keys if key]
-
-
-async def deliver(service: Service, webhooks: Mapping[str, Webhook], request: Request) -> Answer:
+async def deliver(service: Service, request: Request) -> Answer:
     """Handle one delivery."""
-    request.query()
-    webhook = webhooks.get(request.parts[0])
+    webhook = service.webhooks.get(request.parts[0])
     if webhook is None:
         raise HttpProblem(
-            404,
+            "webhook-not-found",
             f"there is no source of webhooks {request.parts[0]!r:.300}.",
-            code="webhook-not-found",
             why="A source is declared with its secret and its mapper.",
             fix='Declare it: App(webhooks=[Webhook("stripe", secret=…, map=…)]).',
         )
     request.check_media()
     body = await request.body()
     delivery = _verify(service, webhook, request, body)
-    mapped = await _map_payload(webhook, decoded(body, _object, "the payload"), delivery)
+    mapped = await _map_payload(webhook, decode_json(body, _object, "the payload"), delivery)
     if mapped is None:
         return json_answer(ShownDelivery(ignored=True))
     workflow, event, key = mapped
     if isinstance(event, str):
         check_id(workflow, "the id of a workflow")
-        event = await service.event_for(workflow, event, NO_FIELDS)
+        event = await service.decode_event(workflow, event, NO_FIELDS)
     moved = await service.engine.send(workflow, event, key=key or delivery, if_allowed=True)
     return json_answer(
         ShownDelivery(
@@ -143,9 +77,8 @@ def _verify(service: Service, webhook: Webhook, request: Request, body: bytes) -
     if right and fresh and delivery:
         return delivery
     raise HttpProblem(
-        401,
+        "bad-signature",
         "the signature of the delivery is missing, wrong, or older than five minutes.",
-        code="bad-signature",
         why="Without a valid signature any client could send or repeat it.",
         fix="Sign webhook-id.webhook-timestamp.body with the secret (HMAC-SHA256), according to Standard Webhooks.",
     )
@@ -166,7 +99,8 @@ async def _map_payload(webhook: Webhook, payload: dict[str, object], delivery: s
             why="It maps a payload to a workflow, an event and a key, and may not raise.",
             fix="Correct the function, the log has the traceback; return None for a payload to ignore.",
         )
-        frames = [f'  File "{each.filename}", line {each.lineno}, in {each.name}' for each in _frames(error)]
+        stack = traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
+        frames = [f'  File "{each.filename}", line {each.lineno}, in {each.name}' for each in stack]
         log_bug(bug, frames="\n".join([*frames, f"{type(error).__name__}, for delivery {delivery!r:.200}"]))
         raise bug from error
     if result is None or _is_mapped(result):
@@ -176,10 +110,6 @@ async def _map_payload(webhook: Webhook, payload: dict[str, object], delivery: s
         why="It returns the id of a workflow, an event and a key, or None.",
         fix="Return (workflow id, event, key): a text, an event or the name of one, and a text or None.",
     )
-
-
-def _frames(error: Exception) -> traceback.StackSummary:
-    return traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
 
 
 def _is_mapped(result: object) -> TypeGuard[Mapped]:
@@ -197,20 +127,3 @@ def _kinds(result: object) -> str:
         parts = cast("tuple[object, ...]", result)
         return f"({', '.join(type(each).__name__ for each in parts[:KINDS_MAX])})"
     return type(result).__name__
-
-
-def by_source(webhooks: Sequence[Webhook]) -> dict[str, Webhook]:
-    """Return the webhooks by name. Raises DefinitionError for two of one name."""
-    found: dict[str, Webhook] = {}
-    for webhook in webhooks:
-        entry: object = webhook  # Programs without a type checker may pass anything.
-        if not isinstance(entry, Webhook) or entry.source in found:
-            raise DefinitionError(
-                f"webhooks= has {entry!r:.200}, "
-                + ("a second time." if isinstance(entry, Webhook) else "which is not a Webhook."),
-                why="The source in the address names one of them.",
-                fix='Pass each once: webhooks=[Webhook("stripe", secret=…, map=…)].',
-                rule="bad-webhook",
-            )
-        found[entry.source] = entry
-    return found

@@ -5,18 +5,31 @@ If-Match makes an event depend on it. Workflows that the key may not see are lef
 """
 
 from enum import Enum
+from typing import Any, cast
 
 import msgspec
 
 from interlock.core.decide import suggestion
+from interlock.core.machine import Machine
 from interlock.engine.bound_machine import BoundMachine
-from interlock.engine.path.commands import check_id
+from interlock.engine.path.caller_commands import check_id
 from interlock.errors import InvalidPayload, VersionConflict
-from interlock.server.problems import answer_to
-from interlock.server.request import Request, decoded, seconds, switch, whole_number
-from interlock.server.response import JSON, SVG, Answer, encode, json_answer, listing, tagged
+from interlock.server.messages import (
+    JSON,
+    SVG,
+    Answer,
+    Request,
+    answer_to,
+    decode_json,
+    etag,
+    json_answer,
+    listing,
+    seconds,
+    switch,
+    whole_number,
+)
 from interlock.server.service import Service
-from interlock.server.shapes import EventBody, StartBody, shown_allowed, shown_move, shown_row, shown_view
+from interlock.wire import EventBody, StartBody, encode, shown_allowed, shown_move, shown_row, shown_view
 
 # --- One workflow ----------------------------------------------------------------------------------------------------
 
@@ -29,7 +42,6 @@ _event = msgspec.json.Decoder(EventBody)
 
 async def start(service: Service, request: Request) -> Answer:
     """Start a workflow: 201, or 200 when it exists with the same input."""
-    request.query()
     bound = service.machine(request.parts[0])
     service.refuse_if_full(starts=True)
     body = await request.json(_start)
@@ -37,16 +49,15 @@ async def start(service: Service, request: Request) -> Answer:
     await service.permit(request, bound.name, body.id)
     context = bound.codec.decode_context(bytes(body.context), strict=True)
     view, found = await service.start(bound, body.id, context)
-    return json_answer(shown_view(bound, view), status=200 if found else 201, headers=tagged(view.version))
+    return json_answer(shown_view(bound, view), status=200 if found else 201, headers=etag(view.version))
 
 
 async def get(service: Service, request: Request) -> Answer:
     """Return one workflow, or 304 when the client has this version."""
-    request.query()
     workflow = request.parts[0]
     await service.permit(request, None, workflow)
     view = await service.engine.get(workflow)
-    tag = tagged(view.version)
+    tag = etag(view.version)
     if _has(request.headers.get(b"if-none-match"), tag[0][1]):
         return Answer(304, b"", tag)
     return json_answer(shown_view(service.machines[view.machine], view), headers=tag)
@@ -60,14 +71,14 @@ def _has(tags: bytes | None, tag: bytes) -> bool:
 async def send(service: Service, request: Request) -> Answer:
     """Send an event to a workflow."""
     workflow = request.parts[0]
-    if_allowed = switch(request.query("if_allowed"), "if_allowed") if request.query_string else False
+    if_allowed = switch(request.query, "if_allowed") if request.query else False
     service.refuse_if_full()
     body = await request.json(_event)
     check_id(workflow, "the id of a workflow")
     if request.identity.limited:
         await service.permit(request, None, workflow)
     expected = request.expected_version() if b"if-match" in request.headers else None
-    event = await service.event_for(workflow, body.event, bytes(body.data))
+    event = await service.decode_event(workflow, body.event, bytes(body.data))
     try:
         moved = await service.engine.send(
             workflow,
@@ -83,18 +94,18 @@ async def send(service: Service, request: Request) -> Answer:
             )
             error.why = "The ETag of a workflow is its version in quotes, and only the same one matches."
         return answer_to(error, status=409 if expected is None else 412)
-    return Answer(200, encode(shown_move(workflow, moved)), JSON + tagged(moved.version))
+    return Answer(200, encode(shown_move(workflow, moved)), JSON + etag(moved.version))
 
 
 async def history(service: Service, request: Request) -> Answer:
     """Return the history of a workflow, in the order of versions."""
     workflow = request.parts[0]
-    query = request.query("cursor", "limit")
+    query = request.query
     limit = whole_number(query, "limit", default=PAGE, most=PAGE_MAX)
     after = whole_number(query, "cursor", default=0, most=10**18, least=0)
     await service.permit(request, None, workflow)
     rows = await service.engine.history(workflow, after=after, limit=limit)
-    bound = await service.bound_of(workflow)
+    bound = await service.machine_of(workflow)
     cursor = str(rows[-1].version) if len(rows) == limit else None
     return listing([shown_row(bound, row) for row in rows], cursor)
 
@@ -102,13 +113,13 @@ async def history(service: Service, request: Request) -> Answer:
 async def allowed(service: Service, request: Request) -> Answer:
     """Return the events that have a transition from the current state; with `event`, also its guard's verdict."""
     workflow = request.parts[0]
-    query = request.query("event", "data")
+    query = request.query
     await service.permit(request, None, workflow)
     event = None
     if "event" in query:
         data = query.get("data", "{}").encode(errors="surrogatepass")
-        decoded(data, _anything, "data")
-        bound = await service.bound_of(workflow)
+        decode_json(data, _anything, "data")
+        bound = await service.machine_of(workflow)
         event = bound.codec.decode_event(query["event"], data, strict=True)
     elif "data" in query:
         raise InvalidPayload(
@@ -140,11 +151,11 @@ _BETWEEN = "~"
 
 async def find(service: Service, request: Request) -> Answer:
     """List the workflows of one machine or of all by creation; those of one state by their entry into it."""
-    query = request.query("machine", "state", "cursor", "limit")
+    query = request.query
     limit = whole_number(query, "limit", default=LIMIT, most=LIMIT_MAX)
     name, cursor = query.get("machine"), query.get("cursor") or None
     await service.permit(request, name, None)
-    bounds = [bound for bound in service.chosen(name) if request.identity.allows(bound.name, None)]
+    bounds = [bound for bound in service.select_machines(name) if request.identity.allows(bound.name, None)]
     state = query.get("state")
     if state is not None:
         bounds = _with_state(bounds, state)
@@ -156,7 +167,7 @@ async def find(service: Service, request: Request) -> Answer:
         bound = bounds[0]
         pages += 1
         page = await service.engine.find(
-            service.machine_itself(bound),
+            _machine(bound),
             state=None if state is None else _state(bound, state),
             limit=limit - len(items),
             cursor=cursor,
@@ -172,18 +183,18 @@ async def find(service: Service, request: Request) -> Answer:
 
 async def stalled(service: Service, request: Request) -> Answer:
     """List active workflows that have been in their state for too long."""
-    query = request.query("machine", "older_than_s", "state", "limit")
+    query = request.query
     limit = whole_number(query, "limit", default=LIMIT, most=LIMIT_MAX)
     older_than_s = seconds(query, "older_than_s")
     await service.permit(request, query.get("machine"), None)
-    bounds = list(service.chosen(query.get("machine")))
+    bounds = list(service.select_machines(query.get("machine")))
     state = query.get("state")
     if state is not None:
         bounds = _with_state(bounds, state)
     items: list[object] = []
     for bound in bounds:
         found = await service.engine.stalled(
-            service.machine_itself(bound),
+            _machine(bound),
             older_than_s=older_than_s,
             states=None if state is None else [_state(bound, state)],
             limit=STALLED_MAX if request.identity.limited else limit,
@@ -195,18 +206,21 @@ async def stalled(service: Service, request: Request) -> Answer:
 
 async def machines(service: Service, request: Request) -> Answer:
     """List the machines, as plain data."""
-    request.query()
     return listing(
-        [bound.machine.describe() for bound in service.chosen(None) if request.identity.allows(bound.name, None)]
+        [
+            bound.machine.describe()
+            for bound in service.select_machines(None)
+            if request.identity.allows(bound.name, None)
+        ]
     )
 
 
 async def machine(service: Service, request: Request) -> Answer:
     """Return one machine with its diagram, optionally with counts; as SVG for a client that accepts only SVG."""
-    counts = switch(request.query("counts"), "counts")
+    counts = switch(request.query, "counts")
     bound = service.machine(request.parts[0])
     await service.permit(request, bound.name, None)
-    itself = service.machine_itself(bound)
+    itself = _machine(bound)
     # The counts are those of all ids: a key with prefixes must not learn how many other workflows there are.
     living = await service.living(bound.name) if counts and not request.identity.limits.prefixes else None
     if (request.header(b"accept") or "").startswith("image/svg+xml"):
@@ -214,6 +228,10 @@ async def machine(service: Service, request: Request) -> Answer:
     described = msgspec.to_builtins(itself.describe())
     found = {**described, "diagram": {"svg": itself.svg(), "mermaid": itself.mermaid()}}
     return json_answer(found if living is None else {**found, "counts": living})
+
+
+def _machine(bound: BoundMachine) -> Machine[Any, Any, Any]:
+    return cast("Machine[Any, Any, Any]", bound.machine)
 
 
 def _with_state(bounds: list[BoundMachine], state: str) -> list[BoundMachine]:

@@ -10,15 +10,27 @@ rebinding). Once the guard has loaded a key, it always requires one.
 """
 
 import asyncio
+import ipaddress
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from interlock.clock import Clock
-from interlock.errors import InterlockError, NotAuthenticated, NotPermitted, UnavailableError
-from interlock.server.security.headers import is_loopback, name_of_host
-from interlock.server.security.keys import DIGEST_BYTES, SALT_BYTES, KeyRecord, KeyStore, presented, proves
-from interlock.server.security.scopes import LOCAL, MOUNTED, Identity, Scope, covered
+from interlock.errors import BadUsage, InterlockError, NotAuthenticated, NotPermitted, UnavailableError
+from interlock.server.security.keys import (
+    DIGEST_BYTES,
+    LADDER,
+    SALT_BYTES,
+    KeyRecord,
+    KeyStore,
+    Limits,
+    Scope,
+    has_digest,
+    parse_key,
+    with_lower_scopes,
+)
 
 FRESH_S = 0.5
 """Age of the keys after which they are read again in the background."""
@@ -35,6 +47,71 @@ USES_EVERY_S = 60.0
 
 _UNKNOWN_KEY = (bytes(SALT_BYTES), bytes(DIGEST_BYTES))
 """Compared for an unknown id, so that it takes the same time as a wrong secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The client of a request: its key, scopes and limits. It holds no secret, so it may be logged."""
+
+    key: str
+    """The id of the key; empty without one."""
+    name: str
+    scopes: frozenset[Scope]
+    """All scopes that the key's scopes cover."""
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def limited(self) -> bool:
+        """Whether limits restrict it to some machines or ids."""
+        return bool(self.limits.machines or self.limits.prefixes)
+
+    def allows(self, machine: str | None, workflow: str | None) -> bool:
+        """Return whether a machine and an id are inside its limits; an unknown one (None) is not checked."""
+        limits = self.limits
+        if limits.machines and machine is not None and machine not in limits.machines:
+            return False
+        return not limits.prefixes or workflow is None or workflow.startswith(limits.prefixes)
+
+    def covers(self, machine: str | None, workflow: str | None) -> bool:
+        """Return whether a machine and an id are certainly inside its limits; an unknown one (None) is not."""
+        if (self.limits.machines and machine is None) or (self.limits.prefixes and workflow is None):
+            return False
+        return self.allows(machine, workflow)
+
+    def require(
+        self, scope: Scope, *, machine: str | None = None, workflow: str | None = None, whole: bool = False
+    ) -> None:
+        """Raise NotPermitted unless it may act on this workflow; `whole` is for the whole home, without limits."""
+        if scope not in self.scopes:
+            raise NotPermitted(
+                f"{self} has no scope {scope}; it has {', '.join(each for each in LADDER if each in self.scopes)}.",
+                fix=f"Use a key of scope {scope}: interlock keys create --scope {scope}.",
+            )
+        if not self.allows(machine, workflow):
+            raise NotPermitted(f"{self} is limited to {self._limited_to()}, and this is not among them.")
+        if whole and self.limited:
+            raise NotPermitted(
+                f"{self} is limited to {self._limited_to()}, and this is about all workflows.",
+                why="The request concerns the whole home, which cannot be shown or changed in part.",
+                fix="Use a key without limits.",
+            )
+
+    def __str__(self) -> str:
+        if not self.key:
+            return self.name
+        return f"the key {self.key} ({self.name})" if self.name else f"the key {self.key}"
+
+    def _limited_to(self) -> str:
+        machines = f"machines {', '.join(self.limits.machines)}" if self.limits.machines else ""
+        prefixes = f"ids that begin with {', '.join(self.limits.prefixes)}" if self.limits.prefixes else ""
+        return " and ".join(filter(None, (machines, prefixes)))
+
+
+LOCAL: Final = Identity("", "local", frozenset(Scope))
+"""Any client of a server without keys, which listens on loopback only."""
+
+MOUNTED: Final = Identity("", "mounted", frozenset(Scope))
+"""Any client that is admitted by the program into which the server is mounted."""
 
 
 class _LoadedKey(NamedTuple):
@@ -122,12 +199,12 @@ class Guard:
         scheme, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if not text:
             raise NotAuthenticated("the request has no API key.")
-        key = presented(text.strip()) if scheme.lower() == "bearer" else None
+        key = parse_key(text.strip()) if scheme.lower() == "bearer" else None
         if key is None:
             raise _refused("the request has an Authorization header that is not an API key of Interlock.")
         loaded = self._keys.get(key.id)
         salt, digest = _UNKNOWN_KEY if loaded is None else (loaded.record.salt, loaded.record.digest)
-        if not proves(key.secret, salt, digest) or loaded is None:
+        if not has_digest(key.secret, salt, digest) or loaded is None:
             raise _refused("the API key of the request is not known here.")
         # Only a client that has the secret may learn the state of the key.
         if loaded.record.revoked_at is not None:
@@ -137,7 +214,7 @@ class Guard:
         self._used.add(key.id)
         return loaded.identity
 
-    async def still(self, identity: Identity) -> None:
+    async def revalidate(self, identity: Identity) -> None:
         """Check again that an identity is valid, during a call longer than a request. Raises as `identify` does."""
         await self.fresh()
         if self._trusting:
@@ -181,7 +258,7 @@ class Guard:
         self._keys = {
             record.id: _LoadedKey(
                 record,
-                Identity(record.id, record.name, covered(record.scopes), record.limits),
+                Identity(record.id, record.name, with_lower_scopes(record.scopes), record.limits),
                 float("inf") if record.expires_at is None else record.expires_at.timestamp(),
             )
             for record in records
@@ -232,3 +309,38 @@ def _foreign(what: str) -> NotPermitted:
         why="Without API keys this server trusts local clients, and a page in a local browser could send requests.",
         fix="Call it by 127.0.0.1 or localhost, or make a key: interlock keys create --scope admin.",
     )
+
+
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,@/\[\]]+)(?::[0-9]{1,5})?")
+
+
+def check_address(host: str, *, keyed: bool) -> None:
+    """Raise BadUsage for an address that other machines can reach while there are no keys.
+
+    Names are not resolved, because a name's address can change after the check.
+    """
+    if keyed or is_loopback(host):
+        return
+    raise BadUsage(
+        f"the server has no API keys, so it does not listen on {host!r}.",
+        why="Without keys every client may do everything; only 127.0.0.1, ::1 and localhost are loopback.",
+        fix="Make a key first, interlock keys create --scope admin --home …, or leave --host out.",
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the name or address is certainly loopback."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def name_of_host(header: str) -> str:
+    """Return the host in a Host header, without its port; empty for an invalid header."""
+    found = _HOST.fullmatch(header)
+    return found[1] if found else ""

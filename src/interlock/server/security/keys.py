@@ -1,4 +1,4 @@
-"""API keys: creation, verification of a presented key, and the store of a home's keys.
+"""API keys: their scopes and limits, creation, verification of a presented key, and the store of a home's keys.
 
 A key is `ilk_<id>_<secret>`. The id is public and finds the record; the secret has 256 random bits and is shown once.
 Stored is a BLAKE2b digest with a salt of its own. A slow hash protects passwords, which can be guessed. 256 random bits
@@ -6,26 +6,77 @@ cannot be guessed, and a slow hash on every request would make the server easy t
 search for each stolen record. Digests are compared in constant time, and an unknown id takes as long as a wrong secret.
 """
 
-import asyncio
 import base64
-import fcntl
 import hashlib
 import hmac
-import os
 import re
-import stat
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
+from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from interlock.clock import Secrets
-from interlock.errors import BadUsage, CorruptionError, LimitReached, TargetNotFound, UnusableFile
+from interlock.errors import BadUsage, CorruptionError, LimitReached, TargetNotFound
 from interlock.redaction import Secret
-from interlock.server.security.scopes import Limits, Scope
+
+# --- Scopes and limits -----------------------------------------------------------------------------------------------
+# Scopes are a ladder. A sender may read, because it needs the version it sends to. An operator may send, because a
+# workflow is repaired by events. An administrator may do everything. Limits narrow a key to machines and to prefixes of
+# ids. An empty limit means all, several values mean any of them, and both limits must hold.
+
+LIMITS_MAX = 100
+"""Machines or prefixes of one key."""
+
+LIMIT_CHARACTERS_MAX = 200
+"""Length of a machine or prefix: that of an id."""
+
+
+class Scope(StrEnum):
+    """A set of permitted actions."""
+
+    READ = "read"
+    """Read machines, workflows, their history, pending undos and stalled workflows."""
+    SEND = "send"
+    """Also start workflows and send events."""
+    OPERATE = "operate"
+    """Also retry and resolve dead letters, force breakers, and set limits and admission."""
+    ADMIN = "admin"
+    """Also prune workflows and run SQL in databases: every action."""
+
+
+LADDER: Final = tuple(Scope)
+"""Scopes from the least to the most."""
+
+
+def with_lower_scopes(scopes: tuple[Scope, ...]) -> frozenset[Scope]:
+    """Return these scopes and all scopes below them."""
+    highest = max((LADDER.index(scope) for scope in scopes), default=-1)
+    return frozenset(LADDER[: highest + 1])
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The machines and id prefixes to which a key is limited."""
+
+    machines: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+
+def checked_limits(machines: tuple[str, ...], prefixes: tuple[str, ...]) -> Limits:
+    """Return the limits. Raises BadUsage for a value that cannot be a machine's name or an id's prefix."""
+    for kind, values in (("machine", machines), ("prefix", prefixes)):
+        if len(values) > LIMITS_MAX:
+            raise BadUsage(f"a key has at most {LIMITS_MAX} limits of a kind; {len(values)} of {kind} were passed.")
+        for value in values:
+            if not 0 < len(value) <= LIMIT_CHARACTERS_MAX or not value.isprintable() or "/" in value:
+                raise BadUsage(
+                    f"{value[:100]!r} is not a {kind} that a key can be limited to.",
+                    why="An empty limit would mean all, and an invalid one would match nothing.",
+                    fix=f"Pass 1 to {LIMIT_CHARACTERS_MAX} printable characters without a slash, or no limit.",
+                )
+    return Limits(tuple(sorted(set(machines))), tuple(sorted(set(prefixes))))
+
 
 # --- Keys ------------------------------------------------------------------------------------------------------------
 
@@ -122,7 +173,7 @@ def make_key(
     return CreatedKey(record, Secret(f"{PREFIX}_{identity}_{secret}"))
 
 
-def presented(text: str) -> Presented | None:
+def parse_key(text: str) -> Presented | None:
     """Return the parts of a key; None for a text that does not have the form of one."""
     found = _FORM.fullmatch(text) if len(text) <= PRESENTED_CHARACTERS_MAX else None
     return None if found is None else Presented(found[1], found[2].encode())
@@ -133,7 +184,7 @@ def digest_of(secret: bytes, salt: bytes) -> bytes:
     return hashlib.blake2b(secret, digest_size=DIGEST_BYTES, salt=salt, person=_PURPOSE).digest()
 
 
-def proves(secret: bytes, salt: bytes, digest: bytes) -> bool:
+def has_digest(secret: bytes, salt: bytes, digest: bytes) -> bool:
     """Return whether the secret has this digest. Takes constant time."""
     return hmac.compare_digest(digest_of(secret, salt), digest)
 
@@ -141,161 +192,6 @@ def proves(secret: bytes, salt: bytes, digest: bytes) -> bool:
 def _encode(data: bytes) -> str:
     # Lower-case letters and digits only: a double click selects the whole key, and no shell or URL has to quote it.
     return base64.b32encode(data).decode().rstrip("=").lower()
-
-
-# --- Documents -------------------------------------------------------------------------------------------------------
-# A lane has one owner, so the command line could not change a database of the home while a server runs. A document
-# is read whole, and replaced whole unless another process has replaced it meanwhile. Readers see the old or the new
-# content. There is one for each kind of home: a file here, an object in `stores`, a row in `postgres_store`. One suite
-# of tests covers all of them.
-
-BYTES_MAX = 8 << 20
-"""Size of a document. Interlock never writes a larger one."""
-
-PRIVATE = 0o600
-WRITABLE_BY_OTHERS = 0o022
-
-Edit = Callable[[bytes | None], bytes]
-"""Maps the current content, or None without a document, to the new content. May run more than once."""
-
-
-class Document(Protocol):
-    """A document in some store."""
-
-    async def read(self) -> bytes | None:
-        """Return the newest content; None without a document. Raises UnavailableError when it cannot be read."""
-        ...
-
-    async def change(self, edit: Edit) -> None:
-        """Replace the content by the result of `edit`, durably; if `edit` raises, nothing changes."""
-        ...
-
-    async def close(self) -> None:
-        """Close connections."""
-        ...
-
-
-class MemoryDocument:
-    """A document in memory, which ends with its process."""
-
-    def __init__(self) -> None:
-        self._content: bytes | None = None
-
-    async def read(self) -> bytes | None:
-        """Return the content."""
-        return self._content
-
-    async def change(self, edit: Edit) -> None:
-        """Replace the content."""
-        self._content = edit(self._content)
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
-class FileDocument:
-    """A document in a file that only its owner can read: locked while it is changed, and replaced by a rename.
-
-    It is read whole each time, without a check of its modification time first. Two changes within one tick of the file
-    system's clock can have the same time, inode and size, and a revoked key would stay valid. Reading costs less than
-    a request.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def read(self) -> bytes | None:
-        """Return the newest content. Raises UnusableFile for a file that others can write."""
-        with usable(self._path):
-            return private_content(self._path)
-
-    async def change(self, edit: Edit) -> None:
-        """Replace the content; waits for a change by another process."""
-        await asyncio.to_thread(self._change, edit)
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-    def _change(self, edit: Edit) -> None:
-        with usable(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(self._path.with_name(self._path.name + ".lock")):
-                replace_durably(self._path, edit(private_content(self._path)))
-
-
-@contextmanager
-def usable(path: Path) -> Generator[None]:
-    """Translate errors of the file system into UnusableFile."""
-    try:
-        yield
-    except OSError as error:
-        raise UnusableFile(
-            f"{path} cannot be used: {error.strerror or error}.",
-            why="API keys and the audit log are kept in private files of the home.",
-            fix="Check that the home is a folder on a disk with room, and that this user owns the file.",
-        ) from error
-
-
-@contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Hold the lock of a file; the system releases it when the process dies."""
-    descriptor = private_file(path, os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def private_file(path: Path, flags: int) -> int:
-    """Open a file that only its owner can read, and create it if needed. A symbolic link is not followed."""
-    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
-    if os.geteuid() == 0:
-        # Created by root for a service that runs as another user, which must be able to read it.
-        folder = path.parent.stat()
-        os.fchown(descriptor, folder.st_uid, folder.st_gid)
-    return descriptor
-
-
-def private_content(path: Path) -> bytes | None:
-    """Return the content of the file; None if it does not exist. Raises UnusableFile for one that others can write."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & WRITABLE_BY_OTHERS:
-            raise UnusableFile(
-                f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o}).",
-                why="A user who can write it can create an API key.",
-                fix=f"Look at what is in it, then run: chmod 600 {path}",
-            )
-        content = file.read(BYTES_MAX + 1)
-    if len(content) > BYTES_MAX:
-        raise UnusableFile(f"{path} has more than {BYTES_MAX:,} bytes.", fix="Restore it from a backup.")
-    return content
-
-
-def replace_durably(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: sync the content, rename the file, sync the folder."""
-    new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)  # Left by a process that died; this one holds the lock.
-    with os.fdopen(private_file(new, os.O_WRONLY | os.O_EXCL), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # --- Key store -------------------------------------------------------------------------------------------------------
@@ -307,6 +203,29 @@ KEYS_MAX = 1_000
 
 REVOKED_KEPT: Final = timedelta(days=90)
 FORMAT = 1
+
+
+Edit = Callable[[bytes | None], bytes]
+"""Maps the current content, or None without a document, to the new content. May run more than once."""
+
+
+class Document(Protocol):
+    """A document, read whole and replaced whole unless another process has replaced it meanwhile.
+
+    There is one for each kind of home, and one suite of tests for all. Readers see the old or the new content.
+    """
+
+    async def read(self) -> bytes | None:
+        """Return the newest content; None without a document. Raises UnavailableError when it cannot be read."""
+        ...
+
+    async def change(self, edit: Edit) -> None:
+        """Replace the content by the result of `edit`, durably; if `edit` raises, nothing changes."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections, where there are any."""
+        return  # A body that is only a docstring would be abstract.
 
 
 class _KeyDocument(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ import msgspec
 
 from interlock.errors import OutcomeUnknown, TransactionError, UnavailableError
 from interlock.postgres.pool import Pool
-from interlock.server.security.audit import Entry
-from interlock.server.security.keys import Edit
+from interlock.server.security.audit import Entry, Trail
+from interlock.server.security.keys import Document, Edit
 from interlock.urls import parse_postgres_url
 
 ATTEMPTS_MAX = 20
@@ -80,7 +80,7 @@ class _Tables:
             ) from error
 
 
-class PostgresDocument:
+class PostgresDocument(Document):
     """A document stored as a row."""
 
     def __init__(self, url: str) -> None:
@@ -134,7 +134,7 @@ class PostgresDocument:
             return False
 
 
-class PostgresTrail:
+class PostgresTrail(Trail):
     """Audit entries stored as rows."""
 
     def __init__(self, url: str, *, entries_max: int = ENTRIES_MAX) -> None:

@@ -1,4 +1,4 @@
-"""Stores of a home's keys and audit log: in files and in a bucket, opened by the home's address.
+"""Stores of a home's keys and audit log: in memory, in files and in a bucket, opened by the home's address.
 
 They are stored beside the workflows, and not in their database, which has one owner: the command line can use them
 while a server runs. Nothing is created before something is written. PostgreSQL has a module of its own, because its
@@ -6,35 +6,167 @@ driver is an extra.
 """
 
 import asyncio
+import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.catalog.entries import below
 from interlock.clock import Clock
-from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objectlog.bucket import Bucket, ConditionFailed, Found, Unclear, answering
+from interlock.errors import BadUsage, UnavailableError, UnusableFile
+from interlock.lanes.file import sync_folder
+from interlock.lanes.objectlog.bucket_protocol import Bucket, ConditionFailed, Found, Unclear, answering
 from interlock.lanes.settings import LaneSettings
 from interlock.redaction import redacted_text
-from interlock.server.security.audit import Audit, Entry, MemoryTrail, Trail
-from interlock.server.security.keys import (
-    Document,
-    Edit,
-    FileDocument,
-    KeyStore,
-    MemoryDocument,
-    locked,
-    private_file,
-    sync_folder,
-    usable,
-)
+from interlock.server.security.audit import ENTRIES_READ_MAX, Audit, Entry, Trail
+from interlock.server.security.keys import Document, Edit, KeyStore
 from interlock.urls import is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, parse_postgres_url, redact_url
+
+# --- Keys in a file --------------------------------------------------------------------------------------------------
+
+BYTES_MAX = 8 << 20
+"""Size of a document. Interlock never writes a larger one."""
+
+PRIVATE = 0o600
+WRITABLE_BY_OTHERS = 0o022
+
+
+class MemoryDocument(Document):
+    """A document in memory, which ends with its process."""
+
+    def __init__(self) -> None:
+        self._content: bytes | None = None
+
+    async def read(self) -> bytes | None:
+        """Return the content."""
+        return self._content
+
+    async def change(self, edit: Edit) -> None:
+        """Replace the content."""
+        self._content = edit(self._content)
+
+
+class FileDocument(Document):
+    """A document in a file that only its owner can read: locked while it is changed, and replaced by a rename.
+
+    It is read whole each time, without a check of its modification time first. Two changes within one tick of the file
+    system's clock can have the same time, inode and size, and a revoked key would stay valid. Reading costs less than
+    a request.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def read(self) -> bytes | None:
+        """Return the newest content. Raises UnusableFile for a file that others can write."""
+        with usable(self._path):
+            return private_content(self._path)
+
+    async def change(self, edit: Edit) -> None:
+        """Replace the content; waits for a change by another process."""
+        await asyncio.to_thread(self._change, edit)
+
+    def _change(self, edit: Edit) -> None:
+        with usable(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(self._path.with_name(self._path.name + ".lock")):
+                replace_durably(self._path, edit(private_content(self._path)))
+
+
+@contextmanager
+def usable(path: Path) -> Generator[None]:
+    """Translate errors of the file system into UnusableFile."""
+    try:
+        yield
+    except OSError as error:
+        raise UnusableFile(
+            f"{path} cannot be used: {error.strerror or error}.",
+            why="API keys and the audit log are kept in private files of the home.",
+            fix="Check that the home is a folder on a disk with room, and that this user owns the file.",
+        ) from error
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock of a file; the system releases it when the process dies."""
+    descriptor = private_file(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def private_file(path: Path, flags: int) -> int:
+    """Open a file that only its owner can read, and create it if needed. A symbolic link is not followed."""
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
+    if os.geteuid() == 0:
+        # Created by root for a service that runs as another user, which must be able to read it.
+        folder = path.parent.stat()
+        os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    return descriptor
+
+
+def private_content(path: Path) -> bytes | None:
+    """Return the content of the file; None if it does not exist. Raises UnusableFile for one that others can write."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & WRITABLE_BY_OTHERS:
+            raise UnusableFile(
+                f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o}).",
+                why="A user who can write it can create an API key.",
+                fix=f"Look at what is in it, then run: chmod 600 {path}",
+            )
+        content = file.read(BYTES_MAX + 1)
+    if len(content) > BYTES_MAX:
+        raise UnusableFile(f"{path} has more than {BYTES_MAX:,} bytes.", fix="Restore it from a backup.")
+    return content
+
+
+def replace_durably(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: sync the content, rename the file, sync the folder."""
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)  # Left by a process that died; this one holds the lock.
+    with os.fdopen(private_file(new, os.O_WRONLY | os.O_EXCL), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync_folder(path.parent)
+
+
+class MemoryTrail(Trail):
+    """A trail in memory, which ends with its process."""
+
+    def __init__(self, entries_max: int = ENTRIES_READ_MAX) -> None:
+        self._entries: list[Entry] = []
+        self._entries_max = entries_max
+
+    async def append(self, entry: Entry) -> None:
+        """Append an entry."""
+        self._entries.append(entry)
+        del self._entries[: -self._entries_max]
+
+    async def read(self, limit: int) -> list[Entry]:
+        """Return the newest entries."""
+        return self._entries[::-1][:limit]
+
+    async def prune(self, before: datetime) -> None:
+        """Remove entries before this time."""
+        self._entries = [entry for entry in self._entries if entry.at >= before]
+
 
 # --- Audit log in files ----------------------------------------------------------------------------------------------
 # A full file is renamed, and FILES_KEPT renamed files are kept, so the log is bounded. A line that a crash cut short
@@ -48,7 +180,7 @@ FILES_KEPT = 15
 _ASIDE: Final = re.compile(rf"{NAME}-(\d+)\.jsonl")
 
 
-class FileTrail:
+class FileTrail(Trail):
     """Audit entries in files of a folder."""
 
     def __init__(self, folder: Path, *, file_bytes_max: int = FILE_BYTES_MAX, files_kept: int = FILES_KEPT) -> None:
@@ -68,9 +200,6 @@ class FileTrail:
     async def prune(self, before: datetime) -> None:
         """Remove renamed files whose newest entry is older."""
         await asyncio.to_thread(self._prune, before)
-
-    async def close(self) -> None:
-        """Do nothing."""
 
     def _append(self, line: bytes) -> None:
         with usable(self._current):
@@ -136,8 +265,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 # --- Keys and audit log in a bucket ----------------------------------------------------------------------------------
-# Only success of a write can be trusted (see `interlock.lanes.objectlog.bucket`). After any other answer the object
-# is read again, and its content decides. The condition on the tag makes a write that arrives late harmless.
+# Only success of a write can be trusted (see `interlock.lanes.objectlog.bucket_protocol`). After any other answer the
+# object is read again, and its content decides. The condition on the tag makes a write that arrives late harmless.
 
 ATTEMPTS_MAX = 8
 ENTRIES_MAX = 10_000
@@ -149,7 +278,7 @@ ENTRIES: Final = "audit/"
 ResultT = TypeVar("ResultT")
 
 
-class BucketDocument:
+class BucketDocument(Document):
     """A document stored as an object."""
 
     def __init__(self, bucket: Bucket) -> None:
@@ -163,9 +292,6 @@ class BucketDocument:
     async def change(self, edit: Edit) -> None:
         """Replace the content; retry after concurrent changes."""
         await _call_bucket(lambda: self._change(edit), "change the API keys")
-
-    async def close(self) -> None:
-        """Do nothing: all databases of the bucket share its clients."""
 
     def _change(self, edit: Edit) -> None:
         wanted: bytes | None = None
@@ -193,7 +319,7 @@ class BucketDocument:
         return True
 
 
-class BucketTrail:
+class BucketTrail(Trail):
     """Audit entries stored as objects, named by their time."""
 
     def __init__(self, bucket: Bucket, *, entries_max: int = ENTRIES_MAX) -> None:
@@ -212,9 +338,6 @@ class BucketTrail:
     async def prune(self, before: datetime) -> None:
         """Remove entries before this time, and the oldest above the maximum."""
         await _call_bucket(lambda: self._prune(f"{ENTRIES}{_time(before)}"), "prune the audit log")
-
-    async def close(self) -> None:
-        """Do nothing: all databases of the bucket share its clients."""
 
     def _read(self, limit: int) -> list[Entry]:
         newest = self._bucket.keys(ENTRIES)[::-1][:limit]
@@ -275,7 +398,7 @@ def _open_parts(home: str) -> tuple[Document, Trail, str]:
         # The driver of PostgreSQL is an extra, which may not be installed.
         from interlock.server.security.postgres_store import PostgresDocument, PostgresTrail  # noqa: PLC0415
 
-        return PostgresDocument(home), PostgresTrail(home), parse_postgres_url(home).shown
+        return PostgresDocument(home), PostgresTrail(home), parse_postgres_url(home).redacted_url
     if is_bucket_url(home):
         from interlock.lanes.objectlog import remote_bucket  # noqa: PLC0415 -- an extra, which may not be installed.
 

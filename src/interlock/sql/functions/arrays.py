@@ -5,12 +5,15 @@ elements, with one canonical text per value, so two arrays are equal when their 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import zip_longest
 from typing import Final, cast
 
 from interlock.errors import TransactionError
+from interlock.sql.registry import Entry, built, function, operator, strict, swapped
+from interlock.sql.scope import Term, call
+from interlock.sql.types import Type, refuse
 from interlock.sql.values import StoredValue, array_text
 
 _SPACE: Final = " \t\n\r\f\v"
@@ -126,9 +129,9 @@ def appended(items: list[StoredValue], added: StoredValue) -> str:
     return array_text([*items, _plain(added)])
 
 
-def element(items: list[StoredValue], place: int) -> StoredValue:
-    """array[n]."""
-    return items[place - 1] if 1 <= place <= len(items) else None
+def element(items: list[StoredValue], place: int | None) -> StoredValue:
+    """array[n]; NULL has no element."""
+    return items[place - 1] if place is not None and 1 <= place <= len(items) else None
 
 
 def contains(left: list[StoredValue], right: list[StoredValue]) -> int:
@@ -165,3 +168,173 @@ def no_items(what: str) -> TransactionError:
         why="PostgreSQL refuses it, too.",
         fix="Write its type: ARRAY[]::bigint[].",
     )
+
+
+def _items(text: str) -> list[StoredValue]:
+    return cast("list[StoredValue]", json.loads(text))
+
+
+def _of_array(body: Callable[..., StoredValue], *, empty: bool = False) -> Callable[..., StoredValue]:
+    """Return a function on the elements of an array, whose further arguments may be NULL."""
+
+    def called(array: StoredValue, *values: StoredValue) -> StoredValue:
+        if array is None and not empty:
+            return None
+        return body([] if array is None else _items(cast("str", array)), *values)
+
+    return called
+
+
+def _contains(left: str, right: str) -> int:
+    return contains(_items(left), _items(right))
+
+
+def _overlaps(left: str, right: str) -> int:
+    known = _items(left)
+    return any(item is not None and item in known for item in _items(right))
+
+
+def lower_bound(items: list[StoredValue], dimension: int) -> int | None:
+    """array_lower."""
+    return 1 if items and dimension == 1 else None
+
+
+def dimensions(items: list[StoredValue]) -> int | None:
+    """array_ndims."""
+    return 1 if items else None
+
+
+def prepended(items: list[StoredValue], added: StoredValue) -> str:
+    """array_prepend."""
+    return array_text([_plain(added), *items])
+
+
+def positions(items: list[StoredValue], sought: StoredValue) -> str:
+    """array_positions."""
+    return array_text([place for place, known in enumerate(items, start=1) if known == _plain(sought)])
+
+
+def replaced(items: list[StoredValue], old: StoredValue, new: StoredValue) -> str:
+    """array_replace."""
+    return array_text([_plain(new) if known == _plain(old) else known for known in items])
+
+
+def compare(left: str, right: str) -> int:
+    """Return the order of two arrays: element by element, NULL last, the shorter one first."""
+    return _compare(left, right, lambda value: value)
+
+
+def compare_numeric(left: str, right: str) -> int:
+    """Return the order of two arrays of numeric."""
+    return _compare(left, right, lambda value: Decimal(str(value)))
+
+
+def _compare(left: str, right: str, key: Callable[[StoredValue], object]) -> int:
+    first, second = _items(left), _items(right)
+    for one, other in zip(first, second, strict=False):
+        if one is None or other is None:
+            if one is not other:
+                return 1 if one is None else -1
+            continue
+        a, b = key(one), key(other)
+        if a != b:
+            return 1 if cast("int", a) > cast("int", b) else -1
+    return (len(first) > len(second)) - (len(first) < len(second))
+
+
+# --- Entries ---------------------------------------------------------------------------------------------------------
+
+_ANY: Final = "anycompatiblearray, anycompatible"
+
+
+def _equating(sqlite: str) -> Callable[[Sequence[Term], Type], Term]:
+    def build(terms: Sequence[Term], result: Type) -> Term:
+        for term in terms:
+            _refuse_inexact(term.type)
+        return call(sqlite, result, *terms)
+
+    return build
+
+
+def _refuse_inexact(kind: Type) -> None:
+    if kind.is_array and kind.element.name in {"numeric", "float8", "jsonb", "interval"}:
+        raise refuse(
+            f"elements of {kind} compared here.", why="1.0 and 1.00 are equal and kept apart.", fix="Unnest it."
+        )
+
+
+def _equated(name: str, takes: str, gives: str, body: Callable[..., StoredValue], sqlite: str, kind: str) -> Entry:
+    declared = function(name, takes, gives, body, sqlite=sqlite, null=True)
+    return declared._replace(kind=kind, build=_equating(f"interlock_{sqlite}"))  # type: ignore[arg-type]
+
+
+ENTRIES: Final = (
+    function("interlock array", "any", "text[]", make, sqlite="array", null=True),
+    function("interlock member", "any", "bool", membership(_items, numeric=False), sqlite="member", null=True),
+    function(
+        "interlock numeric_member", "any", "bool", membership(_items, numeric=True), sqlite="numeric_member", null=True
+    ),
+    function("interlock array_element", "any", "text", _of_array(element), sqlite="array_element", null=True),
+    function("interlock array_zip", "any", "text", zipped, sqlite="array_zip", null=True),
+    function("interlock join_items", "any", "text", join_items, sqlite="join_items", null=True),
+    function("array_append", _ANY, "anycompatiblearray", _of_array(appended, empty=True), null=True),
+    function(
+        "array_prepend",
+        "anycompatible, anycompatiblearray",
+        "anycompatiblearray",
+        swapped(_of_array(prepended, empty=True)),
+        null=True,
+    ),
+    function(
+        "array_cat",
+        "anycompatiblearray, anycompatiblearray",
+        "anycompatiblearray",
+        joined,
+        sqlite="array_join",
+        null=True,
+    ),
+    function("array_length", "anyarray, int4", "int4", _of_array(length), null=True),
+    function("array_upper", "anyarray, int4", "int4", _of_array(length), sqlite="array_length", null=True),
+    function(
+        "array_lower",
+        "anyarray, int4",
+        "int4",
+        _of_array(lower_bound),
+        null=True,
+    ),
+    function("array_ndims", "anyarray", "int4", _of_array(dimensions), null=True),
+    _equated("array_position", _ANY, "int4", _of_array(position), "array_position", "function"),
+    _equated("array_positions", _ANY, "int4[]", _of_array(positions), "array_positions", "function"),
+    _equated("array_remove", _ANY, "anycompatiblearray", _of_array(without), "array_remove", "function"),
+    _equated(
+        "array_replace",
+        "anycompatiblearray, anycompatible, anycompatible",
+        "anycompatiblearray",
+        _of_array(replaced),
+        "array_replace",
+        "function",
+    ),
+    built("function", "cardinality", "anyarray", "int4", lambda terms, kind: call("json_array_length", kind, *terms)),
+    _equated("@>", "anyarray, anyarray", "bool", strict(_contains), "array_contains", "operator"),
+    _equated(
+        "<@",
+        "anyarray, anyarray",
+        "bool",
+        strict(swapped(_contains)),
+        "array_contained",
+        "operator",
+    ),
+    _equated("&&", "anyarray, anyarray", "bool", strict(_overlaps), "array_overlaps", "operator"),
+    operator(
+        "||", "anycompatiblearray, anycompatiblearray", "anycompatiblearray", joined, sqlite="array_join", null=True
+    ),
+    operator("||", _ANY, "anycompatiblearray", _of_array(appended, empty=True), sqlite="array_append", null=True),
+    operator(
+        "||",
+        "anycompatible, anycompatiblearray",
+        "anycompatiblearray",
+        swapped(_of_array(prepended, empty=True)),
+        sqlite="array_prepend",
+        null=True,
+    ),
+)

@@ -2,6 +2,8 @@
 
 A document is stored as its text; each function here reads the text, keeping every digit of its numbers, and writes the
 result as PostgreSQL would. PostgreSQL keeps a bare value as an array of one, which shows: `'5'::jsonb -> 0` is 5.
+
+Sections: extraction, containment, changes, documents made of values, casts, order, entries.
 """
 
 import json
@@ -12,6 +14,8 @@ from typing import Final, cast
 
 from interlock.errors import TransactionError
 from interlock.sql.functions import decimals, texts, times
+from interlock.sql.registry import cast as cast_entry
+from interlock.sql.registry import function, operator, swapped, written
 from interlock.sql.types import INTEGER_RANGE, PLAIN_TYPES, Name, refuse
 from interlock.sql.values import JsonNumber, StoredValue, array_items, json_text, numeric_text, out_of_range
 
@@ -35,6 +39,15 @@ def read(text: str) -> str:
         return json_text(loaded(text))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def read_json(text: str) -> str:
+    """A document of type json: the text as it is written, if it is valid."""
+    try:
+        loaded(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return text
 
 
 def _wrong(what: str, fix: str) -> TransactionError:
@@ -372,6 +385,11 @@ def from_moment(moment: int) -> str:
     return json_text(times.moment_text(moment, "T", ":00"))
 
 
+def from_timestamp(moment: int) -> str:
+    """A timestamp as a document, in the form of ISO 8601."""
+    return json_text(times.timestamp_text(moment, "T"))
+
+
 # --- Casts -----------------------------------------------------------------------------------------------------------
 
 
@@ -430,3 +448,193 @@ def _uncastable(document: str, name: Name) -> TransactionError:
     return TransactionError(
         f"a jsonb {typeof(document)} where {PLAIN_TYPES[name]} is needed.", fix="Test jsonb_typeof() first."
     )
+
+
+# --- Order and further functions -------------------------------------------------------------------------------------
+
+
+def compare(left: str, right: str) -> int:
+    """Return the order of two documents as PostgreSQL's index has it: the collation of jsonb."""
+    return 0 if left == right else _compared(loaded(left), loaded(right), outermost=True)
+
+
+def _rank(value: object) -> int:
+    match value:
+        case None:
+            return 0
+        case str():
+            return 1
+        case bool():
+            return 3
+        case list():
+            return 4
+        case dict():
+            return 5
+        case _:
+            return 2
+
+
+def _compared(left: object, right: object, *, outermost: bool = False) -> int:  # noqa: PLR0911 -- a case per type.
+    first, second = _rank(left), _rank(right)
+    if first != second:
+        if outermost:
+            # An empty array is less than everything: PostgreSQL compares a bare value as an array of one.
+            for value, other, sign in ((left, right, -1), (right, left, 1)):
+                if value == [] and not isinstance(other, dict):
+                    return sign
+            if {first, second} & {4} and 5 not in {first, second}:  # noqa: PLR2004 -- the ranks of arrays and objects
+                return -1 if second == 4 else 1  # noqa: PLR2004
+        return -1 if first < second else 1
+    if isinstance(left, list) and isinstance(right, list):
+        return _compared_lists(cast("list[object]", left), cast("list[object]", right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return _compared_objects(cast("dict[str, object]", left), cast("dict[str, object]", right))
+    if isinstance(left, str):
+        one, other = left.encode(), str(right).encode()
+        return (one > other) - (one < other)
+    if left is None:
+        return 0
+    a, b = Decimal(cast("int", left)), Decimal(cast("int", right))
+    return (a > b) - (a < b)
+
+
+def _compared_lists(left: list[object], right: list[object]) -> int:
+    if len(left) != len(right):
+        return -1 if len(left) < len(right) else 1
+    return next((found for found in map(_compared, left, right) if found), 0)
+
+
+def _compared_objects(left: dict[str, object], right: dict[str, object]) -> int:
+    if len(left) != len(right):
+        return -1 if len(left) < len(right) else 1
+    # Keys are kept by length and then by bytes, and compared like texts.
+    pairs = zip(
+        *(sorted(each.items(), key=lambda item: (len(item[0].encode()), item[0].encode())) for each in (left, right)),
+        strict=True,
+    )
+    for (key_of_left, value), (key_of_right, other) in pairs:
+        found = _compared(key_of_left, key_of_right) or _compared(value, other)
+        if found:
+            return found
+    return 0
+
+
+def json_array(*items: StoredValue) -> str:
+    """json_build_array: each item is JSON already, or NULL."""
+    return f"[{', '.join('null' if item is None else str(item) for item in items)}]"
+
+
+def json_object(*pairs: StoredValue) -> str:
+    """json_build_object: keys as text and values as JSON, by turns; a key given twice stays twice."""
+    written_pairs: list[str] = []
+    for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+        if name is None:
+            raise _wrong("a key of an object must not be NULL.", "Filter such rows, or use coalesce().")
+        written_pairs.append(f"{json_text(name)} : {'null' if value is None else str(value)}")
+    return f"{{{', '.join(written_pairs)}}}"
+
+
+def json_items(array: str) -> str:
+    """to_json() of an array of whole numbers or texts."""
+    items = cast("list[object]", loaded(array))
+    return f"[{','.join(json_text(item) for item in items)}]"
+
+
+def extract_path(document: str, *path: StoredValue) -> str | None:
+    """jsonb_extract_path."""
+    return _written(_inside(loaded(document), path))
+
+
+def extract_path_text(document: str, *path: StoredValue) -> str | None:
+    """jsonb_extract_path_text."""
+    return _as_text(_inside(loaded(document), path))
+
+
+def remove_names(document: str, names: str) -> str:
+    """- with an array of texts: the document without these keys."""
+    for name in array_items(_PATH, names):
+        if isinstance(name, str):
+            document = remove(document, name)
+    if not isinstance(loaded(document), dict | list):
+        raise _wrong("deleting from a jsonb that is neither object nor array.", "Test jsonb_typeof() first.")
+    return document
+
+
+def pretty(document: str) -> str:
+    """jsonb_pretty."""
+    return _pretty(loaded(document), 0)
+
+
+def _pretty(value: object, depth: int) -> str:
+    indent = "    " * (depth + 1)
+    if isinstance(value, dict):
+        keys = sorted(cast("dict[str, object]", value), key=lambda key: (len(key.encode()), key.encode()))
+        lines = [
+            f"{indent}{json_text(key)}: {_pretty(cast('dict[str, object]', value)[key], depth + 1)}" for key in keys
+        ]
+        opening, closing = "{", "}"
+    elif isinstance(value, list):
+        lines = [f"{indent}{_pretty(item, depth + 1)}" for item in cast("list[object]", value)]
+        opening, closing = "[", "]"
+    else:
+        return json_text(value)
+    return opening + "\n" + ",\n".join(lines) + ("\n" if lines else "") + "    " * depth + closing
+
+
+# --- Entries ---------------------------------------------------------------------------------------------------------
+
+ENTRIES: Final = (
+    operator("->", "jsonb, text", "jsonb", member, sqlite="jsonb_member"),
+    operator("->>", "jsonb, text", "text", member_text, sqlite="jsonb_member_text"),
+    operator("->", "jsonb, int4", "jsonb", item, sqlite="jsonb_item"),
+    operator("->>", "jsonb, int4", "text", item_text, sqlite="jsonb_item_text"),
+    operator("#>", "jsonb, text[]", "jsonb", inside, sqlite="jsonb_inside"),
+    operator("#>>", "jsonb, text[]", "text", inside_text, sqlite="jsonb_inside_text"),
+    operator("->>", "json, text", "text", member_text, sqlite="jsonb_member_text"),
+    operator("->>", "json, int4", "text", item_text, sqlite="jsonb_item_text"),
+    operator("#>>", "json, text[]", "text", inside_text, sqlite="jsonb_inside_text"),
+    operator("@>", "jsonb, jsonb", "bool", contains, sqlite="jsonb_contains"),
+    operator("<@", "jsonb, jsonb", "bool", swapped(contains), sqlite="jsonb_contained"),
+    operator("?", "jsonb, text", "bool", has_key, sqlite="jsonb_has_key"),
+    operator("?|", "jsonb, text[]", "bool", has_any, sqlite="jsonb_has_any"),
+    operator("?&", "jsonb, text[]", "bool", has_all, sqlite="jsonb_has_all"),
+    operator("||", "jsonb, jsonb", "jsonb", join, sqlite="jsonb_join"),
+    operator("-", "jsonb, text", "jsonb", remove, sqlite="jsonb_remove"),
+    operator("-", "jsonb, int4", "jsonb", remove_item, sqlite="jsonb_remove_item"),
+    operator("-", "jsonb, text[]", "jsonb", remove_names, sqlite="jsonb_remove_names"),
+    operator("#-", "jsonb, text[]", "jsonb", remove_path, sqlite="jsonb_remove_path"),
+    function("interlock jsonb_key", "jsonb", "text", key, sqlite="jsonb_key"),
+    function("jsonb_typeof", "jsonb", "text", typeof),
+    function("jsonb_array_length", "jsonb", "int4", array_length),
+    function("jsonb_strip_nulls", "jsonb", "jsonb", strip_nulls),
+    function("jsonb_set", "jsonb, text[], jsonb", "jsonb", place),
+    function("jsonb_set", "jsonb, text[], jsonb, bool", "jsonb", place),
+    function("jsonb_pretty", "jsonb", "text", pretty),
+    function("interlock jsonb_from_text", "text", "jsonb", from_text, sqlite="jsonb_from_text"),
+    function("interlock jsonb_from_float8", "float8", "jsonb", from_float, sqlite="jsonb_from_float8"),
+    function("interlock jsonb_from_timestamptz", "timestamptz", "jsonb", from_moment, sqlite="jsonb_from_timestamptz"),
+    function(
+        "interlock jsonb_from_timestamp",
+        "timestamp",
+        "jsonb",
+        from_timestamp,
+        sqlite="jsonb_from_timestamp",
+    ),
+    function("interlock jsonb_from_array", "text[]", "jsonb", read, sqlite="jsonb_from_array"),
+    function("interlock jsonb_build_array", "any", "jsonb", build_array, sqlite="jsonb_build_array", null=True),
+    function("interlock jsonb_build_object", "any", "jsonb", build_object, sqlite="jsonb_build_object", null=True),
+    function("interlock json_build_array", "any", "json", json_array, sqlite="json_build_array", null=True),
+    function("interlock json_build_object", "any", "json", json_object, sqlite="json_build_object", null=True),
+    function("interlock json_items", "text[]", "json", json_items, sqlite="json_items"),
+    *(cast_entry("jsonb", name, to_integer(name)) for name in INTEGER_RANGE),
+    cast_entry("jsonb", "numeric", to_numeric),
+    cast_entry("jsonb", "float8", to_float),
+    cast_entry("jsonb", "bool", to_bool),
+    cast_entry("jsonb", "text", read),
+    cast_entry("jsonb", "varchar", read, sqlite="jsonb_to_text"),
+    written("cast", "", "json", "text", "{0}"),
+    written("cast", "", "json", "varchar", "{0}"),
+    cast_entry("json", "jsonb", read, sqlite="jsonb_to_text"),
+    # A column as it is would bring its collation along.
+    cast_entry("jsonb", "json", read, sqlite="jsonb_to_text"),
+)

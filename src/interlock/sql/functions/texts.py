@@ -3,6 +3,8 @@
 Each takes stored values and gives a stored value. None of them sees NULL but `concat` and its kin, which leave it out.
 """
 
+import base64
+import binascii
 import hashlib
 import math
 import re
@@ -12,7 +14,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from interlock.errors import TransactionError
-from interlock.sql.types import refuse
+from interlock.sql.registry import Entry, built, cast, function, operator, written
+from interlock.sql.scope import Term, call, combined
+from interlock.sql.types import INTEGER_RANGE, Type, refuse
 from interlock.sql.values import StoredValue
 
 TEXT_LENGTH_MAX: Final = 10_000_000
@@ -121,6 +125,11 @@ def octet_length(value: str | bytes) -> int:
     return len(value.encode() if isinstance(value, str) else value)
 
 
+def bit_length(value: str | bytes) -> int:
+    """Return the number of bits."""
+    return 8 * octet_length(value)
+
+
 def md5(text: str) -> str:
     """The digest in hexadecimal digits."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
@@ -128,15 +137,15 @@ def md5(text: str) -> str:
 
 def concat(*texts: StoredValue) -> str:
     """The texts one after the other; NULL is nothing."""
-    return "".join(_given(texts))
+    return "".join(_without_nulls(texts))
 
 
 def concat_ws(separator: StoredValue, *texts: StoredValue) -> str | None:
     """The texts with a separator between each two; NULL is left out."""
-    return separator.join(_given(texts)) if isinstance(separator, str) else None
+    return separator.join(_without_nulls(texts)) if isinstance(separator, str) else None
 
 
-def _given(texts: Sequence[StoredValue]) -> list[str]:
+def _without_nulls(texts: Sequence[StoredValue]) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
@@ -244,3 +253,257 @@ def _unfinished(segments: list[list[str]]) -> _Pattern:
     first, *rest = map("".join, segments)
     left_min = max(1, skipped) if after_any else 1
     return _Pattern(re.compile(first + _skipping(rest), re.DOTALL), left_min)
+
+
+# --- Case ------------------------------------------------------------------------------------------------------------
+# Letters beyond ASCII follow the locale of the database in PostgreSQL. A lane has that of the locale C, in which such
+# letters have no case, and refuses texts where another locale would answer differently.
+
+
+def lower(text: str) -> str:
+    """Return small letters; beyond ASCII they depend on the locale."""
+    return _ascii(text, "lower").lower()
+
+
+def upper(text: str) -> str:
+    """Return capital letters; beyond ASCII they depend on the locale."""
+    return _ascii(text, "upper").upper()
+
+
+def initcap(text: str) -> str:
+    """Return each word with a capital letter; a word is letters and digits."""
+    return re.sub(r"[A-Za-z0-9]+", lambda found: found[0][0].upper() + found[0][1:].lower(), _ascii(text, "initcap"))
+
+
+def _ascii(text: str, name: str) -> str:
+    if not text.isascii():
+        raise refuse(
+            f"{name}() of text beyond ASCII.",
+            why="PostgreSQL's answer depends on the locale of the database.",
+            fix="Convert it in Python and store the result.",
+        )
+    return text
+
+
+# --- Further functions -----------------------------------------------------------------------------------------------
+
+
+def varchar(text: str, length: int) -> str:
+    """Return text for a column of limited length: too many characters are an error, too many spaces are cut off."""
+    if len(text) <= length:
+        return text
+    if text[length:].strip(" "):
+        raise TransactionError(
+            f"text of {len(text)} characters is too long for varchar({length}).", fix="Shorten it, or widen the column."
+        )
+    return text[:length]
+
+
+def translate(text: str, old: str, new: str) -> str:
+    """Return the text with each character of `old` replaced by the one at its place in `new`, or removed."""
+    table: dict[int, str | None] = {}
+    for place, letter in enumerate(old):
+        table.setdefault(ord(letter), new[place] if place < len(new) else None)
+    return text.translate(table)
+
+
+def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
+    """Return the text with a part of it replaced."""
+    if start <= 0:
+        raise TransactionError("negative substring length not allowed.", fix="Begin at 1 or later.")
+    length = len(new) if count is None else count
+    if start + length > INTEGER_RANGE["int4"][1]:
+        raise TransactionError("integer out of range.", fix="Begin earlier, or replace less.")
+    return text[: start - 1] + new + text[max(start - 1 + length, 0) :]
+
+
+def code_point(text: str) -> int:
+    """Return the code of the first character; zero without one: ascii()."""
+    return ord(text[0]) if text else 0
+
+
+def character(code: int) -> str:
+    """Return the character of a code: chr()."""
+    if code == 0 or code < 0 or code > _CODE_MAX or _SURROGATES[0] <= code <= _SURROGATES[1]:
+        raise TransactionError(f"requested character not valid: chr({code}).", fix="Pass the code of a character.")
+    return chr(code)
+
+
+_CODE_MAX: Final = 0x10FFFF
+_SURROGATES: Final = (0xD800, 0xDFFF)
+
+
+def quote_literal(text: str) -> str:
+    """Return the text as a literal of PostgreSQL."""
+    quoted = text.replace("'", "''")
+    return f"E'{quoted.replace(chr(92), chr(92) * 2)}'" if "\\" in quoted else f"'{quoted}'"
+
+
+def encode(value: bytes, form: str) -> str:
+    """Return bytes as text: hex, base64 or escape."""
+    match form.lower():
+        case "hex":
+            return value.hex()
+        case "base64":
+            return "\n".join(_lines(base64.b64encode(value).decode()))
+        case "escape":
+            parts = [f"\\{byte:03o}" if byte == 0 or byte > _ASCII_MAX else chr(byte) for byte in value]
+            return "".join("\\\\" if part == "\\" else part for part in parts)
+        case _:
+            raise TransactionError(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
+
+
+def _lines(text: str) -> list[str]:
+    return [text[place : place + _LINE] for place in range(0, len(text), _LINE)]
+
+
+_ASCII_MAX: Final = 127
+_LINE: Final = 76
+
+
+def decode(text: str, form: str) -> bytes:
+    """Return the bytes that a text stands for: hex or base64."""
+    try:
+        match form.lower():
+            case "hex":
+                return bytes.fromhex("".join(text.split()))
+            case "base64":
+                return base64.b64decode("".join(text.split()), validate=True)
+            case _:
+                raise refuse(f"decode() from {form[:20]!r}.", fix="Use hex or base64.")
+    except (ValueError, binascii.Error) as error:
+        raise TransactionError(f"invalid {form} text.", fix="Correct the text.") from error
+
+
+def digest(name: str) -> Callable[[bytes], bytes]:
+    """Return one of sha224, sha256, sha384, sha512."""
+    return lambda value: hashlib.new(name, value).digest()
+
+
+def md5_of_bytes(value: bytes) -> str:
+    """Return the digest of bytes in hexadecimal digits."""
+    return hashlib.md5(value, usedforsecurity=False).hexdigest()
+
+
+def uuid_to_text(value: bytes) -> str:
+    """Return a uuid in its usual form."""
+    digits = value.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _bytes_part(value: bytes, start: int, length: int | None = None) -> bytes:
+    if length is None:
+        return value[max(start - 1, 0) :]
+    if length < 0:
+        raise TransactionError(f"negative substring length {length}.", fix="Pass zero or more.")
+    end = start + length - 1
+    return value[max(start - 1, 0) : end] if end > 0 else b""
+
+
+# --- Entries ---------------------------------------------------------------------------------------------------------
+
+
+def _like(name: str, *, negated: bool) -> Callable[[Sequence[Term], Type], Term]:
+    def build(terms: Sequence[Term], result: Type) -> Term:
+        matched = call(name, result, *terms, extra="'\\'")
+        return combined(f"NOT {matched.text}", result, terms) if negated else matched
+
+    return build
+
+
+def _number_to_text(terms: Sequence[Term], result: Type) -> Term:
+    [value] = terms
+    if value.literal is not None and value.type.name == "numeric":
+        return Term(value.text, result, literal=value.literal, nullable=False)
+    if value.type.name == "numeric":
+        # The concatenation drops the column's collation, which a cast would keep.
+        return combined(f"{value.operand} || ''", result, terms)
+    return combined(f"CAST({value.checked.text} AS TEXT)", result, terms, atomic=True)
+
+
+def _join_bytes(left: bytes, right: bytes) -> bytes:
+    return left + right
+
+
+def _cased(name: str, body: Callable[[str], str]) -> Entry:
+    return function(name, "text", "text", body)
+
+
+ENTRIES: Final = (
+    written("operator", "||", "text, text", "text", "{0} || {1}"),
+    operator("||", "bytea, bytea", "bytea", _join_bytes, sqlite="bytea_join"),
+    built("operator", "~~", "text, text", "bool", _like("interlock_like", negated=False)),
+    built("operator", "!~~", "text, text", "bool", _like("interlock_like", negated=True)),
+    built("operator", "~~*", "text, text", "bool", _like("interlock_ilike", negated=False)),
+    built("operator", "!~~*", "text, text", "bool", _like("interlock_ilike", negated=True)),
+    operator("^@", "text, text", "bool", starts_with, sqlite="starts_with"),
+    function("interlock like", "text, text, text", "bool", like, sqlite="like"),
+    function("interlock ilike", "text, text, text", "bool", ilike, sqlite="ilike"),
+    function("interlock varchar", "text, int4", "text", varchar, sqlite="varchar"),
+    written("function", "length", "text", "int4", "length({0})"),
+    written("function", "length", "bytea", "int4", "length({0})"),
+    written("function", "char_length", "text", "int4", "length({0})"),
+    written("function", "character_length", "text", "int4", "length({0})"),
+    function("octet_length", "text", "int4", octet_length),
+    function("octet_length", "bytea", "int4", octet_length),
+    function("bit_length", "text", "int4", bit_length),
+    function("bit_length", "bytea", "int4", bit_length),
+    _cased("lower", lower),
+    _cased("upper", upper),
+    _cased("initcap", initcap),
+    function("btrim", "text", "text", trim, sqlite="trim"),
+    function("btrim", "text, text", "text", trim, sqlite="trim_of"),
+    function("ltrim", "text", "text", trim_left, sqlite="trim_left"),
+    function("ltrim", "text, text", "text", trim_left, sqlite="trim_left_of"),
+    function("rtrim", "text", "text", trim_right, sqlite="trim_right"),
+    function("rtrim", "text, text", "text", trim_right, sqlite="trim_right_of"),
+    function("left", "text, int4", "text", left),
+    function("right", "text, int4", "text", right),
+    function("lpad", "text, int4", "text", pad_left, sqlite="pad_left"),
+    function("lpad", "text, int4, text", "text", pad_left, sqlite="pad_left_with"),
+    function("rpad", "text, int4", "text", pad_right, sqlite="pad_right"),
+    function("rpad", "text, int4, text", "text", pad_right, sqlite="pad_right_with"),
+    function("md5", "text", "text", md5),
+    function("md5", "bytea", "text", md5_of_bytes, sqlite="md5_of_bytes"),
+    *(function(name, "bytea", "bytea", digest(name)) for name in ("sha224", "sha256", "sha384", "sha512")),
+    function("position", "text, text", "int4", position),
+    function("strpos", "text, text", "int4", position, sqlite="position"),
+    function("repeat", "text, int4", "text", repeat),
+    function("replace", "text, text, text", "text", replace),
+    function("reverse", "text", "text", reverse),
+    function("split_part", "text, text, int4", "text", split_part),
+    function("starts_with", "text, text", "bool", starts_with),
+    *(
+        entry
+        for name in ("substr", "substring")
+        for entry in (
+            function(name, "text, int4", "text", substring, sqlite="substring_from"),
+            function(name, "text, int4, int4", "text", substring, sqlite="substring"),
+            function(name, "bytea, int4", "bytea", _bytes_part, sqlite="bytea_substring_from"),
+            function(name, "bytea, int4, int4", "bytea", _bytes_part, sqlite="bytea_substring"),
+        )
+    ),
+    function("translate", "text, text, text", "text", translate),
+    function("overlay", "text, text, int4", "text", overlay),
+    function("overlay", "text, text, int4, int4", "text", overlay),
+    function("ascii", "text", "int4", code_point),
+    function("chr", "int4", "text", character),
+    function("quote_literal", "text", "text", quote_literal),
+    function("encode", "bytea, text", "text", encode),
+    function("decode", "text, text", "bytea", decode),
+    *(
+        built("cast", "", name, target, _number_to_text)
+        for name in ("int2", "int4", "int8", "numeric")
+        for target in ("text", "varchar")
+    ),
+    *(
+        entry
+        for target in ("text", "varchar")
+        for entry in (
+            written("cast", "", "bool", target, "CASE {0} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"),
+            cast("uuid", target, uuid_to_text, sqlite="uuid_to_text"),
+            cast("float8", target, from_float, sqlite="float8_to_text"),
+            cast("bytea", target, from_bytes, sqlite="bytea_to_text"),
+        )
+    ),
+)

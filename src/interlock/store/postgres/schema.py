@@ -16,21 +16,19 @@ import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib import resources
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from interlock.errors import BadUsage, InterlockError, MovedElsewhere, TransactionError, UnavailableError, UnusableFile
-from interlock.postgres.connection import Driver, Link, Record, connected
-from interlock.postgres.errors import state_of, translate_errors
+from interlock.errors import BadUsage, MovedElsewhere, TransactionError, UnavailableError, UnusableFile
+from interlock.postgres.errors import translate_errors
+from interlock.postgres.handover import look_again
+from interlock.postgres.pool import Driver, Link, Record, connected
 from interlock.store.postgres.statement import micros
-from interlock.urls import IDENTIFIER_BYTES_MAX, PostgresAddress, parse_postgres_url
-from interlock.urls import redact_secrets as shown_address
+from interlock.urls import IDENTIFIER_BYTES_MAX, PostgresAddress, parse_postgres_url, redact_secrets
 
 # --- Marks -----------------------------------------------------------------------------------------------------------
 
 Read = Callable[..., Awaitable[list[Record]]]
 """Runs a statement with its values."""
-
-FoundT = TypeVar("FoundT")
 
 ARRIVING = "workflows_arriving"
 MOVED = "workflows_moved"
@@ -38,12 +36,6 @@ MOVED = "workflows_moved"
 TABLES = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "leases", "notes", "migrations")
 VIEWS = ("workflow_states", "workflow_leases", "workflows_due")
 SEQUENCE = "workflow_numbers"
-
-NO_TABLE = ("42P01", "3F000")
-"""SQLSTATEs of a statement about a missing table or schema."""
-
-LOOKS_MAX = 3
-"""Moves that may end between the look at the catalog and the read of the marks, before the look gives up."""
 
 _LOOK = """
 SELECT relname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
@@ -74,7 +66,7 @@ class Arriving(NamedTuple):
     """The last time of the source (G8)."""
 
 
-class Gone(NamedTuple):
+class Tombstone(NamedTuple):
     """The workflows that were here live elsewhere."""
 
     url: str
@@ -85,7 +77,7 @@ class Marks(NamedTuple):
     """The marks of a schema."""
 
     arriving: Arriving | None = None
-    gone: Gone | None = None
+    tombstone: Tombstone | None = None
     present: bool = False
     """It has the tables of a store."""
 
@@ -97,26 +89,7 @@ async def marks_of(read: Read, schema: str) -> Marks:
     `workflows_moved`; then the catalog is read again. Inside a transaction the caller holds the schema's lock, under
     which no mark comes or goes.
     """
-
-    async def look() -> Marks:
-        return await _marks_of(read, schema)
-
-    return await _retry_look(look)
-
-
-async def _retry_look(look: Callable[[], Awaitable[FoundT]]) -> FoundT:
-    """Return the result of a look. Repeat it if a table that it saw in the catalog is gone when it is read.
-
-    Only a move removes tables, so the next look sees what the move has left. Not for use inside a transaction, which
-    ends with its first error.
-    """
-    for _ in range(LOOKS_MAX):
-        try:
-            return await look()
-        except InterlockError as error:
-            if not is_missing(error):
-                raise
-    return await look()
+    return await look_again(lambda: _marks_of(read, schema))
 
 
 async def _marks_of(read: Read, schema: str) -> Marks:
@@ -127,45 +100,35 @@ async def _marks_of(read: Read, schema: str) -> Marks:
     arriving = (_ARRIVING if ARRIVING in found else _NOT_ARRIVING).format(schema=schema)
     moved = (_MOVED if MOVED in found else _NOT_MOVED).format(schema=schema)
     [row] = await read(_MARKS.format(arriving=arriving, moved=moved))
-    epoch, source, complete, arrived, report, time_us, url, gone_epoch = row
+    epoch, source, complete, arrived, report, time_us, url, left_epoch = row
     return Marks(
         None if epoch is None else Arriving(epoch, source, complete, arrived, report, time_us),
-        None if url is None else Gone(url, gone_epoch),
+        None if url is None else Tombstone(url, left_epoch),
         present,
     )
 
 
-def refuse_marked(marks: Marks, shown: str) -> None:
+def refuse_marked(marks: Marks, place: str) -> None:
     """Raise MovedElsewhere where workflows have left, and UnavailableError where they have not arrived."""
-    arriving, gone = marks.arriving, marks.gone
-    if gone is not None and (arriving is None or arriving.epoch < gone.epoch):
+    arriving, stone = marks.arriving, marks.tombstone
+    if stone is not None and (arriving is None or arriving.epoch < stone.epoch):
         raise MovedElsewhere(
-            f"the workflows of {shown} live at {shown_address(gone.url)} since move {gone.epoch}.",
-            url=gone.url,
-            epoch=gone.epoch,
+            f"the workflows of {place} live at {redact_secrets(stone.url)} since move {stone.epoch}.",
+            url=stone.url,
+            epoch=stone.epoch,
         )
     if arriving is not None and not arriving.arrived:
-        raise on_the_way(arriving, shown)
+        raise on_the_way(arriving, place)
 
 
-def on_the_way(arriving: Arriving, shown: str) -> UnavailableError:
+def on_the_way(arriving: Arriving, place: str) -> UnavailableError:
     """Return the error for a store whose workflows are arriving."""
     return UnavailableError(
-        f"workflows are arriving at {shown} from {arriving.source} (move {arriving.epoch}).",
+        f"workflows are arriving at {place} from {arriving.source} (move {arriving.epoch}).",
         why="The store cannot be used until all workflows are here and their old place is sealed. Nothing was changed.",
         fix="Try again when the move is over. If no mover runs any more, run `interlock route` again to finish or "
         "abandon it.",
     )
-
-
-def is_missing(error: BaseException) -> bool:
-    """Return whether a statement failed because its tables are missing: they may be arriving, or have left."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if (state_of(cause) or "") in NO_TABLE:
-            return True
-        cause = cause.__cause__
-    return False
 
 
 def draft_of(address: PostgresAddress) -> str:
@@ -235,11 +198,7 @@ def known() -> list[Migration]:
 
 async def pending(link: Link, schema: str) -> list[Migration]:
     """Return the migrations that are not applied yet. Raises UnusableFile for a newer or foreign schema."""
-
-    async def look() -> list[Migration]:
-        return await _pending(link, schema)
-
-    return await _retry_look(look)
+    return await look_again(lambda: _pending(link, schema))
 
 
 async def _pending(link: Link, schema: str) -> list[Migration]:
@@ -270,36 +229,25 @@ async def migrate(url: str, *, dry_run: bool = False) -> list[Migration]:
 
 
 async def migrated(link: Link, address: PostgresAddress) -> list[Migration]:
-    """Bring the schema up to date over this connection; returns what was missing."""
-    schema, driver = address.schema, link.driver
+    """Bring the schema up to date over this connection; return what was missing."""
+    schema = address.schema
     try:
         if not await pending(link, schema):
             return []
-        with translate_errors(writing=False):
-            await driver.execute("BEGIN")
-        with translate_errors(writing=False):
-            await driver.fetch(LOCK, f"interlock {schema}")
-        # Another process may have migrated while this one waited for the lock.
-        with translate_errors(writing=False):
+        async with _transaction(link, schema) as driver:
             # After a tombstone, and while workflows arrive, the tables are missing and must not be created.
-            refuse_marked(await marks_of(driver.fetch, schema), address.shown)
+            refuse_marked(await marks_of(driver.fetch, schema), address.redacted_url)
             [(present,)] = await driver.fetch(PRESENT, schema)
             await driver.execute(_recording(schema, present=bool(present)))
-        missing = await _still_pending(link, schema)
-        with translate_errors(writing=False):
+            # Another process may have migrated while this one waited for the lock.
+            missing = known()[len(await driver.fetch(f"SELECT number FROM {schema}.migrations")) :]
             await _apply(driver, schema, missing)
-        with translate_errors(writing=True):
-            await driver.execute("COMMIT")
     except TransactionError as error:
-        await _roll_back(link)
         raise UnavailableError(
             f"the schema {schema!r} could not be migrated: {error.what}",
             why="The user of the address may not make tables there, or the schema is not what it was.",
             fix="Run `interlock migrate` with a user who may, or read what it would do with --dry-run.",
         ) from error
-    except BaseException:
-        await _roll_back(link)
-        raise
     return missing
 
 
@@ -337,19 +285,6 @@ async def _apply(driver: Driver, schema: str, migrations: list[Migration]) -> No
     for each in migrations:
         await driver.execute(each.sql)
         await driver.fetch(record, each.number, each.name, each.digest)
-
-
-async def _still_pending(link: Link, schema: str) -> list[Migration]:
-    all_known = known()
-    with translate_errors(writing=False):
-        rows = await link.driver.fetch(f"SELECT number FROM {schema}.migrations")
-    return all_known[len(rows) :]
-
-
-async def _roll_back(link: Link) -> None:
-    if link.usable:
-        with translate_errors(writing=False):
-            await link.driver.execute("ROLLBACK")
 
 
 def _refuse_unknown(schema: str, all_known: list[Migration], number: int, name: str, digest: str) -> None:
@@ -414,8 +349,8 @@ class Begun(NamedTuple):
 async def begin(link: Link, address: PostgresAddress, *, epoch: int, source: str) -> Begun:
     """Create the draft, or find the one of an earlier mover. Raises BadUsage where the target is in use."""
     schema, draft = address.schema, draft_of(address)
-    async with _transaction(link, f"interlock {schema}") as driver:
-        present = await driver.fetch("SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1", schema)
+    async with _transaction(link, schema) as driver:
+        [(present,)] = await driver.fetch(PRESENT, schema)
         await driver.execute(("" if present else f"CREATE SCHEMA {schema};") + _MARK.format(schema=schema))
         marks = await marks_of(driver.fetch, schema)
         if marks.arriving is not None:
@@ -436,12 +371,12 @@ async def begin(link: Link, address: PostgresAddress, *, epoch: int, source: str
 
 async def refuse_used(driver: Driver, address: PostgresAddress, marks: Marks, epoch: int) -> None:
     """Raise BadUsage unless workflows may come here."""
-    if marks.gone is not None and marks.gone.epoch >= epoch:
+    if marks.tombstone is not None and marks.tombstone.epoch >= epoch:
         raise MovedElsewhere(
-            f"the workflows of {address.shown} have left with move {marks.gone.epoch}, which is later than move "
-            f"{epoch}.",
-            url=marks.gone.url,
-            epoch=marks.gone.epoch,
+            f"the workflows of {address.redacted_url} have left with move {marks.tombstone.epoch}, "
+            f"which is later than move {epoch}.",
+            url=marks.tombstone.url,
+            epoch=marks.tombstone.epoch,
         )
     if not marks.present:
         return
@@ -451,7 +386,7 @@ async def refuse_used(driver: Driver, address: PostgresAddress, marks: Marks, ep
     if rows:
         counts = ", ".join(f"{count:,} of {machine!r}" for machine, count in rows)
         raise BadUsage(
-            f"{address.shown} has workflows already: {counts}.",
+            f"{address.redacted_url} has workflows already: {counts}.",
             why="Two stores are not made one: each has notes, leases and keys of its own, and may have used the same "
             "ids.",
             fix="Name an empty schema of the same database: ?schema=orders. One engine per schema may run beside "
@@ -466,7 +401,7 @@ def _earlier_draft(arriving: Arriving, address: PostgresAddress, *, epoch: int, 
     if arriving.arrived:
         return None
     raise BadUsage(
-        f"another move to {address.shown} is under way: number {arriving.epoch}, from {arriving.source}.",
+        f"another move to {address.redacted_url} is under way: number {arriving.epoch}, from {arriving.source}.",
         why="A schema is the target of one move at a time.",
         fix="Finish that one, or take it back with `interlock route --abandon`.",
     )
@@ -478,14 +413,14 @@ async def arrive(link: Link, address: PostgresAddress, epoch: int) -> bool:
     coming = _draft_in(await marks_of(reader_of(link), schema), epoch)
     if coming is None:
         return False
-    await _wait_for_clock(link, coming.time_us, address.shown)
-    async with _transaction(link, f"interlock {schema}") as driver:
+    await _wait_for_clock(link, coming.time_us, address.redacted_url)
+    async with _transaction(link, schema) as driver:
         marks = await marks_of(driver.fetch, schema)
         if _draft_in(marks, epoch) is None:  # Since the first look another process may have let it arrive.
             return False
         lock_mark = f"SELECT skew_us, held_us FROM {schema}.{ARRIVING} WHERE epoch = $1 FOR UPDATE"
         rows = await driver.fetch(lock_mark, epoch)
-        await refuse_used(driver, address, marks._replace(gone=None), epoch)
+        await refuse_used(driver, address, marks._replace(tombstone=None), epoch)
         if marks.present:
             await _put_aside(driver, address, epoch, "made")
         # A lease ends by the clock of its keeper: shift it, so that it keeps its remaining time.
@@ -507,7 +442,7 @@ UPDATE {schema}.{ARRIVING} SET arrived = true, mover = '' WHERE epoch = {epoch};
 
 async def take_back(link: Link, address: PostgresAddress, epoch: int, mover: str) -> bool:
     """Take a draft over from other movers. Return whether it was complete: then its source may be leaving."""
-    async with _transaction(link, f"interlock {address.schema}") as driver:
+    async with _transaction(link, address.schema) as driver:
         if _draft_in(await marks_of(driver.fetch, address.schema), epoch) is None:
             return False
         taken = f"UPDATE {address.schema}.{ARRIVING} SET mover = $1 WHERE epoch = $2 AND NOT arrived RETURNING complete"
@@ -520,13 +455,13 @@ async def throw_away(link: Link, address: PostgresAddress, epoch: int, mover: st
     Only after `take_back`, and after a check that the source has not left.
     """
     schema, draft = address.schema, draft_of(address)
-    async with _transaction(link, f"interlock {schema}") as driver:
+    async with _transaction(link, schema) as driver:
         if _draft_in(await marks_of(driver.fetch, schema), epoch) is None:
             return False
         rows = await driver.fetch(f"SELECT aside, mover FROM {schema}.{ARRIVING} WHERE epoch = $1 FOR UPDATE", epoch)
         if rows[0][1] != mover:
             raise UnavailableError(
-                f"another mover has taken over the move to {address.shown}.",
+                f"another mover has taken over the move to {address.redacted_url}.",
                 why="It goes on with the draft, and the workflows may have left by now: nothing was thrown away.",
                 fix="Look for the other mover; take the move back again when no mover runs.",
             )
@@ -564,19 +499,19 @@ async def _put_aside(driver: Driver, address: PostgresAddress, epoch: int, what:
     return aside
 
 
-async def _wait_for_clock(link: Link, time_us: int, shown: str) -> None:
+async def _wait_for_clock(link: Link, time_us: int, place: str) -> None:
     [(now_us,)] = await link.read(f"SELECT {micros('clock_timestamp()')}", ())
     behind_s = (time_us - int(now_us)) / 1_000_000
-    refuse_behind(behind_s, shown)
+    refuse_behind(behind_s, place)
     if behind_s > 0:
         await asyncio.sleep(behind_s)
 
 
-def refuse_behind(behind_s: float, shown: str) -> None:
+def refuse_behind(behind_s: float, place: str) -> None:
     """Raise UnavailableError when the database's clock lags more than `CLOCK_BEHIND_S_MAX`."""
     if behind_s > CLOCK_BEHIND_S_MAX:
         raise UnavailableError(
-            f"the clock of {shown} is {behind_s:.1f} s before the time of the workflows.",
+            f"the clock of {place} is {behind_s:.1f} s before the time of the workflows.",
             why="Times in a history never go back, so the workflows would have to wait until it has caught up.",
             fix=f"Set the clocks right (NTP), or come again when they are less than {CLOCK_BEHIND_S_MAX:g} s apart.",
         )
@@ -592,14 +527,14 @@ def reader_of(link: Link) -> Read:
 
 
 @contextlib.asynccontextmanager
-async def _transaction(link: Link, lock: str) -> AsyncGenerator[Driver]:
+async def _transaction(link: Link, schema: str) -> AsyncGenerator[Driver]:
     """Run a transaction under the lock of the schema: no migration and no other step of a move runs beside it."""
     driver = link.driver
     with translate_errors(writing=False):
         await driver.execute("BEGIN")
     try:
         with translate_errors(writing=False):
-            await driver.fetch(LOCK, lock)
+            await driver.fetch(LOCK, f"interlock {schema}")
             yield driver
     except BaseException:
         if link.usable:

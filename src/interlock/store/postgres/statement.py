@@ -1,28 +1,41 @@
 """The grouped statement: a whole group of changes in one round trip.
 
 Everything comes in arrays, one parameter per column, so that no group meets the ceiling of 65,535 parameters. The order
-inside the statement keeps it correct and free of lock waits:
+inside the statement keeps it correct and free of lock waits. `locked` takes the rows that are still at the revision
+that was decided upon, in the order of their ids, and skips those that another transaction has locked: it never waits,
+so a caller's open transaction blocks no group, and two groups cannot deadlock. A change with a delivery key that was
+used before is not locked at all. `moved` writes those, `begun` inserts the new ones in the order of their ids; only
+there a statement may have to wait, for an open transaction that starts the same workflow, and that wait is bounded.
+Every other write is filtered by the changes that won: lost ones leave neither history, nor effects, nor letters.
 
-1. `locked` takes the rows that are still at the revision that was decided upon, in the order of their ids, and skips
-   those that another transaction has locked. It never waits, so a caller's open transaction blocks no group, and two
-   groups cannot deadlock. A change with a delivery key that was used before is not locked at all.
-2. `moved` writes those, `begun` inserts the new ones in the order of their ids. Only there a statement may have to
-   wait, for an open transaction that starts the same workflow; that wait is bounded.
-3. Every other write is filtered by the changes that won: lost ones leave neither history, nor effects, nor letters.
-
-Membership is asked as `(x IN (SELECT …)) IS TRUE`: PostgreSQL answers that with a hash table. As a join it would be a
-nested loop over both sides, because the planner does not know the length of an array. Parts that a group has no use
-for are left out of its statement, so there are a few dozen texts, each prepared once.
+Sections: leases taken in a commit, statement, arrays and columns, writer of a group.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from interlock.postgres.connection import Record
-from interlock.store.values import HOLD, KEEP, STAYS, Change, Delivered, HistoryRecord, Letter, OwedEffect, Row
+import msgspec
+
+from interlock.errors import ConstraintViolation, InterlockError, InternalError, OutcomeUnknown
+from interlock.postgres.errors import Blocked
+from interlock.postgres.pool import Pool, Record
+from interlock.store.protocol import Holder
+from interlock.store.records import (
+    HOLD,
+    KEEP,
+    STAYS,
+    Change,
+    DatabaseTime,
+    Delivered,
+    HistoryRecord,
+    Letter,
+    OwedEffect,
+    Row,
+)
 
 # --- Leases taken in a commit ----------------------------------------------------------------------------------------
 # An engine that commits a step runs it immediately if it has a free slot. A claim afterwards would be a second
@@ -68,80 +81,46 @@ class Lease(NamedTuple):
 
 
 # --- Statement -------------------------------------------------------------------------------------------------------
+# Membership is asked as `(x IN (SELECT …)) IS TRUE`: PostgreSQL answers that with a hash table. As a join it would be a
+# nested loop over both sides, because the planner does not know the length of an array. Parts that a group has no use
+# for are left out of its statement, so there are a few dozen texts, each prepared once.
 
 LOCK_WAIT_MS = 100
 """Milliseconds that a group waits for open transactions that start the same workflow."""
 
-CHANGE = (
-    ("id", "text"),
-    ("expected", "bigint"),
-    ("machine_version", "bigint"),
-    ("state", "text"),
-    ("context", "text"),
-    ("version", "bigint"),
-    ("visit", "bigint"),
-    ("active", "boolean"),
-    ("created_at", "bigint"),
-    ("updated_at", "bigint"),
-    ("owed", "bytea"),
-    ("wake_at", "bigint"),
-    ("timer_at", "bigint"),
-    ("lease_token", "bigint"),
-    ("hold", "smallint"),
+
+def _typed(columns: str) -> tuple[tuple[str, str], ...]:
+    """Return names and types of columns that are written as in CREATE TABLE."""
+    return tuple([(name, kind) for name, _, kind in (column.partition(" ") for column in columns.split(", "))])
+
+
+CHANGE = _typed(
+    "id text, expected bigint, machine_version bigint, state text, context text, version bigint, visit bigint, "
+    "active boolean, created_at bigint, updated_at bigint, owed bytea, wake_at bigint, timer_at bigint, "
+    "lease_token bigint, hold smallint"
 )
 """Columns of every change."""
 
-BEGIN = (
-    ("workflow_type", "text"),
-    ("entered_at", "bigint"),
-    ("digest", "bytea"),
-)
+BEGIN = _typed("workflow_type text, entered_at bigint, digest bytea")
 """Beside a change: columns that only the start of a workflow needs."""
 
-COUNTS = (("duplicates", "bigint"), ("ignored", "bigint"), ("refused", "bigint"))
+COUNTS = _typed("duplicates bigint, ignored bigint, refused bigint")
 
-LAST = (("from_state", "text"), ("event", "text"), ("payload", "text"))
-KEY = (("key", "text"), ("key_digest", "bytea"))
+LAST = _typed("from_state text, event text, payload text")
+KEY = _typed("key text, key_digest bytea")
 """Beside a change: its one row of history, whose other columns stand in the change itself."""
 
-EVENT = (
-    ("workflow_id", "text"),
-    ("version", "bigint"),
-    ("from_state", "text"),
-    ("to_state", "text"),
-    ("event", "text"),
-    ("payload", "text"),
-    ("context", "text"),
-    ("created_at", "bigint"),
-    *KEY,
+EVENT = _typed(
+    "workflow_id text, version bigint, from_state text, to_state text, event text, payload text, context text, "
+    "created_at bigint, key text, key_digest bytea"
 )
-EFFECT = (
-    ("change", "text"),
-    ("put", "boolean"),
-    ("id", "text"),
-    ("workflow_id", "text"),
-    ("version", "bigint"),
-    ("name", "text"),
-    ("attempts", "bigint"),
-    ("wake_at", "bigint"),
-    ("context", "text"),
-    ("hold", "boolean"),
-    ("known", "bigint"),
+EFFECT = _typed(
+    "change text, put boolean, id text, workflow_id text, version bigint, name text, attempts bigint, "
+    "wake_at bigint, context text, hold boolean, known bigint"
 )
-LETTER = (
-    ("change", "text"),
-    ("put", "boolean"),
-    ("id", "text"),
-    ("kind", "text"),
-    ("workflow_id", "text"),
-    ("name", "text"),
-    ("attempts", "bigint"),
-    ("error", "text"),
-    ("since", "bigint"),
-    ("version", "bigint"),
-    ("key", "text"),
-    ("context", "text"),
-    ("tied", "boolean"),
+LETTER = _typed(
+    "change text, put boolean, id text, kind text, workflow_id text, name text, attempts bigint, error text, "
+    "since bigint, version bigint, key text, context text, tied boolean"
 )
 ASIDE = {"id", "expected", "created_at", "hold", "lease_token"}
 """Columns of a change that a move does not write as they are."""
@@ -361,35 +340,15 @@ def _value(row: str, name: str, kind: str, *, aside: bool = False) -> str:
 # A group becomes one array per column. Results are read by index. JSON is stored as jsonb, for users; the engine
 # gets exactly the text that it wrote.
 
-Columns = list[list[Any]]
-
 
 def row_of_table(table: str) -> str:
     """Return the columns of a workflow, for an alias of its table."""
-    every = (
-        "{0}.id",
-        "{0}.workflow_type",
-        "{0}.machine_version",
-        "{0}.state",
-        f"coalesce({{0}}.context_written, {compact('{0}.context')})",
-        "{0}.version",
-        "{0}.visit",
-        "{0}.active",
-        micros("{0}.created_at"),
-        micros("{0}.updated_at"),
-        micros("{0}.entered_at"),
-        "{0}.digest",
-        "{0}.owed",
-        micros("{0}.wake_at"),
-        "{0}.duplicates",
-        "{0}.ignored",
-        "{0}.refused",
-        "{0}.revision",
-        "{0}.lease_token",
-        "CASE WHEN {0}.lease_until > now() THEN {0}.lease_owner ELSE '' END",
-        micros("{0}.timer_at"),
-    )
-    return ", ".join(every).format(table)
+    return f"""{table}.id, {table}.workflow_type, {table}.machine_version, {table}.state,
+    coalesce({table}.context_written, {compact(f"{table}.context")}), {table}.version, {table}.visit, {table}.active,
+    {micros(f"{table}.created_at")}, {micros(f"{table}.updated_at")}, {micros(f"{table}.entered_at")}, {table}.digest,
+    {table}.owed, {micros(f"{table}.wake_at")}, {table}.duplicates, {table}.ignored, {table}.refused, {table}.revision,
+    {table}.lease_token, CASE WHEN {table}.lease_until > now() THEN {table}.lease_owner ELSE '' END,
+    {micros(f"{table}.timer_at")}"""
 
 
 ROW = row_of_table("workflows")
@@ -397,18 +356,8 @@ ROW_WIDTH = 21
 ENTERED_AT = 10
 """Index of the time of entry in `ROW`."""
 
-HAPPENED = ", ".join((
-    "workflow_id",
-    "version",
-    "from_state",
-    "to_state",
-    "event",
-    f"coalesce(payload_written, {compact('payload')})",
-    f"coalesce(context_written, {compact('context')})",
-    micros("created_at"),
-    "key",
-    "key_digest",
-))  # fmt: skip
+HAPPENED = f"""workflow_id, version, from_state, to_state, event, coalesce(payload_written, {compact("payload")}),
+    coalesce(context_written, {compact("context")}), {micros("created_at")}, key, key_digest"""
 
 
 def effect_of_table(table: str) -> str:
@@ -458,8 +407,8 @@ def _is_single(change: Change) -> bool:
     )
 
 
-def arrays_of(changes: Sequence[Change], parts: Parts) -> Columns:
-    """Return the parameters of the group's statement, without those that are common to the group."""
+def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[object]:
+    """Return the parameters of the group's statement."""
     arrays = _columns(_change(change) for change in changes)
     if parts.starts:
         arrays += _columns(_begin(change) for change in changes)
@@ -475,7 +424,7 @@ def arrays_of(changes: Sequence[Change], parts: Parts) -> Columns:
         arrays += _columns(each for change in changes for each in _effects(change))
     if parts.letters:
         arrays += _columns(each for change in changes for each in _letters(change))
-    return arrays
+    return [*arrays, holder.envelope, holder.owner, holder.lease_s]
 
 
 def row_of(values: Record) -> Row:
@@ -509,29 +458,16 @@ def delivered_of(version: int, to_state: str, digest: bytes | None) -> Delivered
     return Delivered(version, to_state, digest or b"")
 
 
-def _columns(rows: Iterable[tuple[Any, ...]]) -> Columns:
+def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _change(change: Change) -> tuple[Any, ...]:
     row = change.row
     return (
-        row.id,
-        change.expected,
-        row.machine_version,
-        row.state,
-        row.context.decode(),
-        row.version,
-        row.visit,
-        row.active,
-        row.created_us,
-        row.updated_us,
-        row.owed,
-        row.wake_us,
-        row.timer_us,
-        row.lease,
-        change.hold,
-    )
+        row.id, change.expected, row.machine_version, row.state, row.context.decode(), row.version, row.visit,
+        row.active, row.created_us, row.updated_us, row.owed, row.wake_us, row.timer_us, row.lease, change.hold,
+    )  # fmt: skip
 
 
 def _begin(change: Change) -> tuple[Any, ...]:
@@ -552,18 +488,9 @@ def _key(change: Change) -> tuple[Any, ...]:
 
 
 def _event(happened: HistoryRecord) -> tuple[Any, ...]:
-    return (
-        happened.workflow,
-        happened.version,
-        happened.from_state,
-        happened.to_state,
-        happened.event,
-        happened.payload.decode() or None,
-        happened.context.decode(),
-        happened.created_us,
-        happened.key,
-        happened.key_digest or None,
-    )
+    values = msgspec.structs.astuple(happened)
+    payload, context = happened.payload.decode() or None, happened.context.decode()
+    return (*values[:5], payload, context, *values[7:9], happened.key_digest or None)
 
 
 def _effects(change: Change) -> Iterable[tuple[Any, ...]]:
@@ -591,3 +518,69 @@ def _letters(change: Change) -> Iterable[tuple[Any, ...]]:
         )  # fmt: skip
     for letter_id in change.letters_gone:
         yield (workflow, False, letter_id, *NO_LETTER)
+
+
+# --- Writer of a group -----------------------------------------------------------------------------------------------
+# A group is mostly one statement. It takes more when it is very large, and when an open transaction that has started
+# one of its workflows blocks it. Then the group is halved until the blocked change is alone; that change is lost, and
+# the others are written. Each statement is a transaction of its own, so from the second one on a failure no longer
+# means that nothing happened, and raises OutcomeUnknown (G9).
+
+GROUP_MAX = 10_000
+"""Changes in one statement; a larger group is split, because a statement is kept in memory as a whole."""
+
+NO_HOLDER = Holder("", 0.0, str(uuid.UUID(int=0)))
+"""The holder of a group that is committed without an engine."""
+
+
+class GroupWriter:
+    """Writes one group."""
+
+    def __init__(self, pool: Pool, time: DatabaseTime, holder: Holder) -> None:
+        self.lost: set[str] = set()
+        self._pool = pool
+        self._time = time
+        self._holder = holder
+        self._begun = False
+        """Whether a part of it is durable."""
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Make the changes durable that are not lost."""
+        try:
+            for begin in range(0, len(changes), GROUP_MAX):
+                await self._part(changes[begin : begin + GROUP_MAX])
+        except OutcomeUnknown:
+            raise
+        except InterlockError as error:
+            if not self._begun:
+                raise
+            raise OutcomeUnknown(
+                f"only a part of a group was written: {error.what}",
+                why="The group took several statements, and a later one failed.",
+            ) from error
+
+    async def _part(self, changes: Sequence[Change]) -> None:
+        holder = self._holder
+        parts = parts_of(changes)
+        sql, values = group_statement(self._pool.address.schema, parts), values_of(changes, parts, holder)
+        try:
+            [row] = await self._pool.write(sql, values, reserve=holder.urgent)
+        except Blocked:
+            await self._halves(changes)
+            return
+        except ConstraintViolation as error:
+            raise InternalError(
+                f"a group of changes contradicts the history that is stored: {error.what}",
+                why="A version or a delivery key stands in history once; what was decided upon was something else.",
+            ) from error
+        self._begun = True
+        self._time.record(row[0])
+        self.lost.update(row[1])
+
+    async def _halves(self, changes: Sequence[Change]) -> None:
+        if len(changes) == 1:
+            self.lost.add(changes[0].row.id)
+            return
+        middle = len(changes) // 2
+        await self._part(changes[:middle])
+        await self._part(changes[middle:])

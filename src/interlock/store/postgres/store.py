@@ -7,46 +7,42 @@ Reads go to the database each time: nothing is answered from memory (`shared`). 
 database's own; `now_us` follows its clock. A lost connection is opened again by itself: a read is repeated, a write
 that never left is UnavailableError, and one that may have arrived is OutcomeUnknown, which `settle` resolves.
 
-Sections: queries, unknown outcomes, groups, transactions of the caller, order of groups, pruning, leases, store,
-opening.
+Sections: hints, queries, claims, unknown outcomes, transactions of the caller, order of groups, pruning, leases,
+store, opening.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
 
 import asyncio
-import uuid
+import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from interlock.clock import Clock
 from interlock.errors import (
-    ConstraintViolation,
     InterlockError,
-    InternalError,
     MovedElsewhere,
-    OutcomeUnknown,
     TransactionError,
     UnavailableError,
 )
 from interlock.lanes.settings import LaneSettings
-from interlock.postgres.connection import Link, Record
-from interlock.postgres.errors import Blocked, closed
-from interlock.postgres.pool import Pool
+from interlock.postgres.errors import Blocked, closed, is_missing
+from interlock.postgres.pool import CLOSE_TIMEOUT_S, Link, Pool, Record, connected
 from interlock.store.postgres import statement
-from interlock.store.postgres.claims import Claims
-from interlock.store.postgres.notify import LEFT, DatabaseTime, Hints, channel
-from interlock.store.postgres.schema import arrive, beside, is_missing, marks_of, migrated, reader_of, refuse_marked
+from interlock.store.postgres.schema import arrive, beside, marks_of, migrated, reader_of, refuse_marked
 from interlock.store.postgres.statement import (
     EFFECTS,
     HAPPENED,
     LETTERS,
+    NO_HOLDER,
     ROW,
-    Parts,
+    GroupWriter,
     group_statement,
     micros,
     moment,
     row_of_table,
+    values_of,
 )
 from interlock.store.protocol import (
     Batch,
@@ -60,10 +56,11 @@ from interlock.store.protocol import (
     StatementGenerator,
     Stored,
 )
-from interlock.store.values import (
+from interlock.store.records import (
     KEEP,
     Change,
     Cursor,
+    DatabaseTime,
     Delivered,
     Found,
     HistoryRecord,
@@ -74,6 +71,114 @@ from interlock.store.values import (
     refuse_twice,
 )
 from interlock.urls import PostgresAddress, parse_postgres_url
+
+# --- Hints of due work -----------------------------------------------------------------------------------------------
+# A hint is a NOTIFY from an engine that leaves work to others. It is optional: polling alone is correct. It is sent in
+# a transaction of its own and not within a group, because a NOTIFY takes a lock over the whole server when its
+# transaction commits. Listening needs a session, so no hints arrive through a pooler. The connection is opened by the
+# first listener, and again when it was lost. It is never in a transaction, so it holds no locks.
+
+LEFT = "left"
+"""Payload when a workflow unwinds while an engine's attempt is running."""
+
+AGAIN_S = 1.0
+"""Seconds before a lost connection is opened again."""
+
+CHANNEL_BYTES_MAX = 63
+"""PostgreSQL's bound for the name of a channel."""
+
+DIGEST_BYTES = 8
+
+
+def channel(schema: str) -> str:
+    """Return the channel of a schema's hints."""
+    name = f"interlock_{schema}"
+    if len(name) <= CHANNEL_BYTES_MAX:
+        return name
+    # Two long names may begin alike, so a digest of the whole takes the place of the end.
+    digest = hashlib.blake2b(schema.encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return f"{name[: CHANNEL_BYTES_MAX - len(digest) - 1]}_{digest}"
+
+
+class Listening(Protocol):
+    """The driver's methods for notifications."""
+
+    async def add_listener(self, channel: str, callback: Callable[..., None], /) -> None:
+        """Call back with every notification of the channel."""
+        ...
+
+    def add_termination_listener(self, callback: Callable[..., None], /) -> None:
+        """Call back when the connection is lost."""
+        ...
+
+
+class Hints:
+    """The sender and listener of one store."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._channel = channel(pool.address.schema)
+        self._hinted = asyncio.Event()
+        self._left = False
+        self._link: Link | None = None
+        self._closed = False
+
+    async def send(self, what: str = "") -> None:
+        """Notify all listeners."""
+        await self._pool.write("SELECT pg_notify($1::text, $2::text)", (self._channel, what))
+
+    async def wait(self) -> bool:
+        """Wait for a hint since the last call; return whether one was `LEFT`."""
+        if self._pool.address.pgbouncer:
+            await asyncio.get_running_loop().create_future()
+        while not self._closed and (self._link is None or not self._link.usable):
+            await self._listen()
+        await self._hinted.wait()
+        self._hinted.clear()
+        left, self._left = self._left, False
+        return left
+
+    async def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        if self._link is not None and self._link.usable:
+            try:
+                await self._link.driver.close(timeout=CLOSE_TIMEOUT_S)
+            except Exception:  # noqa: BLE001 -- whatever it says, it ends here.
+                self._link.driver.terminate()
+
+    async def _listen(self) -> None:
+        try:
+            link = await connected(self._pool.address)
+        except InterlockError:
+            await asyncio.sleep(AGAIN_S)
+            return
+        if self._closed:
+            link.driver.terminate()
+            return
+        listener = cast("Listening", link.driver)
+        listener.add_termination_listener(self._notified)
+        try:
+            await listener.add_listener(self._channel, self._notified)
+        except Exception:  # noqa: BLE001 -- lost again already: whatever the driver says, it is opened anew.
+            link.driver.terminate()
+            await asyncio.sleep(AGAIN_S)
+            return
+        except BaseException:
+            link.driver.terminate()  # The listener was cancelled, and no other task has the connection.
+            raise
+        if self._closed:
+            # `close` ran while the listener was being added, and did not see this connection.
+            link.driver.terminate()
+            return
+        self._link = link
+        self._left = True  # A hint that was missed meanwhile may have been LEFT.
+        self._hinted.set()
+
+    def _notified(self, *arguments: object) -> None:
+        self._left = self._left or arguments[-1:] == (LEFT,)
+        self._hinted.set()
+
 
 # --- Queries ---------------------------------------------------------------------------------------------------------
 # The texts are made once per schema, so that each is prepared once per connection.
@@ -125,7 +230,105 @@ GROUP BY workflow_type, machine_version, state"""
         self.note = f"""
 INSERT INTO {schema}.notes (name, text) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET text = excluded.text"""
-        self.noted = f"SELECT name, text FROM {schema}.notes"
+        self.notes = f"SELECT name, text FROM {schema}.notes"
+
+
+# --- Claims ----------------------------------------------------------------------------------------------------------
+# A claim takes due rows without a lease, and skips rows that another claim has locked: two never get the same row. It
+# raises the workflow's token and its revision, not its version: whatever an earlier holder decided upon is lost when it
+# is committed (G4), however late it arrives. A holder that renews in time keeps the row; one that is silent past its
+# lease is assumed dead, and the row is due again. A commit that leaves the state ends the lease.
+
+CLAIMED_MAX = 1_000
+"""The most that one claim takes."""
+
+
+class ClaimQueries:
+    """The statements about leases on rows of workflows, for one schema.
+
+    In a claim `{}` stands for the condition on refused versions (`without_refused`).
+    """
+
+    def __init__(self, schema: str) -> None:
+        due = "greatest(w.wake_at, w.lease_until)"
+        free = "(w.lease_until > now()) IS NOT TRUE"
+        # By workflows_to_wake, machine by machine: due workflows of a machine without an engine delay no others.
+        self.claim = _claim(schema, f"w.wake_at IS NOT NULL AND {due} <= now()", due)
+        # By workflows_by_state: undos do not wait for steps (C9).
+        in_states = f"w.wake_at IS NOT NULL AND w.state = ANY($5::text[]) AND {due} <= now()"
+        self.claim_in_states = _claim(schema, in_states, due)
+        # By their key: what was parked is not due yet, and can go on.
+        self.claim_by_id = _claim(schema, f"w.id = ANY($5::text[]) AND w.wake_at IS NOT NULL AND {free}", "w.id")
+        # By workflows_by_timer.
+        timers = f"w.timer_at IS NOT NULL AND w.timer_at <= now() AND {free}"
+        self.claim_timers = _claim(schema, timers, "w.timer_at")
+        # By workflow_effects_to_wake.
+        self.claim_effects = f"""
+WITH due AS MATERIALIZED (
+    SELECT e.id FROM {schema}.workflow_effects e
+    WHERE e.wake_at <= now() AND (e.lease_until > now()) IS NOT TRUE AND EXISTS (
+        SELECT FROM {schema}.workflows w WHERE w.id = e.workflow_id AND (w.workflow_type = ANY($4::text[])) IS TRUE
+        {{}})
+    ORDER BY e.wake_at, e.id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflow_effects e SET lease_owner = $1, lease_until = now() + $3 * interval '1 second'
+FROM due WHERE e.id = due.id RETURNING {statement.effect_of_table("e")}"""
+        self.due = f"""
+SELECT {micros("clock_timestamp()")}, m.name, (
+    SELECT {micros(due)} FROM {schema}.workflows w WHERE w.wake_at IS NOT NULL AND w.workflow_type = m.name
+    ORDER BY {due} LIMIT 1),
+    (SELECT {micros("e.wake_at")} FROM {schema}.workflow_effects e
+     WHERE (e.lease_until > now()) IS NOT TRUE ORDER BY e.wake_at, e.id LIMIT 1)
+FROM unnest($1::text[]) AS m(name)"""
+        self.renew = _change_leases(schema, "now() + $4 * interval '1 second'")
+        self.release = _change_leases(schema, "NULL")
+        self.renew_effects = _change_effect_leases(schema, "now() + $3 * interval '1 second'")
+        self.release_effects = _change_effect_leases(schema, "NULL")
+
+
+def _claim(schema: str, condition: str, order: str) -> str:
+    return f"""
+WITH due AS MATERIALIZED (
+    SELECT w.id FROM {schema}.workflows w
+    WHERE w.workflow_type = $1 AND {condition}
+    {{}}ORDER BY {order} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflows w
+SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
+    revision = w.revision + 1
+FROM due WHERE w.id = due.id
+RETURNING {row_of_table("w")}, {micros("clock_timestamp()")}"""
+
+
+def _change_leases(schema: str, until: str) -> str:
+    """Return SQL that sets the end of the leases that their owner still has, and returns those that it has lost."""
+    mine = "w.lease_token = h.token AND w.lease_owner = $3 AND w.lease_until IS NOT NULL"
+    return f"""
+WITH held AS MATERIALIZED (
+    SELECT w.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token) JOIN {schema}.workflows w ON w.id = h.id
+    WHERE {mine} ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED),
+changed AS (UPDATE {schema}.workflows w SET lease_until = {until} FROM held WHERE w.id = held.id)
+SELECT h.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token)
+LEFT JOIN {schema}.workflows w ON w.id = h.id WHERE ({mine}) IS NOT TRUE"""
+
+
+def _change_effect_leases(schema: str, until: str) -> str:
+    return f"""
+WITH held AS MATERIALIZED (
+    SELECT e.id FROM {schema}.workflow_effects e
+    WHERE e.id = ANY($1::text[]) AND e.lease_owner = $2 AND e.lease_until IS NOT NULL
+    ORDER BY e.id FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflow_effects e SET lease_until = {until} FROM held WHERE e.id = held.id"""
+
+
+def without_refused(refused: Collection[Stored], sql: str, values: Sequence[object]) -> tuple[str, tuple[object, ...]]:
+    """Return a claim and its values; the condition on refused versions is added only if there are any."""
+    if not refused:
+        return sql.replace("{}", ""), (*values,)
+    first = len(values) + 1
+    besides = f"""AND NOT EXISTS (
+        SELECT FROM unnest(${first}::text[], ${first + 1}::bigint[], ${first + 2}::text[]) AS r(machine, version, state)
+        WHERE r.machine = w.workflow_type AND r.version = w.machine_version AND r.state = w.state)
+    """
+    return sql.replace("{}", besides), (*values, *map(list, zip(*refused, strict=True)))
 
 
 # --- Unknown outcomes (G9) -------------------------------------------------------------------------------------------
@@ -197,77 +400,6 @@ RETURNING w.id"""
         return {row[0] for row in found}
 
 
-# --- Groups ----------------------------------------------------------------------------------------------------------
-# A group is mostly one statement. It takes more when it is very large, and when an open transaction that has started
-# one of its workflows blocks it. Then the group is halved until the blocked change is alone; that change is lost, and
-# the others are written. Each statement is a transaction of its own, so from the second one on a failure no longer
-# means that nothing happened, and raises OutcomeUnknown (G9).
-
-GROUP_MAX = 10_000
-"""Changes in one statement; a larger group is split, because a statement is kept in memory as a whole."""
-
-NO_HOLDER = Holder("", 0.0, str(uuid.UUID(int=0)))
-"""The holder of a group that is committed without an engine."""
-
-
-def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[object]:
-    """Return the parameters of the group's statement."""
-    return [*statement.arrays_of(changes, parts), holder.envelope, holder.owner, holder.lease_s]
-
-
-class GroupWriter:
-    """Writes one group."""
-
-    def __init__(self, pool: Pool, time: DatabaseTime, holder: Holder) -> None:
-        self.lost: set[str] = set()
-        self._pool = pool
-        self._time = time
-        self._holder = holder
-        self._begun = False
-        """Whether a part of it is durable."""
-
-    async def write(self, changes: Sequence[Change]) -> None:
-        """Make the changes durable that are not lost."""
-        try:
-            for begin in range(0, len(changes), GROUP_MAX):
-                await self._part(changes[begin : begin + GROUP_MAX])
-        except OutcomeUnknown:
-            raise
-        except InterlockError as error:
-            if not self._begun:
-                raise
-            raise OutcomeUnknown(
-                f"only a part of a group was written: {error.what}",
-                why="The group took several statements, and a later one failed.",
-            ) from error
-
-    async def _part(self, changes: Sequence[Change]) -> None:
-        holder = self._holder
-        parts = statement.parts_of(changes)
-        sql, values = group_statement(self._pool.address.schema, parts), values_of(changes, parts, holder)
-        try:
-            [row] = await self._pool.write(sql, values, reserve=holder.urgent)
-        except Blocked:
-            await self._halves(changes)
-            return
-        except ConstraintViolation as error:
-            raise InternalError(
-                f"a group of changes contradicts the history that is stored: {error.what}",
-                why="A version or a delivery key stands in history once; what was decided upon was something else.",
-            ) from error
-        self._begun = True
-        self._time.heard(row[0])
-        self.lost.update(row[1])
-
-    async def _halves(self, changes: Sequence[Change]) -> None:
-        if len(changes) == 1:
-            self.lost.add(changes[0].row.id)
-            return
-        middle = len(changes) // 2
-        await self._part(changes[:middle])
-        await self._part(changes[middle:])
-
-
 # --- Transactions of the caller --------------------------------------------------------------------------------------
 # The row is locked first, and waited for: in the caller's own transaction it is the caller who waits, by the
 # caller's own `lock_timeout`. The key is looked up in a later statement of its own, because a statement sees what
@@ -302,7 +434,7 @@ WHERE e.workflow_id = $1::text AND e.key = $2::text"""
         rows = yield self._delivered, (workflow, key)
         return statement.delivered_of(*rows[0]) if rows else None
 
-    def noted(self) -> StatementGenerator[dict[str, str]]:
+    def notes(self) -> StatementGenerator[dict[str, str]]:
         """Load the notes of the store, by name."""
         rows = yield f"SELECT n.name, n.text FROM {self._schema}.notes n", ()
         return {row[0]: row[1] for row in rows}
@@ -490,7 +622,7 @@ class PostgresStore:
         self._turns = Turns()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self._claims = Claims(pool, self._time)
+        self._claims = ClaimQueries(self._schema)
         self._hints = Hints(pool)
         self._settling = OutcomeResolver(pool)
         self.leases = PostgresLeases(self._schema, self._safely)
@@ -499,7 +631,7 @@ class PostgresStore:
     async def begin(self) -> None:
         """Read the database's time."""
         [(server_us,)] = await self._pool.read(self._queries.time)
-        self._time.heard(int(server_us))
+        self._time.record(int(server_us))
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """Commit the whole group in one statement."""
@@ -523,22 +655,19 @@ class PostgresStore:
         return {(row[0], row[1]): statement.delivered_of(row[2], row[3], row[4]) for row in rows}
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
-        """Return which changes of a group with an unknown outcome were committed."""
+        """Return which changes of a group with an unknown outcome were committed.
+
+        After a move they are read from the tables that were put aside and never change again. Raises MovedElsewhere
+        when those are not available.
+        """
         self._refuse_closed()
         try:
             return await self._finished(self._settling.settle(changes, envelope))
         except MovedElsewhere as moved:
-            return await self._settled_aside(changes, envelope, moved)
-
-    async def _settled_aside(self, changes: Sequence[Change], envelope: str, moved: MovedElsewhere) -> set[str]:
-        """Settle a group after a move, from the tables that were put aside and never change again.
-
-        Raises MovedElsewhere when those are not available.
-        """
-        try:
-            return await self._settling.look_aside(changes, envelope, moved.epoch)
-        except TransactionError:
-            raise moved from None
+            try:
+                return await self._settling.look_aside(changes, envelope, moved.epoch)
+            except TransactionError:
+                raise moved from None
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[HistoryRecord]:
         """Return the history after a version."""
@@ -583,14 +712,18 @@ class PostgresStore:
         self._refuse_closed()
         await self._finished(self._note(name, text))
 
-    async def noted(self) -> dict[str, str]:
+    async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
-        return {row[0]: row[1] for row in await self._read(self._queries.noted)}
+        return {row[0]: row[1] for row in await self._read(self._queries.notes)}
 
     async def due(self, machines: Sequence[str]) -> Due:
-        """Return when there is work to claim (see `claims`)."""
+        """Return when there is work to claim."""
         self._refuse_closed()
-        return await self._explained(self._claims.due(machines))
+        rows = await self._explained(self._pool.read(self._claims.due, list(machines)))
+        if not rows:
+            return Due(self._time.now_us(), {}, None)
+        self._time.record(rows[-1][0])
+        return Due(rows[-1][0], {row[1]: row[2] for row in rows if row[2] is not None}, rows[-1][3])
 
     async def claim(
         self,
@@ -604,56 +737,62 @@ class PostgresStore:
         ids: Sequence[str] = (),
         refused: Collection[Stored] = (),
     ) -> list[Row]:
-        """Claim due workflows without a lease (see `claims`)."""
-        self._refuse_closed()
-        claim = self._claims.claim(
-            machine,
-            owner=owner,
-            limit=limit,
-            lease_s=lease_s,
-            timers=timers,
-            states=states,
-            ids=ids,
-            refused=refused,
-        )
-        return await self._finished(claim)
+        """Claim up to `limit` due workflows without a lease, the longest due first."""
+        values: list[object] = [machine, owner, min(limit, CLAIMED_MAX), lease_s]
+        if ids:
+            sql = self._claims.claim_by_id
+            values.append(list(ids))
+        elif states:
+            sql = self._claims.claim_in_states
+            values.append(list(states))
+        else:
+            sql = self._claims.claim_timers if timers else self._claims.claim
+        rows = await self._safely(*without_refused(refused, sql, values))
+        if rows:
+            self._time.record(rows[-1][statement.ROW_WIDTH])
+        return sorted(map(statement.row_of, rows), key=lambda row: (row.wake_us or 0, row.id))
 
     async def claim_effects(
         self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
-        """Claim due effects without a lease (see `claims`)."""
-        self._refuse_closed()
-        claim = self._claims.claim_effects(machines, owner=owner, limit=limit, lease_s=lease_s, refused=refused)
-        return await self._finished(claim)
+        """Claim up to `limit` due effects without a lease, soonest first."""
+        values = (owner, min(limit, CLAIMED_MAX), lease_s, list(machines))
+        rows = await self._safely(*without_refused(refused, self._claims.claim_effects, values))
+        return sorted(map(statement.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
-        """Renew the leases of workflows, by token; return those that were lost."""
-        self._refuse_closed()
-        return await self._finished(self._claims.renew(leases, owner=owner, lease_s=lease_s))
+        """Renew the leases of workflows, by token; return those that this owner has lost.
 
-    async def renew_effects(self, effects: Collection[str], *, owner: str, lease_s: float) -> None:
-        """Renew the leases of running effects."""
-        self._refuse_closed()
-        await self._finished(self._claims.renew_effects(effects, owner=owner, lease_s=lease_s))
+        A row that is locked by a writer is neither renewed nor lost: no other engine can claim it meanwhile.
+        """
+        return await self._change_leases(self._claims.renew, leases, owner, lease_s)
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
-        """Release the leases of workflows; return those that were lost before."""
-        self._refuse_closed()
-        return await self._finished(self._claims.release(leases, owner=owner))
+        """Release the leases of workflows; return those that this owner had lost before."""
+        return await self._change_leases(self._claims.release, leases, owner)
+
+    async def _change_leases(self, sql: str, leases: Mapping[str, int], *values: object) -> set[str]:
+        if not leases:
+            self._refuse_closed()
+            return set()
+        return {row[0] for row in await self._safely(sql, (list(leases), list(leases.values()), *values))}
+
+    async def renew_effects(self, effects: Collection[str], *, owner: str, lease_s: float) -> None:
+        """Renew the leases of this owner's running effects."""
+        await self._safely(self._claims.renew_effects, (list(effects), owner, lease_s))
 
     async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
         """Release effects that this owner claimed and did not begin."""
-        self._refuse_closed()
-        await self._finished(self._claims.release_effects(effects, owner=owner))
+        await self._safely(self._claims.release_effects, (list(effects), owner))
 
     async def hint(self, *, left: bool = False) -> None:
         """Notify listening engines of due work, or that a workflow left its state."""
         self._refuse_closed()
-        await self._finished(self._hints.say(LEFT if left else ""))
+        await self._finished(self._hints.send(LEFT if left else ""))
 
     async def hinted(self) -> bool:
         """Wait for a hint; return whether one had `left`."""
-        return await self._hints.heard()
+        return await self._hints.wait()
 
     def now_us(self) -> int:
         """Return the database's time, which never goes back."""
@@ -708,7 +847,7 @@ class PostgresStore:
             return await work
         except InterlockError as error:
             if is_missing(error):
-                refuse_marked(await marks_of(self._pool.read, self._schema), self._pool.address.shown)
+                refuse_marked(await marks_of(self._pool.read, self._schema), self._pool.address.redacted_url)
             raise
 
     async def _finished(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -767,4 +906,4 @@ async def open_postgres(
 
 
 async def _refuse_marked(link: Link, address: PostgresAddress) -> None:
-    refuse_marked(await marks_of(reader_of(link), address.schema), address.shown)
+    refuse_marked(await marks_of(reader_of(link), address.schema), address.redacted_url)

@@ -1,18 +1,20 @@
-"""Invariants of every seed, checked against answers, stored rows and the calls of the gateway.
+"""The story of a seed, and the invariants that it is checked against.
 
-Each guarantee is cited by its name. An answer is checked on arrival, against what is durable then. The rest is checked
-at the end, when the faults have stopped and pending work has completed.
+Durable history is recorded at the store, below the engine, and compared with the engine's answers, the stored rows and
+the calls of the gateway. Each guarantee is cited by its name. An answer is checked on arrival, against what is durable
+then. The rest is checked at the end, when the faults have stopped and pending work has completed.
 """
 
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import interlock.testing.engine_simulation.machines as samples
 from interlock.core.decide import can
-from interlock.core.events import wire_name
+from interlock.core.events import Event, wire_name
 from interlock.engine.bound_machine import BoundMachine, decode_owed
 from interlock.engine.internals import EngineParts
 from interlock.engine.settings import EngineSettings
@@ -27,9 +29,104 @@ from interlock.errors import (
     WorkflowNotFound,
 )
 from interlock.store.protocol import Store
-from interlock.store.values import HistoryRecord, Row
-from interlock.testing.engine_simulation.world import Gateway, Op, Story, Visit
-from interlock.testing.virtual import VirtualClock, VirtualLoop
+from interlock.store.records import Change, HistoryRecord, Row
+from interlock.testing.engine_simulation.machines import Gateway, Visit
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop
+
+# --- Story -----------------------------------------------------------------------------------------------------------
+
+LINES_MAX = 40
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One call of a client, and its answer."""
+
+    name: str
+    workflow: str
+    event: Event | None
+    """None for a start."""
+    key: str | None = None
+    expect_version: int | None = None
+    if_allowed: bool = False
+    version_before: int = 0
+    """The durable version when it was sent, and when it was answered."""
+    version_after: int = 0
+    answer: View[Any, Any] | Moved[Any] | BaseException | None = None
+    """The returned value or raised error; None while unknown."""
+
+
+@dataclass(slots=True)
+class Lived:
+    """The time during which one life was open."""
+
+    opened_s: float
+    ended_s: float = float("inf")
+    clean: bool = False
+
+
+@dataclass(slots=True)
+class Story:
+    """The record of one seed."""
+
+    seed: int
+    clock: VirtualClock
+    lines: list[tuple[float, str, str]] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    lives: list[Lived] = field(default_factory=list)
+    history: dict[str, list[HistoryRecord]] = field(default_factory=dict)
+    """Durable history rows by workflow, in commit order."""
+    by: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By workflow and version: the life that made it durable."""
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    complaints: list[tuple[str, str]] = field(default_factory=list)
+    """Broken guarantees, each with its workflow."""
+    ticks: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def tick(self) -> int:
+        """Return the next tick: a total order of all events, finer than time."""
+        return next(self.ticks)
+
+    def tell(self, workflow: str, what: str) -> None:
+        """Add a line; without a workflow it is about all of them."""
+        self.lines.append((self.clock.now_s, workflow, what))
+
+    def fault(self, kind: str) -> None:
+        """Count an injected fault."""
+        self.faults[kind] += 1
+        if kind.startswith(("commit", "killed", "read")):
+            self.tell("", kind)
+
+    def complain(self, what: str, workflow: str = "") -> None:
+        """Record that a guarantee was broken."""
+        self.complaints.append((what, workflow))
+        self.tell(workflow, f"BROKEN: {what}")
+
+    def version(self, workflow: str) -> int:
+        """Return the durable version of the workflow."""
+        return len(self.history.get(workflow, ()))
+
+    def applied(self, changes: Sequence[Change]) -> None:
+        """Record the changes of a group that has become durable."""
+        for change in changes:
+            known = self.history.setdefault(change.row.id, [])
+            for happened in change.history:
+                self.tell(
+                    change.row.id,
+                    f"durable: {happened.version} {happened.event} {happened.from_state} → {happened.to_state}",
+                )
+                known.append(happened)
+                self.by[change.row.id, happened.version] = len(self.lives) - 1
+
+    def excerpt(self) -> tuple[str, ...]:
+        """Return the last lines about the workflow of the first complaint, and about all workflows."""
+        if not self.complaints:
+            return ()
+        workflow = self.complaints[0][1]
+        chosen = [line for line in self.lines if line[1] in {"", workflow}] if workflow else self.lines
+        return tuple(f"  {time_s:8.3f} s  {who:<4} {what}" for time_s, who, what in chosen[-LINES_MAX:])
+
 
 # --- Calls of the gateway and timers (G5, B9) ------------------------------------------------------------------------
 # A run keeps one key for ever. A result belongs to its own visit. No call is made for an uncommitted transition. A
@@ -410,7 +507,7 @@ def check_flat(story: Story, inside: EngineParts, loop: VirtualLoop, *, others: 
         "limits": sum(map(len, runner._deadlines._by_timeout.values())),  # noqa: SLF001
         "waiters": len(inside.waiters),
         "calls in flight": inside.gate.in_flight,
-        "wakes": len(inside.wakes),
+        "wakes": len(inside.runner.timers),
         "tasks": len(asyncio.all_tasks(loop)) - len(inside._tasks) - others,  # noqa: SLF001
     }
     for name, count in left.items():

@@ -1,18 +1,25 @@
-"""The machines of the engine simulation: one with undos, a pipeline, and one with timers of all policies.
+"""The machines of the engine simulation, and the external service that they call.
 
-Results carry the idempotency key of their run, so that the checks know which run's result was applied. All external
-calls go to `outside`, which holds the gateway of the seed.
+There is one machine with undos, a pipeline, and one with timers of all policies. Results carry the idempotency key of
+their run, so that the checks know which run's result was applied.
+
+The service is idempotent by key. An attempt may fail before or after the deed, hang, be declined, refuse for ever,
+outlive its own cancellation, or kill the process. Calls of a dead process have no effect.
 """
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
 
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.pipeline import pipeline, step
 from interlock.core.policies import Retry
 from interlock.core.values import StepContext
+from interlock.errors import NonRetryable
+from interlock.testing.campaigns import Luck
+from interlock.testing.lives import Life, never
 
 AFTER_S = 9.0
 """The time of the timers whose policies are checked."""
@@ -20,21 +27,13 @@ AFTER_S = 9.0
 NOTES_MAX = 5
 
 
-class Outside(Protocol):
-    """The world that steps, undos and effects act upon."""
-
-    async def act(self, name: str, ctx: StepContext) -> bool:
-        """Do it, once per key; False when it is declined."""
-        ...
-
-
-class World:
+class Outside:
     """The gateway of the seed that runs now."""
 
-    gateway: Outside
+    gateway: "Gateway"
 
 
-outside = World()
+outside = Outside()
 
 
 # --- Shop: two steps with undos, a way back from every state, effects ------------------------------------------------
@@ -374,3 +373,138 @@ RESULTS = {"CHARGED": "charge", "DECLINED": "charge", "RESERVED": "reserve", "AN
 PIPELINE_RESULTS = {"PAY_DONE": "pay", "PACK_DONE": "pack", "SHIP_DONE": "ship"}
 INTERNAL = {"NOTE"}
 """Events that do not enter a state."""
+
+
+# --- External service ------------------------------------------------------------------------------------------------
+
+FAULTS = (
+    "fails",
+    "fails",
+    "done, answer lost",
+    "done, answer lost",
+    "hangs",
+    "done, then hangs",
+    "outlives its cancellation",
+    "outlives its cancellation",
+    "refuses",
+    "kills",
+    "done, then kills",
+)
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One call of the gateway."""
+
+    name: str
+    workflow: str
+    key: str
+    attempt: int
+    visit: int
+    undoes: str | None
+    life: int
+    began: int
+    ended: int | None = None
+    deed: int | None = None
+    """The tick of the deed; None if it was not done."""
+    stopped: bool = False
+    """The engine was closed while the call ran: the attempt is not counted."""
+
+
+class Gateway:
+    """The external service of one seed."""
+
+    def __init__(
+        self,
+        luck: Luck,
+        *,
+        faults: float,
+        declines: float,
+        tick: Callable[[], int],
+        tell: Callable[[str, str], None],
+        fault: Callable[[str], None],
+    ) -> None:
+        self.on = True
+        self.life: Life | None = None
+        self.number = 0
+        """The number of the current life."""
+        self.calls: list[Visit] = []
+        self.done: dict[str, int] = {}
+        """The tick of the first deed, by key."""
+        self.undone: dict[str, int] = {}
+        """The tick of the first undo, by the key of the undone run."""
+        self._declined: set[str] = set()
+        self._luck = luck
+        self._faults = faults
+        self._declines = declines
+        self._tick = tick
+        self._tell = tell
+        self._fault = fault
+
+    async def act(self, name: str, ctx: StepContext) -> bool:
+        """Do the deed, once per key; return False when it is declined."""
+        life = self.life
+        if life is None or life.dead:
+            await never()  # A dead process does nothing more.
+        call = Visit(name, ctx.workflow, ctx.key, ctx.attempt, ctx.visit, ctx.undoes, self.number, self._tick())
+        self.calls.append(call)
+        self._tell(ctx.workflow, f"{name} begins, attempt {ctx.attempt}, visit {ctx.visit}, key {ctx.key[-6:]}")
+        try:
+            return await self._behave(call, life)
+        finally:
+            if life is not None and not life.dead:
+                call.ended = self._tick()
+                self._tell(ctx.workflow, f"{name} ends, key {ctx.key[-6:]}")
+
+    async def _behave(self, call: Visit, life: Life | None) -> bool:
+        if not self.on:
+            self._do(call)
+            return True
+        luck = self._luck
+        delay_s = luck.one((0.0, 0.0, 0.02, 0.4, 1.2))
+        kind = luck.one(FAULTS) if luck.often(self._faults) else "works"
+        if call.name == "charge" and call.key not in self.done and luck.often(self._declines):
+            self._declined.add(call.key)
+        if kind != "works":
+            self._fault(kind)
+        if kind.startswith("done"):
+            self._do(call)
+        if kind == "outlives its cancellation":
+            await self._stubborn(life)
+        else:
+            await asyncio.sleep(delay_s)
+        if kind.endswith("kills"):
+            assert life is not None
+            self._tell(call.workflow, f"{call.name} kills the process")
+            life.end()
+            await never()
+        if kind.endswith("hangs"):
+            await asyncio.sleep(3_600)
+        if kind in {"fails", "done, answer lost"}:
+            raise OSError(kind)
+        if kind == "refuses" and call.undoes is None:
+            raise NonRetryable(kind)
+        return self._do(call)
+
+    async def _stubborn(self, life: Life | None) -> None:
+        """Sleep long, and ignore up to two cancellations: a request that was sent cannot be recalled."""
+        luck = self._luck
+        left_s = luck.between(0.5, 4.0)
+        for _ in range(3):
+            try:
+                await asyncio.sleep(left_s)
+            except asyncio.CancelledError:
+                if life is None or life.dead:
+                    raise
+                left_s = luck.between(0.0, 2.0)
+            else:
+                return
+
+    def _do(self, call: Visit) -> bool:
+        if call.key in self._declined:
+            return False
+        call.deed = self._tick()
+        self.done.setdefault(call.key, call.deed)
+        if call.name in UNDOS and call.undoes is not None:
+            self.undone.setdefault(call.undoes, call.deed)
+        return True

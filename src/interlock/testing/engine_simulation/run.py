@@ -12,9 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
-import apsw
-
-from interlock.clock import Clock, SeededIds
+from interlock.clock import SeededIds
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.engine.bound_machine import BoundMachine
@@ -23,14 +21,11 @@ from interlock.engine.internals import EngineParts
 from interlock.engine.settings import EngineSettings
 from interlock.engine.views import Moved, View
 from interlock.errors import InterlockError, OutcomeUnknown, UnavailableError
-from interlock.lanes.lane import Lane
-from interlock.lanes.transaction import Work
-from interlock.store.lane import SqliteStore
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Store
-from interlock.store.values import Change, Row
-from interlock.testing.campaigns import Campaign, Luck, Simulated, Watcher, gather
-from interlock.testing.engine_simulation.checks import check, check_answer, check_counts, check_flat
+from interlock.store.records import Change, Row
+from interlock.testing.campaigns import Campaign, Luck, Simulated, Watcher, run_seeds
+from interlock.testing.engine_simulation.checks import Lived, Op, Story, check, check_answer, check_counts, check_flat
 from interlock.testing.engine_simulation.machines import (
     MACHINES,
     Again,
@@ -38,6 +33,7 @@ from interlock.testing.engine_simulation.machines import (
     Cancel,
     Charged,
     Fix,
+    Gateway,
     Note,
     Parcel,
     Pause,
@@ -49,14 +45,13 @@ from interlock.testing.engine_simulation.machines import (
     outside,
     parcel,
 )
-from interlock.testing.engine_simulation.world import Gateway, Lived, Op, Story
-from interlock.testing.lives import Life, SteppedLane, never, open_on, pending
-from interlock.testing.virtual import VirtualClock, VirtualLoop
+from interlock.testing.lives import Life, never, open_on, pending
+from interlock.testing.stepped_lane import tables
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 
 # --- Store with faults -----------------------------------------------------------------------------------------------
 # A commit may be refused, may end with an unknown outcome (made or lost), or may kill the process before or after it
-# became durable. A share of the seeds runs on tables instead of dictionaries: the store of lanes, on a writer that
-# is stepped in the same thread, so that it is reproducible.
+# became durable. A share of the seeds runs on tables instead of dictionaries (`tables`).
 
 COMMIT_FAULTS = (
     "commit refused",
@@ -124,32 +119,6 @@ class FaultyLife(Life):
         if self.dead:
             await never()
         return lost
-
-
-class _InlineLane:
-    """The part of a lane that a store uses, without a thread: work runs synchronously."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._stepped = SteppedLane(None, clock=clock, ids=SeededIds(0))
-
-    async def submit(self, work: Work) -> object:
-        self._stepped.submit(work)
-        self._stepped.run()
-        if work.error is not None:
-            raise work.error
-        return work.value
-
-    async def read(self, read: Callable[[apsw.Connection], object]) -> object:
-        return await self.submit(Work(lambda session: session.lend(read)))
-
-    def close(self) -> None:
-        self._stepped.close()
-
-
-def tables(clock: Clock) -> tuple[SqliteStore, Callable[[], None]]:
-    """Return a store of tables in memory without a thread, and its close function. Call `begin` before use."""
-    lane = _InlineLane(clock)
-    return SqliteStore(cast("Lane", lane), clock), lane.close
 
 
 # --- Driver ----------------------------------------------------------------------------------------------------------
@@ -250,7 +219,7 @@ class Simulation:
             self.story.tell("", f"life {self.gateway.number} opens")
             opening = self._until_done(
                 open_on(
-                    life,
+                    life.as_store,
                     self.machines,
                     clock=self.clock,
                     chance=self._chance,
@@ -471,11 +440,6 @@ def simulate(seed: int) -> Simulated:
     )
 
 
-def run_portion(seeds: range) -> list[Simulated]:
-    """Run some seeds, one after the other."""
-    return [simulate(seed) for seed in seeds]
-
-
 def run_campaign(first: int, seeds: int, *, workers: int | None = None, watch: Watcher | None = None) -> Campaign:
     """Run `seeds` seeds on all processors, beginning with `first`."""
-    return gather(run_portion, first, seeds, workers=workers, watch=watch)
+    return run_seeds(simulate, first, seeds, workers=workers, watch=watch)

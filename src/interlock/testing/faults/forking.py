@@ -1,8 +1,8 @@
 """The fork server of `processes`: imports a workload once, and forks one process for each of its lives.
 
-It receives requests through a socket, one at a time: start a workload (with the write end of a pipe), or wait for the
-end of a process. It has no threads, because a fork with threads may leave locks locked for ever. When the other end
-of the socket is closed, it kills the processes that still run, and ends.
+It receives requests through a socket, one at a time: start a workload (with the write end of a pipe and further
+descriptors for it), or wait for the end of a process. It has no threads, because a fork with threads may leave locks
+locked for ever. When the other end of the socket is closed, it kills the processes that still run, and ends.
 """
 
 import json
@@ -17,18 +17,19 @@ from typing import cast
 
 from interlock.faultpoints import Listener, listen
 
-QUESTION_BYTES_MAX = 1_000_000
+REQUEST_BYTES_MAX = 1_000_000
+DESCRIPTORS_MAX = 8
 LINE_BYTES_MAX = 4_000
 """A line is written atomically, which a pipe guarantees up to 4,096 bytes."""
 
 Say = Callable[[str], None]
 
 
-def serve(questions: socket.socket) -> None:
+def serve(requests: socket.socket) -> None:
     """Answer requests until the other end is closed; then kill the processes that were not reaped."""
     unreaped: set[int] = set()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(questions, QUESTION_BYTES_MAX, 1)
+        data, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, DESCRIPTORS_MAX)
         if not data:
             for number in unreaped:
                 os.kill(number, signal.SIGKILL)
@@ -39,28 +40,30 @@ def serve(questions: socket.socket) -> None:
             unreaped.discard(request["reap"])
             answer: dict[str, object] = {"ended": os.waitstatus_to_exitcode(status)}
         else:
-            answer = _start(request, descriptors[0], questions)
+            answer = _start(request, descriptors, requests)
             if isinstance(started := answer.get("number"), int):
                 unreaped.add(started)
-        questions.send(json.dumps(answer).encode())
+        requests.send(json.dumps(answer).encode())
 
 
-def _start(request: dict[str, object], pipe: int, questions: socket.socket) -> dict[str, object]:
+def _start(request: dict[str, object], descriptors: list[int], requests: socket.socket) -> dict[str, object]:
     try:
         module, _, name = str(request["workload"]).partition(":")
         workload = getattr(import_module(module), name)
+        number = os.fork()
     except (ImportError, AttributeError) as error:
-        os.close(pipe)
         return {"error": f"{type(error).__name__}: {error}"}
-    number = os.fork()
-    if number == 0:
-        questions.close()
-        _live(workload, request, pipe)
-    os.close(pipe)
-    return {"number": number}
+    else:
+        if number == 0:
+            requests.close()
+            _live(workload, request, *descriptors)
+        return {"number": number}
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
-def _live(workload: Callable[..., object], request: dict[str, object], pipe: int) -> None:
+def _live(workload: Callable[..., object], request: dict[str, object], pipe: int, *descriptors: int) -> None:
     """Run the workload in the forked process, and exit without the helper's cleanup."""
     code = 1
     try:
@@ -71,7 +74,7 @@ def _live(workload: Callable[..., object], request: dict[str, object], pipe: int
             listen(_dying_at(point, visit))
         args = request["args"]
         assert isinstance(args, list)
-        workload(_speaker(pipe), *args)
+        workload(_speaker(pipe), *args, *descriptors)
         code = 0
     except BaseException:  # noqa: BLE001 -- reported to the parent through the pipe; this process ends here in any case.
         for line in traceback.format_exc().splitlines():

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from interlock.clock import Clock, SystemClock
+from interlock.clock import SystemClock
 
 LIFETIME_S_MAX = 600
 """The alarm that ends a process even if its parent is dead. No workload comes near it."""
@@ -59,9 +59,9 @@ class Process:
             yield line
             count = None if count is None else count - 1
 
-    def lines_for(self, seconds: float, clock: Clock | None = None) -> Iterator[str]:
+    def lines_for(self, seconds: float) -> Iterator[str]:
         """Yield its lines for this time: a way to kill it at an instant independent of the workload."""
-        clock = clock or SystemClock()
+        clock = SystemClock()
         until_s = clock.monotonic_s() + seconds
         while (left_s := until_s - clock.monotonic_s()) > 0:
             line = self._next_line(left_s)
@@ -125,6 +125,7 @@ class Processes:
             self._helper = subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
                 [sys.executable, "-m", "interlock.testing.faults.forking", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
+                process_group=0,  # A terminal's Ctrl-C must reach this process alone.
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
         self._socket = ours
@@ -140,13 +141,18 @@ class Processes:
         self._socket.close()  # The helper ends when its socket is closed.
         self._helper.wait()
 
-    def start(self, workload: str, *args: Argument, die_at: At | None = None) -> Process:
-        """Run `module:function` in a process of its own; `die_at` makes it kill itself at a named point."""
+    def start(
+        self, workload: str, *args: Argument, die_at: At | None = None, descriptors: Sequence[int] = ()
+    ) -> Process:
+        """Run `module:function` in a process of its own; `die_at` makes it kill itself at a named point.
+
+        Descriptors are passed on: their numbers in the new process are the last arguments of the workload.
+        """
         assert self._socket is not None, "enter the context first"
         request = {"workload": workload, "args": args, "die_at": die_at, "lifetime_s": LIFETIME_S_MAX}
         reading, writing = os.pipe()
         try:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], [writing])
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [writing, *descriptors])
         finally:
             os.close(writing)
         answer = self._answer()

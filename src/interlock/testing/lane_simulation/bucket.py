@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Denied, Found, Unclear
+from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Found, Unclear
 from interlock.testing.campaigns import Luck
-from interlock.testing.lane_simulation.story import Story, Weather
+from interlock.testing.lane_simulation.record import Story, Weather
 from interlock.testing.lane_simulation.threads import Baton, Life, Strand
 
 REQUEST_TIMEOUT_S = 5.0
@@ -115,7 +115,7 @@ class Server:
 
 
 class SimulatedBucket:
-    """The bucket as one process sees it: an `interlock.lanes.objectlog.bucket.Bucket`."""
+    """The bucket as one process sees it: an `interlock.lanes.objectlog.bucket_protocol.Bucket`."""
 
     def __init__(self, server: Server, life: Life, lease_s: float) -> None:
         self._server = server

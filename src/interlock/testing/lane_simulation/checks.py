@@ -19,7 +19,7 @@ import zstandard
 
 from interlock.lanes.settings import LaneSettings
 from interlock.testing.lane_simulation.bucket import Server, short
-from interlock.testing.lane_simulation.story import DRIFT_MAX, Attempt, Observed, Story
+from interlock.testing.lane_simulation.record import DRIFT_MAX, Attempt, Observed, Story
 
 # --- Replay of the log -----------------------------------------------------------------------------------------------
 # This reader shares no code with the lane, so that an error must be in both to stay hidden. The layout is implemented

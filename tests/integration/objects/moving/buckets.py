@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from interlock.catalog.open_lane import CACHE_VARIABLE
-from interlock.lanes.objectlog.open import bucket_of
+from interlock.lanes.objectlog.log import bucket_of
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import BUCKET, Moto
 

@@ -10,11 +10,12 @@ from interlock import Database
 from interlock.cli.program import main
 from interlock.database.lane_engine import Translators
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.handover import Tombstone, departure
-from interlock.lanes.objectlog.bucket import World
+from interlock.lanes.handover import Tombstone
+from interlock.lanes.objectlog.bucket_protocol import World
+from interlock.lanes.objectlog.lease import claim
+from interlock.lanes.objectlog.log import bucket_of
 from interlock.lanes.objectlog.manifest import read_manifest
-from interlock.lanes.objectlog.open import bucket_of, claim
-from interlock.lanes.objectlog.replica import note_left, take_over
+from interlock.lanes.objectlog.mover_copy import note_left, take_over
 from interlock.lanes.settings import LaneSettings
 from interlock.relocate.database.mover import abandon_database, plan_database, shown_url
 from interlock.urls import parse_bucket_url
@@ -186,7 +187,7 @@ def test_an_address_that_was_left_is_not_moved_to(places: Pair, tmp_path: Path, 
     def left() -> None:
         settings, prepare = LaneSettings(lease_s=0.5), Translators().prepare
         lane = take_over(places.target, tmp_path / "mover.lane", settings=settings, clock=CLOCK, prepare=prepare)
-        asyncio.run(lane.run(departure("lanes:///elsewhere", 7, 0)))
+        asyncio.run(lane.leave(Tombstone("lanes:///elsewhere", 7, 0)))
         if notes:
             note_left(places.target, Tombstone("lanes:///elsewhere", 7, 0), clock=CLOCK)
         lane.close()

@@ -13,8 +13,8 @@ from interlock.backup.backup import back_up_database, put_back
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage
 from interlock.relocate.database.route import find_route, move_along
-from interlock.relocate.workflows.mover import find_workflows
-from interlock.relocate.workflows.mover import move_along as move_workflows_along
+from interlock.relocate.workflows.move_to_postgres import find_workflows
+from interlock.relocate.workflows.move_to_postgres import move_along as move_workflows_along
 from tests.unit.cli import shop
 from tests.unit.cli.running import plain_environment
 

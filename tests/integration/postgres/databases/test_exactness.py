@@ -59,6 +59,7 @@ def test_every_acknowledged_update_is_there(postgres_url: str, name: str) -> Non
     asyncio.run(scenario())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", CASES)
 def test_under_read_committed_the_same_storm_loses_updates(
     postgres_url: str, name: str, monkeypatch: pytest.MonkeyPatch

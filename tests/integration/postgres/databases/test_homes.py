@@ -6,9 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from interlock import Database
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.catalog import TABLE, Catalog
 from interlock.catalog.entries import Entry, below
-from interlock.catalog.postgres_backend import TABLE
 from interlock.urls import parse_postgres_url
 from tests.unit.catalog.contract import Contract
 

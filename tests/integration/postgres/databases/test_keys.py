@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.database import postgres_keys
+from interlock.database import postgres_transactions
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, KeyReused, OutcomeUnknown, TransactionError
@@ -128,7 +128,7 @@ def test_without_a_key_a_cut_in_the_commit_is_an_unknown_outcome(postgres_url: s
 
 
 def test_keys_are_removed_by_age_and_by_number(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_keys, "REMOVE_EVERY", 5)
+    monkeypatch.setattr(postgres_transactions, "REMOVE_EVERY", 5)
 
     async def scenario() -> None:
         async with counter(postgres_url) as db, Database.open(postgres_url, keys_max=3) as few:
@@ -148,8 +148,8 @@ def test_an_error_while_old_keys_are_removed_is_not_the_callers(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was asked for has been committed, so the call must not say that it failed (G9)."""
-    monkeypatch.setattr(postgres_keys, "REMOVE_EVERY", 1)
-    monkeypatch.setattr(postgres_keys, "REMOVE", "SELECT 1 / 0, $1::float8, $2::bigint, $3::bigint")
+    monkeypatch.setattr(postgres_transactions, "REMOVE_EVERY", 1)
+    monkeypatch.setattr(postgres_transactions, "REMOVE", "SELECT 1 / 0, $1::float8, $2::bigint, $3::bigint")
 
     async def scenario() -> None:
         async with counter(postgres_url) as db:

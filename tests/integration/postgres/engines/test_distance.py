@@ -9,7 +9,7 @@ from tests.conformance.engine.places import run
 from tests.tidy.distance import Distance, Profiler, shortest
 from tests.unit.server import shop
 
-POSTGRES_MODULES_MAX = 27
+POSTGRES_MODULES_MAX = 22
 """A ratchet: lower it when the path becomes shorter."""
 
 

@@ -118,7 +118,7 @@ def test_a_refund_waits_for_the_end_of_the_charge_wherever_that_runs(postgres_ur
                 await sender.send("o-1", Cancel())
                 await world.cancelled.wait()
                 for _ in range(10):
-                    await two._inside.policy.claiming._poll()  # type: ignore[attr-defined]
+                    await two._inside.policy.claiming._poll()  # type: ignore[union-attr]
                 assert world.told == ["charge begins"]
                 world.end.set()
                 assert (await api.wait("o-1")).state is State.CANCELLED

@@ -11,7 +11,7 @@ from interlock.relocate.database.lane_shape import shape_of_lane
 from interlock.relocate.database.rows import StoredRow
 from interlock.sql.functions.decimals import fit
 from interlock.sql.parse import quoted_name
-from interlock.sql.types import PASSING, PLAIN_TYPES, Type
+from interlock.sql.types import PLAIN_TYPES, UNKNOWN, Type
 from interlock.sql.values import TIME_MAX, TIME_MIN, StoredValue, array_text, json_text, microseconds, numeric_text
 from tests.unit.relocate.database.lanes import defined
 
@@ -20,14 +20,19 @@ EVERY = """CREATE TABLE every (
   words text, short varchar(8), flag boolean, raw bytea, at timestamptz, code uuid, doc jsonb,
   ids bigint[], notes text[], flags boolean[], codes uuid[], prices numeric[], times timestamptz[]
 )"""
+DAY_US = 86_400_000_000
+LATER = frozenset({"date", "time", "timestamp", "interval", "json", "varchar", "jsonb"})
+"""Types whose journeys are not drawn yet, as such or as elements; varchar and jsonb are drawn as columns."""
 NAMES = ("item", 'Weird "name"', "select", "größe", "a b", "x'y", "order", "col_1")
 TYPES = [
-    *(kind for name, kind in PLAIN_TYPES.items() if name not in PASSING),
+    *(kind for kind in PLAIN_TYPES.values() if kind is not UNKNOWN and kind.name.removesuffix("[]") not in LATER),
+    PLAIN_TYPES["varchar"],
+    PLAIN_TYPES["jsonb"],
     Type("varchar", length=5),
     Type("numeric", precision=12, scale=3),
     Type("numeric", precision=20, scale=0),
 ]
-KEYS = [kind for kind in TYPES if kind.name != "jsonb" and not kind.is_array]
+KEYS = [kind for kind in TYPES if kind.name not in {"json", "jsonb"} and not kind.is_array]
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["", "\\N", "\\.", "a\tb\nc\rd\\e", "NULL", "{}", '"', "é́🐘", "'", "\x01\x7f", "\u2028"]
 )
@@ -56,7 +61,14 @@ STORED: dict[str, st.SearchStrategy[StoredValue]] = {
     "bytea": st.binary(max_size=12),
     "timestamptz": st.integers(TIME_MIN, TIME_MAX)
     | st.sampled_from([TIME_MIN, TIME_MAX, 0, -1, microseconds(datetime(2000, 1, 1, tzinfo=UTC))]),
+    "timestamp": st.integers(TIME_MIN, TIME_MAX) | st.sampled_from([TIME_MIN, TIME_MAX, 0, -1]),
+    "date": st.integers(TIME_MIN // DAY_US, TIME_MAX // DAY_US),
+    "time": st.integers(0, DAY_US - 1),
+    "interval": st.tuples(
+        st.integers(-120_000, 120_000), st.integers(-(10**6), 10**6), st.integers(-(10**15), 10**15)
+    ).map(lambda parts: " ".join(map(str, parts))),
     "uuid": st.binary(min_size=16, max_size=16),
+    "json": DOCUMENTS.map(json_text),
     "jsonb": DOCUMENTS.map(json_text),
 }
 DEFAULTS: dict[str, tuple[str, ...]] = {
@@ -70,6 +82,11 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
     "bool": ("true", "false"),
     "bytea": ("'\\x00ff'",),
     "timestamptz": ("now()", "current_timestamp", "'2030-01-02 03:04:05.678901+00'", "(now() + interval '10 minutes')"),
+    "date": ("'2030-01-02'",),
+    "time": ("'10:20'",),
+    "timestamp": ("'2030-01-02 03:04:05'",),
+    "interval": ("'1 day'",),
+    "json": ("'[]'",),
     "uuid": ("gen_random_uuid()", "'6ba7b810-9dad-11d1-80b4-00c04fd430c8'"),
     "jsonb": ("'[]'", """'{"b": 1.50, "a": [null]}'""", "'null'"),
 }
@@ -91,6 +108,11 @@ CONDITIONS: dict[str, tuple[str, ...]] = {
     "bool": ("{}", "NOT {}", "{} IS TRUE"),
     "bytea": ("{} <> '\\x00'", "{} IS NULL"),
     "timestamptz": ("{} > '2020-01-01'", "extract(year FROM {}) > 2000", "{} < '2030-01-01 00:00:00.000001+00'"),
+    "date": ("{} > '2020-01-01'",),
+    "time": ("{} > '10:00'",),
+    "timestamp": ("{} > '2020-01-01'",),
+    "interval": ("{} > '1 day'",),
+    "json": ("{} IS NOT NULL",),
     "uuid": ("{} <> '6ba7b810-9dad-11d1-80b4-00c04fd430c8'",),
     "jsonb": ("{} ->> 'a' = 'x'", "jsonb_typeof({}) = 'object'", "{} @> '{{\"a\": 1}}'", "{} ? 'b'"),
 }
@@ -210,8 +232,7 @@ def _constraints(draw: st.DrawFn, names: list[str], kinds: list[Type]) -> list[s
     comparable = [name for name, kind in zip(names, kinds, strict=True) if kind in KEYS]
     if draw(st.booleans()) and comparable:
         listed = draw(st.lists(st.sampled_from(comparable), min_size=1, max_size=2, unique=True))
-        label = draw(st.sampled_from(["", 'CONSTRAINT "only one" ']))
-        found.append(f"{label}UNIQUE ({', '.join(map(quoted_name, listed))})")
+        found.append(f"UNIQUE ({', '.join(map(quoted_name, listed))})")
     pairs = [pair for pair in zip(names, kinds, strict=True) if not pair[1].is_array]
     if draw(st.booleans()) and pairs:
         first, second = draw(st.sampled_from(pairs)), draw(st.sampled_from(pairs))

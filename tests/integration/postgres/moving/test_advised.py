@@ -10,7 +10,7 @@ from interlock import Database
 from interlock.cli.program import main
 from interlock.database.inventory import marks_at
 from tests.integration.postgres.moving.places import Died, Dying, Pair, filled, moved
-from tests.unit.hotrow.advice.windows import row, window
+from tests.unit.hotrow.placement.windows import row, window
 
 TOOL = "[tools.stock]\nwrite_latency_budget = 0.02\naggregate_write_rate = 500\nlatency_critical = true\n"
 

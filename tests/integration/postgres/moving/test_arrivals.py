@@ -11,8 +11,7 @@ import pytest
 from interlock import Database
 from interlock.database.inventory import marks_at
 from interlock.errors import InterlockError
-from interlock.postgres.connection import Link
-from interlock.postgres.errors import Blocked
+from interlock.postgres.errors import Blocked, is_missing
 from interlock.postgres.handover import (
     ARRIVED,
     ARRIVING,
@@ -21,9 +20,9 @@ from interlock.postgres.handover import (
     arrive,
     draft,
     handover_marks,
-    is_missing,
     quote_identifier,
 )
+from interlock.postgres.pool import Link
 from interlock.relocate.database.postgres_rows import MoverConnections, MoverLink
 from tests.integration.postgres.moving.places import CLOCK, TABLES, Died, Dying, Pair, moved, pair
 

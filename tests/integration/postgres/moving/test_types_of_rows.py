@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 
 from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.postgres import key_noted, noted
+from interlock.relocate.database.postgres import key_noted, noted_keys
 from interlock.relocate.database.postgres_rows import (
     count_in_postgres,
     delete_in_postgres,
@@ -130,7 +130,7 @@ def test_every_type_can_be_a_key_and_be_noted(postgres: str) -> None:
         async with linked(postgres) as link:
             schema = await to_server(lane, link)
             assert (await server_contents(link, schema, Shape((table,))))["t"] == sorted(rows, key=repr)
-            notes = await link.driver.fetch(f'SELECT {noted(table, "t")} FROM "{schema}".t')
+            notes = await link.driver.fetch(f'SELECT {noted_keys(table, "t")} FROM "{schema}".t')
             keys = [key_noted(table, row[0]) for row in notes]
             assert sorted(lane_rows_of(lane, table, keys), key=repr) == sorted(rows, key=repr)
             assert len(await postgres_rows_of(link, schema, table, keys[:5])) == 5

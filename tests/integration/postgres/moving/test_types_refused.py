@@ -20,15 +20,9 @@ TRIGGER = """
 CREATE TABLE t (a integer); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f()"""
 REFUSED = [
-    ("CREATE TABLE t (d date)", "the column t.d: the type date"),
     ("CREATE TABLE t (d real)", "the column t.d"),
-    ("CREATE TABLE t (d timestamp)", "the column t.d"),
-    ("CREATE TABLE t (d timestamptz(3))", "the column t.d"),
-    ("CREATE TABLE t (d json)", "the column t.d"),
-    ("CREATE TABLE t (d interval)", "the column t.d"),
     ("CREATE TABLE t (d char(3))", "the column t.d"),
     ("CREATE TABLE t (d numeric(3,-1))", "the column t.d"),
-    ("CREATE TABLE t (d jsonb[])", "the column t.d"),
     ("CREATE TABLE t (d inet)", "the column t.d"),
     ("CREATE TYPE mood AS ENUM ('a'); CREATE TABLE t (d mood)", "the type mood"),
     ("CREATE DOMAIN positive AS integer CHECK (VALUE > 0); CREATE TABLE t (d positive)", "the type positive"),
@@ -38,7 +32,7 @@ REFUSED = [
     ("CREATE SEQUENCE s; CREATE TABLE t (a integer DEFAULT nextval('s'))", "the sequence s: a lane"),
     ("CREATE TABLE t (a serial, b integer PRIMARY KEY)", "the table t: 'a' is numbered by the database"),
     ("CREATE TABLE t (a bigint GENERATED ALWAYS AS IDENTITY (INCREMENT 2) PRIMARY KEY)", "the sequence t_a_seq"),
-    ("CREATE TABLE t (a text CHECK (a ~ '^x'))", "the check t_a_check of t"),
+    ("CREATE TABLE t (a text CHECK (a SIMILAR TO 'x'))", "the check t_a_check of t"),
     (
         "CREATE TABLE t (a integer); ALTER TABLE t ADD CHECK (a > 0) NOT VALID",
         "the constraint t_a_check of t: it was not",
@@ -46,7 +40,6 @@ REFUSED = [
     ("CREATE TABLE t (a integer UNIQUE DEFERRABLE)", "the constraint t_a_key of t: it can be deferred"),
     ("CREATE TABLE t (a integer UNIQUE NULLS NOT DISTINCT)", "the constraint t_a_key of t: it takes NULLs for equal"),
     ("CREATE TABLE t (a int4range, EXCLUDE USING gist (a WITH &&))", "the constraint t_a_excl of t"),
-    ("CREATE TABLE p (a integer UNIQUE); CREATE TABLE t (b integer REFERENCES p (a))", "the table t: a reference to"),
     ("CREATE TABLE p (a bigint PRIMARY KEY); CREATE TABLE t (b integer REFERENCES p)", "the table t: 'b' and p.a have"),
     (CIRCLE, "they refer to each other"),
     (
@@ -89,7 +82,7 @@ def test_everything_is_named_at_once(postgres: str) -> None:
         async with linked(postgres) as link:
             schema = await empty_schema(link)
             await link.driver.execute(
-                f"SET search_path = \"{schema}\"; CREATE TABLE t (a date, b text CHECK (b ~ 'x'), c inet); "
+                f"SET search_path = \"{schema}\"; CREATE TABLE t (a money, b text CHECK (b SIMILAR TO 'x'), c inet); "
                 "CREATE VIEW v AS SELECT a FROM t; CREATE INDEX i ON t (lower(b))"
             )
             with pytest.raises(DialectError, match="5 things") as caught:

@@ -49,7 +49,7 @@ def test_one_workflow_that_cannot_be_read_does_not_keep_others_from_being_waited
             await one.start(machine, "broken", Order())
             await one.start(machine, "well", Order())
             waits = [asyncio.ensure_future(one.wait(each, State.DONE)) for each in ("broken", "well")]
-            while len(one._inside.policy.polls._looks) < 2:  # type: ignore[attr-defined]
+            while len(one._inside.policy.polls.looks) < 2:  # type: ignore[union-attr]
                 await two.get("well")
             await connection.execute("UPDATE workflows SET owed = '{' WHERE id = 'broken'")
             polling = one._inside._tasks[-1]

@@ -8,7 +8,7 @@ import pytest
 
 from interlock import Engine, WorkflowNotFound
 from interlock.errors import OutcomeUnknown
-from interlock.postgres.connection import Record
+from interlock.postgres.pool import Record
 from interlock.store.postgres.store import PostgresStore
 from tests.conformance.store.samples import run
 from tests.integration.postgres.review.shop import Finish, Note, Order, Outside, shop

@@ -118,12 +118,12 @@ def test_somebody_who_waits_is_woken_although_others_begin_to_wait_all_the_time(
         ):
             await one.start(machine, "o-1", Order())
             first = asyncio.ensure_future(one.wait("o-1", State.DONE))
-            looks = one._inside.policy.polls._looks  # type: ignore[attr-defined]
+            looks = one._inside.policy.polls.looks  # type: ignore[union-attr]
             while "o-1" not in looks:
                 await two.get("o-1")
             due_s, _ = looks["o-1"]
             await one.wait("o-1", State.DRAFT)
-            assert one._inside.policy.polls._looks["o-1"][0] <= due_s  # type: ignore[attr-defined]
+            assert one._inside.policy.polls.looks["o-1"][0] <= due_s  # type: ignore[union-attr]
             await two.send("o-1", Finish())
             assert (await first).state is State.DONE
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from interlock import BlockingEngine, BlockingTransaction, Engine, UnavailableError, WorkflowExists
-from interlock.store.postgres.notify import channel
+from interlock.store.postgres.store import channel
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import run
 from tests.integration.postgres.transactions import machine
@@ -108,6 +108,8 @@ def test_a_worker_runs_what_is_owed_after_the_commit_and_never_after_a_rollback(
         async with Engine.open(postgres_url, machines=[order]) as worker:
             view = await worker.wait("kept", State.PAID)
             assert view.version == 3
+            while not machine.mailed:  # noqa: ASYNC110 -- the effect begins after the commit that owes it.
+                await asyncio.sleep(0.01)
         assert (machine.paid, machine.mailed) == (["kept"], ["kept"])
 
     run(scenario)

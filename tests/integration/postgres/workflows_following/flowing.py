@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from interlock import Engine
-from tests.unit.engine.following.shop import Gateway, Shop, problems_of, shop
+from tests.unit.engine.follow_moves.shop import Gateway, Shop, problems_of, shop
 
 CUSTOMERS = 8
 

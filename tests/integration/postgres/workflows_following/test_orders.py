@@ -9,13 +9,13 @@ import pytest
 from interlock import Engine, MovedElsewhere
 from interlock.catalog.catalog import Catalog
 from interlock.clock import SystemClock
-from interlock.engine import relocation
+from interlock.engine import follow_moves
 from interlock.engine.steps.runner import Runner
 from interlock.store.open import open_store
 from tests.integration.objects.servers import Moto
 from tests.integration.postgres.workflows_following.flowing import Flow, made, problems
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
-from tests.unit.engine.following.shop import Order, Submit, order
+from tests.unit.engine.follow_moves.shop import Order, Submit, order
 
 SOME = 10
 
@@ -23,7 +23,7 @@ SOME = 10
 @pytest.fixture(autouse=True)
 def nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: callers wait."""
-    monkeypatch.setattr(relocation, "WAITED_S", 60.0)
+    monkeypatch.setattr(follow_moves, "WAITED_S", 60.0)
 
 
 @pytest.mark.slow
@@ -46,7 +46,12 @@ def test_every_order_is_final_and_each_result_is_applied_once(tmp_path: Path, po
         with pytest.raises(MovedElsewhere):
             await open_store(home, clock=SystemClock())
         async with Engine.open(home, machines=[machine], drain_s=0) as engine:  # By the tombstone.
-            assert len((await engine.find(machine, limit=1_000)).items) == len(flow.through)
+            page = await engine.find(machine, limit=1_000)
+            found = len(page.items)
+            while page.cursor is not None:
+                page = await engine.find(machine, limit=1_000, cursor=page.cursor)
+                found += len(page.items)
+            assert found == len(flow.through)
         assert (await Catalog(home).entry("workflows", kind="workflows")).epoch == 1
         async with Engine.open(home, machines=[machine], drain_s=0) as engine:  # And now by the catalog.
             assert await problems(engine, flow, gateway) == []
@@ -162,7 +167,7 @@ def test_attempts_that_are_not_ended_are_noticed(
 ) -> None:
     """Sabotage: the old inside goes on with its steps beside the new one, which begins the same."""
     monkeypatch.setattr(Runner, "abort", lambda self: [])
-    monkeypatch.setattr(relocation, "_is_handed_over", lambda envelope: envelope.future is not None)
+    monkeypatch.setattr(follow_moves, "_is_handed_over", lambda envelope: envelope.future is not None)
 
     async def test() -> None:
         home = f"lanes://{tmp_path}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from interlock import Engine
 from tests.integration.postgres.workflows_following.flowing import made
 from tests.integration.postgres.workflows_moving.moves import move
-from tests.unit.engine.following.shop import Charged, Noted, Order, Submit
+from tests.unit.engine.follow_moves.shop import Charged, Noted, Order, Submit
 
 
 def test_what_is_in_memory_is_not_shown_behind_the_tombstone(tmp_path: Path, postgres_url: str) -> None:

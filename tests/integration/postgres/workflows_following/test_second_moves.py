@@ -9,16 +9,16 @@ import pytest
 from interlock import Engine, MovedElsewhere
 from interlock.backup.postgres_copies import refuse_left
 from interlock.clock import SystemClock
-from interlock.engine import recovery, relocation
+from interlock.engine import follow_moves, recovery
 from interlock.errors import UnavailableError
-from interlock.postgres.connection import Link, Record, connected
+from interlock.postgres.pool import Link, Record, connected
 from interlock.store.open import open_store
 from interlock.store.postgres import schema
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.workflows_following.flowing import made
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
-from tests.unit.engine.following.shop import order
+from tests.unit.engine.follow_moves.shop import order
 
 Act = Callable[[], Awaitable[object]]
 
@@ -61,7 +61,7 @@ def test_an_engine_follows_although_the_old_mark_goes_while_it_looks(
 ) -> None:
     """Another process lets the workflows arrive between its look at the catalog and its read of the old tombstone."""
     monkeypatch.setattr(recovery, "HELD_US", 0)
-    monkeypatch.setattr(relocation, "WAITED_S", 60.0)
+    monkeypatch.setattr(follow_moves, "WAITED_S", 60.0)
 
     async def test() -> None:
         home = f"lanes://{tmp_path}"

@@ -7,7 +7,7 @@ from interlock import Client, Engine
 from tests.integration.client.serving import running
 from tests.integration.postgres.workflows_following.flowing import Flow, made, problems
 from tests.integration.postgres.workflows_moving.moves import move
-from tests.unit.engine.following.shop import Noted, Order, Submit
+from tests.unit.engine.follow_moves.shop import Noted, Order, Submit
 
 SOME = 8
 

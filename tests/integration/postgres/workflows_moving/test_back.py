@@ -6,7 +6,7 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, MovedElsewhere
-from interlock.relocate.workflows.mover import abandon_workflows, machines_at, plan_workflows
+from interlock.relocate.workflows.move_to_postgres import abandon_workflows, machines_at, plan_workflows
 from interlock.store.open import open_store
 from interlock.store.protocol import Granted, Held, Old
 from tests.conformance.store.samples import begun, moved, run, started

@@ -8,10 +8,10 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, MovedElsewhere, UnavailableError
-from interlock.relocate.workflows.mover import abandon_workflows, machines_at, plan_workflows
+from interlock.relocate.workflows.move_to_postgres import abandon_workflows, machines_at, plan_workflows
 from interlock.store.open import open_store
 from interlock.store.protocol import Granted, Held, Old, Store
-from interlock.store.values import Row
+from interlock.store.records import Row
 from tests.conformance.store.samples import begun, effect, letter, moved, run, started
 from tests.integration.postgres.stores import opened, somebody
 from tests.integration.postgres.test_readable import CONTEXTS
@@ -61,7 +61,7 @@ async def contents(store: Store, ids: list[str]) -> list[object]:
         await store.effects(limit=100),
         await store.letters(limit=100),
         await store.living(),
-        await store.noted(),
+        await store.notes(),
     ]
 
 
@@ -226,7 +226,7 @@ def test_a_move_is_taken_back(tmp_path: Path, postgres_url: str) -> None:
         await begun(store, started("still here"))
         await store.close()
         async with opened(postgres_url) as there:
-            assert await there.noted() == {"mine": "kept"}
+            assert await there.notes() == {"mine": "kept"}
         async with somebody(postgres_url) as caller:
             left = await caller.fetch(
                 "SELECT nspname FROM pg_namespace WHERE nspname LIKE current_schema() || '\\_\\_%'"

@@ -9,9 +9,9 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere, UnavailableError
-from interlock.relocate.workflows import draft, mover
+from interlock.relocate.workflows import draft, move_to_postgres
 from interlock.relocate.workflows.lane_source import Apart, Left, LocalOrigin
-from interlock.relocate.workflows.mover import abandon_workflows
+from interlock.relocate.workflows.move_to_postgres import abandon_workflows
 from interlock.relocate.workflows.postgres_source import Watching
 from interlock.store.open import open_store
 from tests.conformance.store.samples import begun, moved, run
@@ -80,8 +80,8 @@ def test_a_mover_that_was_taken_over_forgets_nothing_that_the_later_one_has_not_
     """The first one sleeps where it has copied a part; what it would leave for later the second one has copied."""
     home = f"lanes://{tmp_path}/home"
     monkeypatch.setattr(draft, "CHUNK", 10)
-    monkeypatch.setattr(mover, "COPIED_BETWEEN", 1)
-    monkeypatch.setattr(mover, "SUMS_S_MAX", -1.0)  # As where there is too much to count it under the seal.
+    monkeypatch.setattr(move_to_postgres, "COPIED_BETWEEN", 1)
+    monkeypatch.setattr(move_to_postgres, "SUMS_S_MAX", -1.0)  # As where there is too much to count it under the seal.
     asleep, go_on = threading.Event(), threading.Event()
 
     def sleeping(point: str) -> None:
@@ -124,7 +124,7 @@ def test_a_mover_whose_notes_were_taken_away_does_not_leave(
 ) -> None:
     """Somebody takes back the move that was there before, a moment after this one has begun to watch."""
     home = f"lanes://{tmp_path}/home"
-    monkeypatch.setattr(mover, "SUMS_S_MAX", -1.0)
+    monkeypatch.setattr(move_to_postgres, "SUMS_S_MAX", -1.0)
 
     async def write_unnoted() -> None:
         async with LocalOrigin.opened(home, Apart(), SystemClock()) as origin:

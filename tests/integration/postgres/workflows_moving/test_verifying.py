@@ -11,7 +11,7 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.relocate.workflows import mover
+from interlock.relocate.workflows import move_to_postgres
 from interlock.relocate.workflows.draft import Draft, Exchange, Exchanged
 from interlock.store.open import open_store
 from interlock.urls import parse_postgres_url
@@ -34,7 +34,7 @@ class Ahead(SystemClock):
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is counted under the seal, however slow the machine is."""
-    monkeypatch.setattr(mover, "SUMS_S_MAX", math.inf)
+    monkeypatch.setattr(move_to_postgres, "SUMS_S_MAX", math.inf)
 
 
 def doing(point: str, do: Callable[[], None]) -> Callable[[str], None]:

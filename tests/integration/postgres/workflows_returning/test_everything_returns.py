@@ -8,7 +8,7 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, LaneOwned, MovedElsewhere, UnavailableError
-from interlock.relocate.workflows.mover import abandon_workflows, machines_at, plan_workflows
+from interlock.relocate.workflows.move_to_postgres import abandon_workflows, machines_at, plan_workflows
 from interlock.store.open import open_store
 from interlock.store.protocol import Granted, Held, Old
 from tests.conformance.store.samples import begun, moved, run, started
@@ -120,7 +120,7 @@ def test_whoever_comes_late_is_told_where_they_are(tmp_path: Path, postgres_url:
                 store.letters(limit=9),
                 store.living(),
                 store.note("late", "2"),
-                store.noted(),
+                store.notes(),
                 store.due(["order"]),
                 store.claim("order", owner="me", limit=9, lease_s=1.0),
                 store.claim_effects(["order"], owner="me", limit=9, lease_s=1.0),

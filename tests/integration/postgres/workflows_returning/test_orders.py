@@ -9,11 +9,11 @@ import pytest
 from interlock import Engine, MovedElsewhere
 from interlock.catalog.catalog import Catalog
 from interlock.clock import SystemClock
-from interlock.engine import recovery, relocation
+from interlock.engine import follow_moves, recovery
 from interlock.store.open import open_store
 from tests.integration.postgres.workflows_following.flowing import Flow, made, problems
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
-from tests.unit.engine.following.shop import Order, Submit, order
+from tests.unit.engine.follow_moves.shop import Order, Submit, order
 
 SOME = 10
 
@@ -25,7 +25,7 @@ def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     Nobody is refused, however slow the machine is: that is looked at where it is said to the follower.
     """
     monkeypatch.setattr(recovery, "HELD_US", 0)
-    monkeypatch.setattr(relocation, "WAITED_S", 60.0)
+    monkeypatch.setattr(follow_moves, "WAITED_S", 60.0)
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def _told(entered: "asyncio.Queue[Engine]", engine: Engine, _inside: object) -> 
     entered.put_nowait(engine)
 
 
-def follower_of(engine: Engine) -> relocation.Follower:
+def follower_of(engine: Engine) -> follow_moves.Follower:
     """What leads the engine from place to place."""
     assert engine._follower is not None
     return engine._follower

@@ -15,7 +15,7 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere
-from interlock.relocate.workflows.mover import abandon_workflows
+from interlock.relocate.workflows.move_to_postgres import abandon_workflows
 from interlock.store.open import open_store
 from tests.conformance.store.samples import run
 from tests.integration.postgres.stores import opened, somebody

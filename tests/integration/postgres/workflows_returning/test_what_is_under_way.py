@@ -15,7 +15,7 @@ from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened
 from tests.integration.postgres.workflows_following.flowing import made
 from tests.integration.postgres.workflows_moving.moves import move
-from tests.unit.engine.following.shop import Noted, Order, Submit
+from tests.unit.engine.follow_moves.shop import Noted, Order, Submit
 
 
 class Behind(SystemClock):
@@ -47,7 +47,7 @@ def test_nothing_is_begun_before_every_engine_knows_of_the_move(tmp_path: Path, 
 
         gateway.pause = pause
         async with Engine.open(home, machines=[machine], drain_s=0) as engine:
-            held_us = int((await engine._inside.store.noted())[HELD])
+            held_us = int((await engine._inside.store.notes())[HELD])
             await engine.send("o-1", Noted())
             noted.set()
             view = await engine.wait("o-1")

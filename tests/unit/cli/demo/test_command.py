@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from interlock.cli.demo import news
+from interlock.cli.demo import command
 from interlock.cli.demo import verify as verify_module
 from interlock.cli.demo.bank import Entry
 from interlock.examples.order import State
@@ -90,7 +90,7 @@ def test_a_demo_that_is_not_verified_exits_with_1(interlock: Interlock, monkeypa
 def test_without_uvicorn_the_demo_runs_without_a_dashboard_and_says_how_to_get_it(
     interlock: Interlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "find_spec", lambda _name: None)
+    monkeypatch.setattr(command, "find_spec", lambda _name: None)
     done = interlock("demo", "--orders", "3", "--stay")
     assert (done.code, done.err) == (0, "")
     assert 'No dashboard: uvicorn is not installed. pip install "interlock[server]"' in done.out

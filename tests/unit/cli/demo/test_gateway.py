@@ -1,19 +1,25 @@
-"""The line to the world outside: calls and answers, faults as what a step may retry, and an outage that ends."""
+"""The connection to the world outside: calls and answers, faults as what a step may retry, and an outage."""
 
 import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from interlock.cli.demo.bank import BOOKS, Bank, Books, Gateway, ShopEnd, call_at, entries
+from interlock.cli.demo.bank import BOOKS, entries
+from interlock.cli.demo.walk import Walk, Worker
+from interlock.cli.demo.worker import ExternalServices, Parent
 from interlock.errors import Retryable
+from interlock.testing.faults.processes import Process
 
 
 async def _nobody_waits(_order_id: str, _asked: str) -> None:
     return
 
 
-async def _insist(calling: ShopEnd, number: int) -> bool:
+async def _insist(calling: ExternalServices, number: int) -> bool:
     for _ in range(2):
         try:
             return await calling.confirm(f"pi-order-{number}", key=f"k-{number}")
@@ -22,42 +28,55 @@ async def _insist(calling: ShopEnd, number: int) -> bool:
     raise AssertionError("a retry has to get through")
 
 
-def test_a_line_that_is_cut_costs_nothing_twice(tmp_path: Path) -> None:
+@contextlib.asynccontextmanager
+async def connected(walk: Walk, process: Process) -> AsyncGenerator[ExternalServices]:
+    """A life of a shop in this process, with the walk at the other end."""
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    its_reader, its_writer = await asyncio.open_unix_connection(sock=theirs)
+    parent = Parent(its_writer)
+    tasks = [
+        asyncio.ensure_future(walk._listen(Worker(process, reader, writer), lambda _: None)),
+        asyncio.ensure_future(parent.listen(its_reader)),
+    ]
+    try:
+        yield ExternalServices(parent.ask, lambda _order_id: 0, _nobody_waits)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        writer.transport.abort()
+        its_writer.transport.abort()
+
+
+@pytest.fixture
+def process() -> Process:
+    return None  # type: ignore[return-value]  # Listening does not use it.
+
+
+def test_a_line_that_is_cut_costs_nothing_twice(tmp_path: Path, process: Process) -> None:
     """The second life asks again under the same keys, and is told what was done for the first."""
-    books = Books(tmp_path / BOOKS)
-    gateway = Gateway(Bank(books, 1))
 
-    async def story() -> None:
+    async def story(walk: Walk) -> None:
         for _life in range(2):
-            calling = ShopEnd(lambda _order_id: 0, _nobody_waits)
-            async with gateway.line() as line:
-                await call_at(line.detach(), calling)
+            async with connected(walk, process) as calling:
                 assert all(await asyncio.gather(*(_insist(calling, number) for number in range(100))))
-                calling.close()
 
-    asyncio.run(story())
-    charged = [entry.key for entry in entries(books.path) if entry.deed == "charged"]
+    with contextlib.closing(Walk(1, 1, tmp_path)) as walk:
+        asyncio.run(story(walk))
+    charged = [entry.key for entry in entries(tmp_path / BOOKS) if entry.deed == "charged"]
     assert sorted(charged) == sorted(f"k-{number}" for number in range(100))
 
 
-def test_an_outage_begins_and_ends_and_says_so(tmp_path: Path) -> None:
-    gateway = Gateway(Bank(Books(tmp_path / BOOKS), 1))
-
-    async def story() -> None:
-        back = asyncio.Event()
-        calling = ShopEnd(lambda _order_id: 0, _nobody_waits)
-        async with gateway.line() as line:
-            await call_at(line.detach(), calling)
-            gateway.recover_in(0, back.set)
-            assert not back.is_set()  # There is nothing to recover from yet.
-            gateway.fail()
+def test_a_call_during_an_outage_may_be_retried(tmp_path: Path, process: Process) -> None:
+    async def story(walk: Walk) -> None:
+        async with connected(walk, process) as calling:
+            walk._bank.down = True
             with pytest.raises(Retryable, match="503 Service Unavailable, when asked to create intent"):
                 await calling.create_intent("order-1", key="k")
-            assert (gateway.is_down, gateway.refused) == (True, 1)
-            gateway.recover_in(0, back.set)
-            await back.wait()
-            assert not gateway.is_down
+            assert walk._bank.refused == 1
+            walk._bank.down = False
             assert await _insist(calling, 1)
-            calling.close()
 
-    asyncio.run(story())
+    with contextlib.closing(Walk(1, 1, tmp_path)) as walk:
+        asyncio.run(story(walk))

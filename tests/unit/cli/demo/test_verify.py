@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from interlock.cli.demo.bank import BOOKS, Books, Entry, entries, home_in
-from interlock.cli.demo.news import PAID, TILL
-from interlock.cli.demo.outcome import Kill, OrderHistory, Outage, Outcome, Stall, Tally
+from interlock.cli.demo.outcome import PAID, TILL, Kill, OrderHistory, Outage, Outcome, Stall, Tally
 from interlock.cli.demo.verify import Found, checks_of, judge
 from interlock.database.database import Database
 from interlock.engine.views import View

@@ -1,6 +1,8 @@
 """The walk: through an outage, a stall and a kill, every order comes to its end, and nothing is lost."""
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,15 +63,18 @@ def test_a_small_demo_has_a_kill_and_no_other_trouble(tmp_path: Path, orders: in
     assert (outcome.outage, outcome.stall) == (None, None)
 
 
-def test_a_worker_that_ends_by_itself_ends_the_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(walk_module, "WORKER", "interlock.cli.demo.nowhere")
-    walk = Walk(1, 1, tmp_path)
-    with pytest.raises(InternalError, match="the demo's worker ended with 1; its complaint is above"):
+def live(_say: Callable[[str], None], _life: str, _line: int) -> None:
+    """A worker that is broken."""
+    raise OSError("no memory is left")
+
+
+def test_a_worker_that_ends_by_itself_ends_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk_module, "WORKER", __name__)
+    with (
+        contextlib.closing(Walk(1, 1, tmp_path)) as walk,
+        pytest.raises(InternalError, match=r"(?s)the demo's worker failed: .*no memory is left"),
+    ):
         asyncio.run(walk.run(lambda _: None))
-    walk.close()
-    assert "No module named interlock.cli.demo.nowhere" in capfd.readouterr().err
 
 
 @pytest.mark.slow

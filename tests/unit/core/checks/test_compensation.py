@@ -141,9 +141,7 @@ def test_a_step_that_takes_back_and_fails_is_not_taken_for_done(monkeypatch: pyt
     monkeypatch.setattr(
         checks,
         "_saving",
-        lambda node: (
-            careful(node) if node.undoable else ((lambda move: move.source.state is State.C), careful(node)[1])
-        ),
+        lambda step: careful(step) if step.undos else ((lambda move: move.source.state is State.C), careful(step)[1]),
     )
     assert hole() is not None
 
@@ -404,7 +402,7 @@ def test_a_run_that_is_cut_off_and_taken_for_settled_is_caught(monkeypatch: pyte
     cut = Place(step, good=State.DONE, bad=None, stop=State.DONE, settles=SmallStop)
     table = compiled(Spec((cut, WAITS, WAITS)))
     assert found(table) == {"undo-may-be-skipped"}
-    monkeypatch.setattr(checks, "_is_final", lambda move: move.settles)
+    monkeypatch.setattr(checks, "_settles_itself", lambda move: move.settles)
     assert not found(table)
     assert left_behind(table)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.core.describe import MachineDescription
-from interlock.core.diagrams.layout import Box, Layout, LegendEntry, Turn, assign_tracks, lay_out, lay_out_legend
+from interlock.core.diagrams.layout import Box, Layout, Turn, assign_tracks, lay_out, lay_out_legend
 from interlock.core.diagrams.sketch import sketch, text_width
 from tests.unit.core.diagrams.samples import CHECKOUT, HARD, ORDER, SAMPLES, State, Transition, machine
 from tests.unit.core.diagrams.strategies import machines
@@ -28,7 +28,8 @@ def overlap(one: Box, other: Box) -> bool:
 
 
 def check_geometry(layout: Layout) -> None:
-    boxes = [*(placed.box for placed in layout.nodes), *layout.labels]
+    labels = [*(placed.loop_label for placed in layout.nodes), *(placed.label for placed in layout.arrows)]
+    boxes = [*(placed.box for placed in layout.nodes), *(label for label in labels if label is not None)]
     for one, other in combinations(boxes, 2):
         assert not overlap(one, other)
     for box in boxes:
@@ -199,8 +200,9 @@ def test_nested_turns_do_not_cross() -> None:
 
 
 def test_a_legend_wraps_its_signs_and_breaks_its_remarks() -> None:
-    entries = [LegendEntry("final", "final"), LegendEntry("step", "runs a step"), LegendEntry("resting", "resting")]
-    legend = lay_out_legend(entries, ["any: " + ", ".join(f"state_{index}" for index in range(20))], 180)
+    legend = lay_out_legend(
+        ["final", "step", "resting"], ["any: " + ", ".join(f"state_{index}" for index in range(20))], 180
+    )
     assert legend.entries[0].line == 0
     assert legend.entries[-1].line > 0
     assert legend.entries[-1].left == 0

@@ -10,7 +10,8 @@ from hypothesis import given
 
 from interlock.core.describe import MachineDescription
 from interlock.core.diagrams import dot, mermaid, table
-from interlock.core.diagrams.sketch import duration, level, text_width, visible
+from interlock.core.diagrams.sketch import duration, text_width, visible
+from interlock.core.diagrams.svg import level
 from tests.unit.core.diagrams.samples import CHECKOUT, HARD, ORDER, State, Transition, machine, step
 from tests.unit.core.diagrams.strategies import machines
 
@@ -50,12 +51,6 @@ class TestMermaid:
         assert "any0 --> FAILED: ABORT [is_operator]" in lines
         assert "any1 --> any1: ANNOTATE" in lines
         assert "stays on COMMENT [may_comment]" in lines
-
-    def test_visits_are_counted_and_coloured(self) -> None:
-        written = mermaid(ORDER, visits={"pending": 1200})
-        assert 'state "pending (1,200)" as pending' in written
-        assert "class pending heat5" in written
-        assert "finalState" not in written
 
     def test_odd_names_become_entities_and_numbers(self) -> None:
         lines = [line.strip() for line in mermaid(ODD_MACHINE).splitlines()]
@@ -105,9 +100,6 @@ class TestDot:
         assert '"any 1" -> "FAILED" [label="EXPIRE"' in written
         assert '"any 2" -> "any 2" [label="ANNOTATE"' in written
         assert "stays on REMIND" in written
-
-    def test_visits_are_counted_and_coloured(self) -> None:
-        assert 'label="pending\\nafter 24 h → CANCEL\\n1,200 visits"' in dot(ORDER, visits={"pending": 1200})
 
     def test_the_start_gives_way_to_a_state_of_that_name(self) -> None:
         written = dot(machine("m", (State(name="start", initial=True),), ()))

@@ -11,8 +11,8 @@ import pydantic
 import pytest
 from msgspec import Meta
 
+from interlock.core.codec import schema_of
 from interlock.core.plan import accepts
-from interlock.core.schemas import schema_of
 
 Json = dict[str, Any]
 
@@ -109,7 +109,19 @@ class OtherDefault(msgspec.Struct):
     count: int = 5
 
 
+class OmittingNamed(msgspec.Struct, omit_defaults=True):
+    name: str
+    count: int = 0
+
+
+class SameDefault(msgspec.Struct):
+    name: str
+    count: int = 0
+    more: int = 1
+
+
 FITS: list[tuple[object, object]] = [
+    (OmittingNamed, SameDefault),
     (Annotated[int, Meta(ge=-(2**53), le=2**53)], float),
     (int, Any),
     (int, int | None),

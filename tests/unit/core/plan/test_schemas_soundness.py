@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 
-from interlock.core.plan import Incompatibility, accepts
-from interlock.core.schemas import schema_of
+from interlock.core.codec import schema_of
+from interlock.core.plan import accepts
+from interlock.core.plan.findings import Incompatibility
 from tests.unit.core.plan.schema_pairs import Spec, pairs
 
 Accepts = Callable[[dict[str, Any], dict[str, Any]], list[Incompatibility]]

@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from interlock.core.describe import MachineDescription, StateDescription, StepDescription, TimerDescription
-from interlock.core.plan import Finding, Plan, StateVerdict, plan
+from interlock.core.plan import Plan, plan
+from interlock.core.plan.findings import StateVerdict
 from interlock.core.plan.states import undoable_states
+from interlock.core.values import Finding
 from tests.unit.core.plan.machines import (
     CHARGE,
     ORDER,

@@ -24,7 +24,7 @@ from interlock.engine.alerts import (
 from interlock.engine.alerts.alert import duration, key, printable
 from interlock.errors import DefinitionError
 from interlock.signals import AlertRaised, BreakerChanged, Signal, Subscribers
-from interlock.store.values import Letter, Row
+from interlock.store.records import Letter, Row
 
 NOW_US = 1_700_000_000_123_000
 ROUTING_KEY = "0123456789abcdef0123456789abcdef"

@@ -6,12 +6,26 @@ from collections.abc import Sequence
 import pytest
 
 from interlock.engine.alerts import Alarms, Alert, AlertWebhook, PagerDuty, Receiver
-from interlock.engine.alerts.alarms import ALONE, NOTE, Ledger, Turn
-from interlock.engine.alerts.stall_detector import StallDetector
+from interlock.engine.alerts.detector import (
+    ALONE,
+    NOTE,
+    Ledger,
+    StallDetector,
+    Turn,
+)
 from interlock.errors import UnavailableError
 from interlock.signals import AlertRaised, Signal, Subscribers
 from interlock.store.memory import MemoryStore
-from tests.unit.engine.test_stalls import ORDER, State, VirtualClock, World, letter, machine, node
+from tests.unit.engine.alerts.test_detector import (
+    ORDER,
+    State,
+    VirtualClock,
+    World,
+    letter,
+    machine,
+    node,
+    run_for,
+)
 
 Shown = list[tuple[str, str, bool]]
 
@@ -92,10 +106,10 @@ def test_nothing_is_noted_while_a_receiver_has_alerts_waiting(monkeypatch: pytes
     first = Process(world)
     monkeypatch.setattr(Alarms, "idle", False)
     assert [first.look(), first.look(), first.look()] == [BEGUN, [], []]
-    assert asyncio.run(world.store.noted()) == {}
+    assert asyncio.run(world.store.notes()) == {}
     monkeypatch.setattr(Alarms, "idle", True)
     assert first.look() == []
-    assert [name.startswith(NOTE) for name in asyncio.run(world.store.noted())] == [True]
+    assert [name.startswith(NOTE) for name in asyncio.run(world.store.notes())] == [True]
 
 
 def test_a_receiver_that_is_new_is_told_what_is_still_wrong() -> None:
@@ -122,7 +136,7 @@ def test_a_note_that_cannot_be_read_is_as_good_as_none() -> None:
     world = stalled(World(), "o-1")
     first = Process(world)
     assert [first.look(), first.look()] == [BEGUN, []]
-    [name] = asyncio.run(world.store.noted())
+    [name] = asyncio.run(world.store.notes())
     asyncio.run(world.store.note(name, '{"alerts": 7}'))
     assert Process(world).look() == BEGUN
 
@@ -187,11 +201,7 @@ def test_when_the_one_that_tells_is_gone_another_goes_on_from_what_it_has_told()
 def test_a_process_that_ends_in_order_leaves_its_turn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = stalled(shared(), "o-1")
     one, two = Process(world), Process(world)
-
-    async def at_once(_: float) -> None: ...
-
-    monkeypatch.setattr(asyncio, "sleep", at_once)
-    asyncio.run(one.detector.run(once=True))
+    run_for(1, one.detector, monkeypatch)
     assert two.look() == BEGUN  # Nobody has seen that it arrived.
 
 
@@ -215,6 +225,6 @@ def test_no_secret_of_a_receiver_is_noted() -> None:
     ledger = Ledger(world.store, ["order"], [each.name for each in receivers])
     alert = Alert(kind="stalled", subject="s", summary="x" * 900, advice="a", dedup_key="k", at_us=1)
     asyncio.run(ledger.save([alert], {}))
-    [(name, text)] = asyncio.run(world.store.noted()).items()
+    [(name, text)] = asyncio.run(world.store.notes()).items()
     assert "SECRET" not in name + text
     assert len(text) < 500

@@ -19,7 +19,7 @@ from interlock.engine.alerts.alert import (
     stalled_alert,
 )
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked
-from interlock.store.values import Letter, Row
+from interlock.store.records import Letter, Row
 
 NOW_US = 1_700_000_000_123_000
 PAGE = "https://docs.example.com/interlock/how-to/runbooks.html"

@@ -17,13 +17,13 @@ from interlock import Dependency, Engine
 from interlock.clock import Chance, SeededIds
 from interlock.engine import open as engine_open
 from interlock.engine.internals import EngineParts
-from interlock.engine.shared.policy import SharedStorePolicy
+from interlock.engine.shared.shared_store_policy import SharedStorePolicy
 from interlock.errors import OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Due, Holder, Stored
-from interlock.store.values import HOLD, KEEP, STAYS, Change, OwedEffect, Row
-from interlock.testing.virtual import VirtualLoop
+from interlock.store.records import HOLD, KEEP, STAYS, Change, OwedEffect, Row
+from interlock.testing.virtual_time import VirtualLoop
 from tests.conformance.engine.places import AnyMachine
 
 replace = msgspec.structs.replace

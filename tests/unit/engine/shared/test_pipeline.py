@@ -9,7 +9,7 @@ from interlock import Engine, Moved, UnavailableError, VersionConflict
 from interlock.engine.bound_machine import LoadedWorkflow
 from interlock.engine.path.pipeline import PARKED_S_MIN, _mark, _same
 from interlock.engine.path.staging import Staged
-from interlock.engine.shared.policy import IDLE_S_MAX
+from interlock.engine.shared.shared_store_policy import IDLE_S_MAX
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import (
     Charged,

@@ -54,9 +54,9 @@ class Silent(SharedMemory):
 
     lost: str = ""
 
-    async def noted(self) -> dict[str, str]:
+    async def notes(self) -> dict[str, str]:
         await self._lose("noted")
-        return await super().noted()
+        return await super().notes()
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
         await self._lose("release")

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.hotrow.counters.choice import Form, Groups, Signal
-from interlock.hotrow.counters.counter import Automatic
+from interlock.hotrow.counters import Automatic, Form, Groups, Signal
 from interlock.lanes.contention import HotRow
-from interlock.lanes.transaction import LaneStats
+from interlock.lanes.lane import LaneStats
 from interlock.sql.values import EngineName
 
 

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hotrow.counters.choice import CALM_S, Form, Measured, calm_below, choose
+from interlock.hotrow.counters import CALM_S, Form, Measured, calm_below, choose
 
 FORMS: tuple[Form, ...] = ("exact", "sharded", "event_log")
 THRESHOLD = 50.0

@@ -6,8 +6,7 @@ import pytest
 
 from interlock.database.database import Database
 from interlock.errors import BadUsage, DefinitionError
-from interlock.hotrow.counters.choice import Kind
-from interlock.hotrow.counters.counter import Counters
+from interlock.hotrow.counters import Counters, Kind
 from interlock.lanes.settings import COUNTER_SHARDS_MAX
 
 
@@ -51,14 +50,14 @@ def test_what_is_appended_is_rolled_up_by_itself_and_ends_with_the_database(monk
             counters = Counters(db, roll_up_every_s=0.0)
             views = counters.open("n", kind="event_log")
             folded = asyncio.Event()
-            fold = counters._parts.rollup._fold
+            fold = counters.rollup._fold
 
             async def fold_and_tell(name: str) -> bool:
                 again = await fold(name)
                 folded.set()
                 return again
 
-            monkeypatch.setattr(counters._parts.rollup, "_fold", fold_and_tell)
+            monkeypatch.setattr(counters.rollup, "_fold", fold_and_tell)
             await views.add(3)
             await folded.wait()
             assert await db.query("SELECT n FROM hotrow_counter_snapshot WHERE name = 'n'") == [(3,)]

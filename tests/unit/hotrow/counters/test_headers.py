@@ -5,18 +5,16 @@ import asyncio
 import pytest
 
 from interlock.database.database import Database
-from interlock.hotrow.counters import counter
-from interlock.hotrow.counters.choice import Kind
-from interlock.hotrow.counters.counter import Header, Headers
-from interlock.hotrow.counters.statements import Tables
+from interlock.hotrow import counters
+from interlock.hotrow.counters import Header, Headers, Kind
 
 
 def make(db: Database, *, shard_count: int = 4) -> Headers:
-    return Headers(db, Tables(), shard_count=shard_count, threshold=50.0)
+    return Headers(db, shard_count=shard_count, threshold=50.0)
 
 
 def test_no_more_counters_are_remembered_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counter, "NAMES_MAX", 3)
+    monkeypatch.setattr(counters, "NAMES_MAX", 3)
 
     async def scenario() -> None:
         async with Database.open("memory:") as db:

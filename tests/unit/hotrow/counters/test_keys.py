@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hotrow.counters.counter import refuse_name, shard_of, stored_key
-from interlock.lanes.keys import KEY_CHARACTERS_MAX
+from interlock.hotrow.counters import refuse_name, shard_of, stored_key
+from interlock.lanes.idempotency_keys import KEY_CHARACTERS_MAX
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=500)
 
@@ -18,7 +18,7 @@ def test_the_shard_of_a_key_is_the_same_in_every_process() -> None:
     keys = [f"request-{number}" for number in range(20)]
     here = [shard_of(key, 16) for key in keys]
     assert here[:6] == EXPECTED
-    program = f"from interlock.hotrow.counters.counter import shard_of; print([shard_of(k, 16) for k in {keys}])"
+    program = f"from interlock.hotrow.counters import shard_of; print([shard_of(k, 16) for k in {keys}])"
     for seed in ("1", "2"):
         there = subprocess.run(
             [sys.executable, "-c", program],

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from interlock.hotrow.counters.statements import Once
+from interlock.hotrow.tables import Once
 
 
 def test_those_who_come_meanwhile_get_what_came_of_it() -> None:

@@ -11,10 +11,10 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from interlock.errors import TransactionError
-from interlock.hotrow.counters import counter
-from interlock.hotrow.counters.counter import FAILURES_MAX, FOLDS_PER_TURN, Rollup
+from interlock.hotrow import counters
+from interlock.hotrow.counters import FAILURES_MAX, FOLDS_PER_TURN, Rollup
 from interlock.sql.values import Executor
-from interlock.testing.virtual import VirtualLoop
+from interlock.testing.virtual_time import VirtualLoop
 
 ResultT = TypeVar("ResultT")
 
@@ -128,7 +128,7 @@ def test_what_is_appended_during_a_fold_is_folded_in_the_next_turn() -> None:
 
 def test_counters_that_wait_for_a_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """G6: with new names faster than they can be folded the process does not grow; who was left out comes later."""
-    monkeypatch.setattr(counter, "OWED_MAX", 3)
+    monkeypatch.setattr(counters, "OWED_MAX", 3)
     with world() as here:
         for name in "abcd":
             here.append(name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.hotrow.counters.counter import Shards
+from interlock.hotrow.counters import Shards
 
 
 @pytest.mark.parametrize(

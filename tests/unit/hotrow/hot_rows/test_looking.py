@@ -9,14 +9,14 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from interlock.catalog.backends import FolderCatalog
+from interlock.catalog.catalog import FolderCatalog
 from interlock.catalog.entries import Entry
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.hotrow import hot_rows
 from interlock.hotrow.hot_rows import HotRowsReading, lanes_at, look
 from interlock.lanes.contention import HotReport, HotRow, hot_path
-from interlock.lanes.ownership import Ownership
+from interlock.lanes.file import Ownership
 from interlock.urls import lane_path
 
 ResultT = TypeVar("ResultT")

@@ -87,7 +87,7 @@ LINE = re.compile(
 def test_metrics_are_one_family_with_a_line_for_each_row() -> None:
     text = exposition([placed(row(1, 100.0), "stock"), placed(row("o-1", 2.5, source="workflow"), "workflows")])
     lines = text.splitlines()
-    assert [line.split()[2] for line in lines if line.startswith("# TYPE")] == [name for name, _ in FAMILY]
+    assert [line.split()[2] for line in lines if line.startswith("# TYPE")] == [name for name, _, _ in FAMILY]
     values = {match.group(1, 3, 5): float(match[6]) for line in lines if (match := LINE.match(line))}
     assert len(values) == len(FAMILY) * 2
     assert values["interlock_row_handoffs_per_second", "workflow", "o-1"] == 2.5

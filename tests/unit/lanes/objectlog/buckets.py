@@ -8,9 +8,8 @@ from pathlib import Path
 import apsw
 
 from interlock.clock import SeededIds, SystemChance
-from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Found, World
-from interlock.lanes.objectlog.log import ObjectLog
-from interlock.lanes.objectlog.open import open_log
+from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Found, World
+from interlock.lanes.objectlog.log import ObjectLog, open_log
 from interlock.lanes.settings import LaneSettings
 
 Fault = Callable[["ScriptedBucket", str, str, bytes], None]

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from interlock.clock import RandomIds
+from interlock.backup.lane_copies import check_free, put_all_in_place, staging_path
 from interlock.lanes.objectlog import doctor, manifest, restore
-from interlock.lanes.objectlog.bucket import Bucket
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, silent
 from interlock.lanes.objectlog.format import (
     Entry,
     Part,
@@ -21,7 +21,7 @@ from interlock.lanes.objectlog.format import (
     hash_of,
     log_key,
 )
-from interlock.lanes.objectlog.manifest import Manifest, Watch, silent
+from interlock.lanes.objectlog.manifest import Manifest
 from interlock.lanes.objectlog.report import BucketReport
 from tests.unit.lanes.objectlog.buckets import Owner, ScriptedBucket, StillClock
 
@@ -73,7 +73,7 @@ class History:
         self.owner.frames = 0
         self.owner.connection.execute(sql)
         self.owner.log.append(self.owner.frames, 1_000_000 * (len(self.states) + 1))
-        self.owner.log.between()
+        self.owner.log.run_upkeep()
         self.note()
 
     def insert(self, count: int = 1) -> None:
@@ -149,18 +149,20 @@ class History:
 def restore_from(
     bucket: Bucket, file: Path, at: int | datetime | None = None, *, force: bool = False, watch: Watch = silent
 ) -> restore.Restored:
-    """Restore what is in a bucket."""
-    return restore.restore(
-        bucket,
-        file,
-        name=NAME,
-        at=at,
-        force=force,
-        clock=StillClock(),
-        ids=RandomIds(),
-        prepare=lambda _connection, _now_us: None,
-        watch=watch,
-    )
+    """Restore what is in a bucket, and give it its name."""
+    check_free(file, force=force)
+    with staging_path(file) as ready:
+        done = restore.restore(
+            bucket,
+            ready,
+            name=NAME,
+            at=at,
+            clock=StillClock(),
+            prepare=lambda _connection, _now_us: None,
+            watch=watch,
+        )
+        put_all_in_place(ready, file, force=force)
+    return done
 
 
 def examined(bucket: Bucket, folder: Bucket | None = None, watch: Watch = silent) -> BucketReport:

@@ -14,7 +14,7 @@ def filled(bucket: ScriptedBucket, folder: Path, rows: int = 3, **knobs: float) 
     owner = Owner(bucket, folder, 1, clock=None, boot="this machine", **knobs)
     for number in range(rows):
         owner.run("INSERT INTO t (b) VALUES (?)", number)
-        owner.log.between()
+        owner.log.run_upkeep()
     return owner
 
 
@@ -103,7 +103,7 @@ def test_a_file_older_than_the_newest_snapshot_is_made_anew(tmp_path: Path) -> N
     other = Owner(bucket, tmp_path / "b", 2, snapshot_bytes_min=4_096, snapshots_retained=1, retention_s=0)
     for number in range(10):
         other.run("INSERT INTO t (b) VALUES (?)", number)
-        other.log.between()
+        other.log.run_upkeep()
     other.close()
     assert len(Owner(bucket, tmp_path / "a", 3).rows()) == 13
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.errors import CorruptionError
-from interlock.lanes.objectlog.capture import Capture
+from interlock.lanes.objectlog.local_file import Capture
 
 INSERT = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -49,11 +49,11 @@ class Copied:
         self.take()
 
     def take(self) -> None:
-        changed = self.capture.changed(self.frames)
+        changed = self.capture.read_changes(self.frames)
         self.frames = 0
         if changed is None:
             return
-        self.capture.took()
+        self.capture.advance()
         size = changed.pages_in_all * changed.page_bytes
         self.image.extend(bytes(max(0, size - len(self.image))))
         for number, page in changed.pages:
@@ -121,7 +121,7 @@ def test_frames_of_a_rolled_back_transaction_are_left_where_they_are(tmp_path: P
     copied.connection.execute("BEGIN; UPDATE t SET b = hex(randomblob(300))")
     copied.connection.execute("ROLLBACK")
     assert wal.stat().st_size > size, "nothing was spilled: this test shows nothing"
-    assert copied.capture.changed(copied.frames) is None
+    assert copied.capture.read_changes(copied.frames) is None
     copied.step("insert", 1)
     (tmp_path / "copy").write_bytes(copied.image)
     assert bytes(copied.image) != before
@@ -132,11 +132,11 @@ def test_frames_of_a_rolled_back_transaction_are_left_where_they_are(tmp_path: P
 def test_what_was_not_taken_is_read_again(tmp_path: Path) -> None:
     copied = Copied(tmp_path)
     copied.connection.execute("INSERT INTO t (b) VALUES ('x')")
-    first = copied.capture.changed(copied.frames)
+    first = copied.capture.read_changes(copied.frames)
     assert first is not None
-    assert copied.capture.changed(copied.frames) == first
-    copied.capture.took()
-    assert copied.capture.changed(copied.frames) is None
+    assert copied.capture.read_changes(copied.frames) == first
+    copied.capture.advance()
+    assert copied.capture.read_changes(copied.frames) is None
 
 
 def _spoil(path: Path, at: int, data: bytes) -> None:
@@ -162,13 +162,13 @@ def test_a_log_that_is_not_what_it_should_be_is_not_handed_on(tmp_path: Path, at
     wal = copied.path.with_name("x.lane-wal")
     _spoil(wal, at, data)
     with pytest.raises(CorruptionError, match=why):
-        Capture(copied.path).changed(copied.frames)
+        Capture(copied.path).read_changes(copied.frames)
 
 
 def test_a_count_beyond_the_log_is_refused(tmp_path: Path) -> None:
     copied = Copied(tmp_path)
     with pytest.raises(CorruptionError, match="ends before frame"):
-        Capture(copied.path).changed(copied.frames + 1_000)
+        Capture(copied.path).read_changes(copied.frames + 1_000)
 
 
 def test_a_count_inside_a_commit_is_refused(tmp_path: Path) -> None:
@@ -183,11 +183,11 @@ def test_a_count_inside_a_commit_is_refused(tmp_path: Path) -> None:
     ]
     inside = next(number for number in range(1, copied.frames) if number not in commits)
     with pytest.raises(CorruptionError, match="not the last one of a commit"):
-        Capture(copied.path).changed(inside)
+        Capture(copied.path).read_changes(inside)
 
 
 def test_a_log_without_a_header_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.lane"
     path.with_name("x.lane-wal").write_bytes(b"short")
     with pytest.raises(CorruptionError, match="cut off"):
-        Capture(path).changed(1)
+        Capture(path).read_changes(1)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.lanes.objectlog import capture
-from interlock.lanes.objectlog.capture import running_checksum, word_by_word
+from interlock.lanes.objectlog import local_file
+from interlock.lanes.objectlog.local_file import running_checksum, word_by_word
 
 WORDS = st.integers(0, 0xFFFF_FFFF)
 SIZES = [2**power for power in range(9, 17)]
@@ -35,11 +35,11 @@ def test_every_word_of_a_page_counts_in_its_place(at: int, word: int) -> None:
 
 @pytest.mark.parametrize("count", [8, 24, 504, 520, 1_000])
 def test_other_lengths_take_the_loop(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "_by_halves", None)
+    monkeypatch.setattr(local_file, "_by_halves", None)
     assert running_checksum((3, 4), bytes(count)) == word_by_word((3, 4), bytes(count))
 
 
 def test_a_machine_of_the_other_byte_order_takes_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "_by_halves", None)
+    monkeypatch.setattr(local_file, "_by_halves", None)
     monkeypatch.setattr(sys, "byteorder", "big")
     assert running_checksum((3, 4), bytes(4_096)) == word_by_word((3, 4), bytes(4_096))

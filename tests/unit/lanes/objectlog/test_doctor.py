@@ -7,7 +7,7 @@ import pytest
 from interlock.errors import TargetNotFound, UnavailableError
 from interlock.lanes.objectlog import doctor as doctors
 from interlock.lanes.objectlog import manifest as manifests
-from interlock.lanes.objectlog.bucket import Denied, Unclear
+from interlock.lanes.objectlog.bucket_protocol import Denied, Unclear
 from interlock.lanes.objectlog.format import Entry, Part, decode_part, encode_entry, encode_part, log_key
 from interlock.lanes.objectlog.report import BucketReport
 from interlock.testing.objects import MemoryBucket

@@ -30,6 +30,6 @@ def test_a_missing_package_is_named_with_the_command(package: str, module: str) 
     assert 'pip install "interlock[objects]"' in told
 
 
-@pytest.mark.parametrize("module", ["urls", "lanes.objectlog.bucket", "lanes.objectlog.probe"])
+@pytest.mark.parametrize("module", ["urls", "lanes.objectlog.bucket_protocol", "lanes.objectlog.probe"])
 def test_addresses_are_understood_without_the_packages(module: str) -> None:
     run(f"import sys; sys.modules.update(obstore=None, zstandard=None); import interlock.{module}")

@@ -11,17 +11,17 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import CorruptionError, Fenced, LaneOwned, MovedElsewhere, TargetNotFound, UnavailableError
-from interlock.lanes.handover import Arrived, Draft, Permission, Tombstone, departure, tombstone_of
+from interlock.lanes.handover import Arrived, Draft, Permission, Tombstone, tombstone_of
 from interlock.lanes.lane import Lane
+from interlock.lanes.objectlog import log as objectlog_log
 from interlock.lanes.objectlog import manifest as manifests
-from interlock.lanes.objectlog import open as objectlog_open
-from interlock.lanes.objectlog import replica
-from interlock.lanes.objectlog.bucket import Unclear
+from interlock.lanes.objectlog import mover_copy
+from interlock.lanes.objectlog.bucket_protocol import Unclear
 from interlock.lanes.objectlog.format import log_key
-from interlock.lanes.objectlog.log import with_snapshot
+from interlock.lanes.objectlog.log import open_log
 from interlock.lanes.objectlog.manifest import Manifest, manifest_at
-from interlock.lanes.objectlog.open import open_log
-from interlock.lanes.objectlog.replica import HURRIED_LEASE_S, BucketCopy, hurry, note_left, take_over, unhurry
+from interlock.lanes.objectlog.mover_copy import HURRIED_LEASE_S, BucketCopy, hurry, note_left, take_over, unhurry
+from interlock.lanes.objectlog.snapshots import with_snapshot
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import BucketAddress, parse_bucket_url
 from tests.unit.lanes.lanes import SetClock, count, increment, make_counter, run
@@ -52,15 +52,15 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> ScriptedBucket:
     def found(_address: BucketAddress, **_options: object) -> ScriptedBucket:
         return made
 
-    monkeypatch.setattr(objectlog_open, "open_proven", found)
-    monkeypatch.setattr(objectlog_open, "open_bucket", found)
+    monkeypatch.setattr(objectlog_log, "open_proven", found)
+    monkeypatch.setattr(objectlog_log, "open_bucket", found)
     return made
 
 
 def opened(path: Path, permission: Permission = None) -> Lane:
     settings = LaneSettings(lease_s=LEASE_S)
     path.parent.mkdir(exist_ok=True)
-    log = objectlog_open.log_opener(parse_bucket_url(NAME), settings=settings, clock=SystemClock())
+    log = objectlog_log.log_opener(parse_bucket_url(NAME), settings=settings, clock=SystemClock())
     return Lane(path, settings=settings, clock=SystemClock(), prepare=prepare, open_log=log, permission=permission)
 
 
@@ -137,10 +137,10 @@ def test_what_is_collected_while_it_is_read_is_no_damage(tmp_path: Path, monkeyp
                 history.insert(10)
         return found
 
-    monkeypatch.setattr(replica, "manifest_at", late)
+    monkeypatch.setattr(mover_copy, "manifest_at", late)
     assert copy.forward() == history.last
     assert len(looks) == 2
-    monkeypatch.setattr(replica, "moved", lambda _bucket, _before: True)
+    monkeypatch.setattr(mover_copy, "history_changed", lambda _bucket, _before: True)
     history.flip(log_key(history.last))
     history.flip(log_key(history.manifest.floor + 1))
     copy._at = None
@@ -180,7 +180,7 @@ def test_a_living_owner_is_replaced_at_once_and_the_old_place_leads_on(tmp_path:
         assert caught.value.retry == "now"
         owner.close()
         assert await count(lane) == 2
-        await lane.run(departure(THERE, 7, 5))
+        await lane.leave(Tombstone(THERE, 7, 5))
         lane.close()
         for last in (False, True):  # By the tombstone in the log, and by the manifest's word.
             if last:
@@ -218,7 +218,7 @@ def test_a_mover_that_dies_behind_its_takeover_has_done_nothing(tmp_path: Path, 
         assert await again.run(increment()) == 1
         assert await count(again) == 1
         with pytest.raises(Fenced):
-            await mover.run(departure(THERE, 7, 5))
+            await mover.leave(Tombstone(THERE, 7, 5))
         mover.close()
         assert await again.run(increment()) == 1
         again.close()
@@ -265,7 +265,7 @@ def test_a_takeover_outlasts_the_reads_of_the_owner_before(tmp_path: Path, hurri
         clock.pause(9.0)
         owner.run("INSERT INTO t (b) VALUES (1)")  # Which renews the lease.
         assert owner.log.manifest.lease_s == (9.0 if hurried == "not" else HURRIED_LEASE_S)
-        assert owner.log.current()
+        assert owner.log.is_current()
     began_s = clock.now_s
     log = open_log(
         bucket,
@@ -274,7 +274,7 @@ def test_a_takeover_outlasts_the_reads_of_the_owner_before(tmp_path: Path, hurri
         world=still_world(2, clock),
         short_s=math.inf if hurried == "by another" else short_s,
     )
-    assert not owner.log.current(), "it asks before it answers, and finds itself replaced"
+    assert not owner.log.is_current(), "it asks before it answers, and finds itself replaced"
     waited_s = clock.now_s - began_s
     assert waited_s == pytest.approx(HURRIED_LEASE_S if hurried == "long ago" else 9.0, abs=0.1)
     with pytest.raises(Fenced):

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.lanes.objectlog import probe
-from interlock.lanes.objectlog.bucket import ConditionFailed, Denied, Found, Unclear, World
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Denied, Found, Unclear, World
 from interlock.lanes.objectlog.probe import (
     ATTEMPTS_MAX,
     ATTEMPTS_S_MAX,

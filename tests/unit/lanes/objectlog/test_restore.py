@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from interlock.backup import lane_copies
 from interlock.errors import CorruptionError, LaneOwned, TargetNotFound, UnavailableError, UnusableFile
 from interlock.lanes import file as lanes_file
-from interlock.lanes.objectlog import restore
-from interlock.lanes.objectlog.bucket import Denied, Found, Unclear
+from interlock.lanes.file import Ownership
+from interlock.lanes.objectlog.bucket_protocol import Denied, Found, Unclear
 from interlock.lanes.objectlog.format import log_key
-from interlock.lanes.ownership import Ownership
 from tests.unit.lanes.objectlog.buckets import ScriptedBucket, StillClock
 from tests.unit.lanes.objectlog.histories import History, restore_from, rows_of
 
@@ -136,10 +136,10 @@ def test_a_file_that_comes_into_being_meanwhile_stays(
 
     def comes_after_the_look(path: Path, *, force: bool) -> None:
         look(path, force=force)
-        if list(tmp_path.glob(".*.restoring")):
+        if list(tmp_path.glob(".*.copying")):
             file.write_text("mine")
 
-    monkeypatch.setattr(restore, "check_target", comes_after_the_look)
+    monkeypatch.setattr(lane_copies, "check_target", comes_after_the_look)
     with pytest.raises(UnusableFile, match="File exists"):
         history.restore(file)
     assert file.read_text() == "mine"

@@ -3,9 +3,9 @@
 import pytest
 
 from interlock.errors import CorruptionError, OutcomeUnknown
-from interlock.lanes.objectlog.append import Position, read_slots, write_slot
-from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Denied, Unclear
+from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Unclear
 from interlock.lanes.objectlog.format import NO_HASH, Entry, encode_entry, log_key
+from interlock.lanes.objectlog.slots import Position, read_slots, write_slot
 from tests.unit.lanes.objectlog.buckets import ScriptedBucket, StillClock, lost, still_world, stored_and_lost, told
 
 DATABASE = b"d" * 16

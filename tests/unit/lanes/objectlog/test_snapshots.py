@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from interlock.errors import Fenced
-from interlock.lanes.objectlog import log
-from interlock.lanes.objectlog.bucket import Denied, Unclear
-from interlock.lanes.objectlog.cache import Cache
+from interlock.lanes.objectlog import snapshots
+from interlock.lanes.objectlog.bucket_protocol import Denied, Unclear
 from interlock.lanes.objectlog.format import decode_entry, decode_part, log_key
+from interlock.lanes.objectlog.local_file import Cache
 from interlock.lanes.objectlog.manifest import KEY, Manifest, Snapshot, decode
 from interlock.lanes.settings import LaneSettings
 from tests.unit.lanes.objectlog.buckets import Owner, ScriptedBucket, StillClock, lost
@@ -25,7 +25,7 @@ def busy(bucket: ScriptedBucket, folder: Path, groups: int, **knobs: float) -> O
     owner = Owner(bucket, folder, 1, clock=None, boot="this machine", **knobs)
     for number in range(groups):
         owner.run("INSERT INTO t (b) VALUES (?)", f"row {number} " * 30)
-        owner.log.between()
+        owner.log.run_upkeep()
     return owner
 
 
@@ -37,7 +37,7 @@ EMPTY = Manifest(database="00", revision=1, nonce="0", epoch=1, owner=None, leas
 
 
 def test_a_snapshot_is_what_replay_would_have_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "PART_BYTES", 8_192)
+    monkeypatch.setattr(snapshots, "PART_BYTES", 8_192)
     bucket = ScriptedBucket()
     owner = busy(bucket, tmp_path / "a", 100, snapshot_bytes_min=200_000, snapshots_retained=99, retention_s=1e6)
     for snapshot in owner.log.manifest.snapshots:
@@ -68,7 +68,7 @@ def test_groups_that_the_history_no_longer_needs_are_deleted_and_fences_are_not(
         )
         for row in range(10):
             owner.run("INSERT INTO t (b) VALUES (?)", row)
-            owner.log.between()
+            owner.log.run_upkeep()
         owner.close()
     manifest = manifest_of(bucket)
     kinds = {int(key[4:]): decode_entry(bucket.objects[key], key).kind for key in bucket.keys("log/")}
@@ -84,7 +84,7 @@ def test_the_history_is_kept_for_as_long_as_the_retention_says() -> None:
     settings = LaneSettings(snapshots_retained=2, retention_s=100)
     manifest = EMPTY
     for minute in range(0, 600, 60):
-        manifest = log.with_snapshot(manifest, snapshot_at(minute + 1, minute * 1_000_000), settings)
+        manifest = snapshots.with_snapshot(manifest, snapshot_at(minute + 1, minute * 1_000_000), settings)
     kept = [each.time_us // 1_000_000 for each in manifest.snapshots]
     assert kept == [420, 480, 540], "from 440 on everything can be restored, which needs the snapshot before that"
     assert manifest.kept == 421
@@ -92,11 +92,11 @@ def test_the_history_is_kept_for_as_long_as_the_retention_says() -> None:
 
 def test_the_beginning_of_the_log_is_kept_until_a_snapshot_covers_the_retention() -> None:
     settings = LaneSettings(snapshots_retained=1, retention_s=100)
-    manifest = log.with_snapshot(EMPTY, snapshot_at(50, 0), settings)
+    manifest = snapshots.with_snapshot(EMPTY, snapshot_at(50, 0), settings)
     assert manifest.kept == 0
-    manifest = log.with_snapshot(manifest, snapshot_at(90, 99_000_000), settings)
+    manifest = snapshots.with_snapshot(manifest, snapshot_at(90, 99_000_000), settings)
     assert (manifest.kept, [each.seq for each in manifest.snapshots]) == (0, [50, 90])
-    manifest = log.with_snapshot(manifest, snapshot_at(95, 100_000_000), settings)
+    manifest = snapshots.with_snapshot(manifest, snapshot_at(95, 100_000_000), settings)
     assert (manifest.kept, [each.seq for each in manifest.snapshots]) == (50, [50, 90, 95])
 
 
@@ -104,7 +104,7 @@ def test_as_many_snapshots_as_were_asked_for_are_kept_however_old() -> None:
     settings = LaneSettings(snapshots_retained=3, retention_s=0)
     manifest = EMPTY
     for number in range(10):
-        manifest = log.with_snapshot(manifest, snapshot_at(number + 1, number * 10**9), settings)
+        manifest = snapshots.with_snapshot(manifest, snapshot_at(number + 1, number * 10**9), settings)
     assert [each.seq for each in manifest.snapshots] == [8, 9, 10]
 
 
@@ -112,18 +112,20 @@ def test_the_list_of_snapshots_is_bounded_and_keeps_its_ends() -> None:
     settings = LaneSettings(snapshots_retained=1, retention_s=1e9)
     manifest = EMPTY
     for number in range(300):
-        manifest = log.with_snapshot(manifest, snapshot_at(number + 1), settings)
-    assert len(manifest.snapshots) == log.SNAPSHOTS_MAX
+        manifest = snapshots.with_snapshot(manifest, snapshot_at(number + 1), settings)
+    assert len(manifest.snapshots) == snapshots.SNAPSHOTS_MAX
     assert (manifest.snapshots[0].seq, manifest.floor) == (1, 300)
 
 
 def test_a_snapshot_is_due_when_replay_costs_more() -> None:
     settings = LaneSettings(snapshot_bytes_min=1_000_000)
-    assert not log.snapshot_due(EMPTY, 100, 0, settings)
-    assert log.snapshot_due(EMPTY, 250, 0, settings)
-    assert log.snapshot_due(EMPTY, 1, 1_000_000, settings)
+    assert not snapshots.snapshot_due(EMPTY, 100, 0, settings)
+    assert snapshots.snapshot_due(EMPTY, 250, 0, settings)
+    assert snapshots.snapshot_due(EMPTY, 1, 1_000_000, settings)
     large = msgspec.structs.replace(EMPTY, snapshots=(msgspec.structs.replace(snapshot_at(1), bytes=10_000_000),))
-    assert not log.snapshot_due(large, 250, 1_000_000, settings), "a large snapshot is not made anew for a short log"
+    assert not snapshots.snapshot_due(large, 250, 1_000_000, settings), (
+        "a large snapshot is not made anew for a short log"
+    )
 
 
 def test_a_snapshot_that_fails_harms_nobody_and_is_tried_again(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_a_snapshot_that_fails_harms_nobody_and_is_tried_again(tmp_path: Path) -
         owner.run("INSERT INTO t (b) VALUES (?)", number)
         clock.now_s += 1
         bucket.faults = [lost(Unclear("503"))] if number < 15 else []
-        owner.log.between()
+        owner.log.run_upkeep()
     assert owner.log.manifest.snapshots
     assert owner.log.upkeep_failed > 0
     owner.close()
@@ -144,10 +146,10 @@ def test_an_owner_that_was_replaced_changes_nothing_with_its_upkeep(tmp_path: Pa
     bucket = ScriptedBucket()
     old = Owner(bucket, tmp_path / "a", 1, snapshot_bytes_min=4_096)
     old.run("INSERT INTO t (b) VALUES ('x')")
-    old.log.between()
+    old.log.run_upkeep()
     new = Owner(bucket, tmp_path / "b", 2)
     with pytest.raises(Fenced):
-        old.log.between()
+        old.log.run_upkeep()
     assert not manifest_of(bucket).snapshots
     new.run("INSERT INTO t (b) VALUES ('y')")
 
@@ -163,9 +165,9 @@ def test_leftovers_of_snapshots_that_nobody_knows_are_dropped(tmp_path: Path) ->
 def test_a_snapshot_shows_the_moment_it_was_begun(tmp_path: Path) -> None:
     bucket = ScriptedBucket()
     owner = busy(bucket, tmp_path / "a", 3)
-    source = log.begin(owner.path, owner.log.position, owner.log._page_one)
+    source = snapshots.begin(owner.path, owner.log.position, owner.log._page_one)
     owner.run("INSERT INTO t (b) VALUES ('later')")
-    snapshot = log.store(bucket, owner.log._world, owner.log.manifest, source)
+    snapshot = snapshots.store(bucket, owner.log._world, owner.log.manifest, source)
     assert snapshot.seq == owner.log.position.seq - 1
     loaded = Cache(tmp_path / "loaded")
     loaded.load(bucket, owner.log.manifest, snapshot)
@@ -193,27 +195,27 @@ def test_work_that_runs_beside_is_finished_by_the_driver(tmp_path: Path) -> None
         beside=beside,
     )
     owner.run("INSERT INTO t (b) VALUES ('x')")
-    owner.log.between()
-    owner.log.between()
+    owner.log.run_upkeep()
+    owner.log.run_upkeep()
     assert not owner.log.manifest.snapshots
     [work] = waiting
     work()
     assert not manifest_of(bucket).snapshots
-    owner.log.between()
+    owner.log.run_upkeep()
     assert manifest_of(bucket).snapshots
     owner.close()
     assert manifest_of(bucket).owner is None
 
 
 def test_a_lane_that_is_closed_waits_for_one_part_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "PART_BYTES", 4_096)
+    monkeypatch.setattr(snapshots, "PART_BYTES", 4_096)
     bucket = ScriptedBucket()
     owner = busy(bucket, tmp_path / "a", 20)
-    source = log.begin(owner.path, owner.log.position, owner.log._page_one)
+    source = snapshots.begin(owner.path, owner.log.position, owner.log._page_one)
     stored: list[str] = []
     bucket.faults = [lambda _bucket, _call, key, _data: stored.append(key)] * 100
     with pytest.raises(Unclear, match="being closed"):
-        log.store(bucket, owner.log._world, owner.log.manifest, source, lambda: bool(stored))
+        snapshots.store(bucket, owner.log._world, owner.log.manifest, source, lambda: bool(stored))
     assert len(stored) == 1
 
 
@@ -221,14 +223,14 @@ def test_the_read_transaction_ends_before_anything_is_sent(tmp_path: Path) -> No
     """G6: while it is open SQLite cannot start its log anew, and an upload may take minutes."""
     bucket = ScriptedBucket()
     owner = busy(bucket, tmp_path / "a", 3)
-    source = log.begin(owner.path, owner.log.position, owner.log._page_one)
+    source = snapshots.begin(owner.path, owner.log.position, owner.log._page_one)
 
     def sent(_bucket: ScriptedBucket, _call: str, _key: str, _data: bytes) -> None:
         with pytest.raises(apsw.ConnectionClosedError):
             source.connection.execute("SELECT 1")
 
     bucket.faults = [sent]
-    log.store(bucket, owner.log._world, owner.log.manifest, source)
+    snapshots.store(bucket, owner.log._world, owner.log.manifest, source)
     assert not bucket.faults, "nothing was sent: this test shows nothing"
 
 
@@ -245,15 +247,15 @@ def test_a_collection_that_fails_keeps_no_snapshot_from_being_taken(tmp_path: Pa
     for number in range(200):
         owner.run("INSERT INTO t (b) VALUES (?)", number)
         clock.now_s += 1
-        owner.log.between()
+        owner.log.run_upkeep()
     assert owner.log.manifest.floor > 150
-    assert owner.log.upkeep_failed == sum(call == "delete" for call, _ in bucket.calls) <= 200 / log.AGAIN_AFTER_S
+    assert owner.log.upkeep_failed == sum(call == "delete" for call, _ in bucket.calls) <= 200 / snapshots.AGAIN_AFTER_S
 
 
 def test_parts_of_snapshots_that_were_thinned_out_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "SNAPSHOTS_MAX", 3)
+    monkeypatch.setattr(snapshots, "SNAPSHOTS_MAX", 3)
     bucket = ScriptedBucket()
     owner = busy(bucket, tmp_path / "a", 80, snapshot_bytes_min=16_384, retention_s=1e9)
-    owner.log.between()
+    owner.log.run_upkeep()
     assert owner.log.manifest.kept == 0
     assert len(bucket.keys("snapshot/")) <= 4

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from interlock.errors import CorruptionError, Fenced
-from interlock.lanes.objectlog import append
-from interlock.lanes.objectlog.append import Position, read_slots
-from interlock.lanes.objectlog.bucket import ConditionFailed, Found, Unclear, World
+from interlock.lanes.objectlog import slots
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Found, Unclear, World
 from interlock.lanes.objectlog.format import NO_HASH, Entry, encode_entry, hash_of, log_key
+from interlock.lanes.objectlog.log import open_log
 from interlock.lanes.objectlog.manifest import KEY, Manifest, Snapshot, decode
-from interlock.lanes.objectlog.open import open_log
+from interlock.lanes.objectlog.slots import Position, read_slots
 from interlock.lanes.settings import LaneSettings
 
 DATABASE = "d" * 32
@@ -96,7 +96,7 @@ def test_a_snapshot_that_a_newer_owner_has_collected_means_fenced(tmp_path: Path
 
 def test_a_hole_is_never_taken_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer owner has collected slot 3, or the bucket has lost it. A fence in there would hide what is behind it."""
-    monkeypatch.setattr(append, "READ_AHEAD", 4)
+    monkeypatch.setattr(slots, "READ_AHEAD", 4)
     bucket = Memory()
     before = NO_HASH
     for seq in range(1, 7):

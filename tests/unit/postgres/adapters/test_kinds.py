@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import BadUsage
-from interlock.postgres.adapters import (
+from interlock.postgres.caller_connections import (
     AlchemyConnection,
     AsyncAlchemySession,
     AsyncpgConnection,

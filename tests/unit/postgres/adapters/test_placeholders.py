@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.postgres.adapters import named_values, with_named_placeholders
+from interlock.postgres.caller_connections import named_values, with_named_placeholders
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import apsw
 
 from interlock.clock import RandomIds, SystemChance
-from interlock.database.translation import Translator, register
+from interlock.database.lane_engine import Translator, register
 from interlock.relocate.database.lane import make_in_lane
 from interlock.relocate.database.shape import Shape
 

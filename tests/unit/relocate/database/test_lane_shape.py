@@ -130,14 +130,15 @@ def test_names_that_one_schema_cannot_have_twice_are_numbered() -> None:
     """A lane has no names for unique constraints; on PostgreSQL they stand beside those of tables and indexes."""
     lane = defined(
         "CREATE TABLE a (n integer, CONSTRAINT once UNIQUE (n), CHECK (n > 1), CHECK (n > 2))",
-        "CREATE TABLE b (n integer, CONSTRAINT once UNIQUE (n))",
-        "CREATE TABLE c (n integer UNIQUE)",
-        "CREATE INDEX c_n_key ON b (n)",
     )
+    # As lanes made them before they gave names.
+    lane.execute('CREATE TABLE "b" ("n" int4, CONSTRAINT "once" UNIQUE ("n"))')
+    lane.execute('CREATE TABLE "c" ("n" int4, UNIQUE ("n"))')
+    lane.execute('CREATE INDEX "c_n_key" ON "b" ("n")')
     a, b, c = shape_of_lane(lane).tables
     names = [unique.name for table in (a, b, c) for unique in table.uniques]
     assert names == ["once", "once_key", "c_n_key1"]
-    assert [check.name for check in a.checks] == ["a_check", "a_check1"]
+    assert [check.name for check in a.checks] == ["a_n_check", "a_n_check1"]
 
 
 def test_tables_of_the_lane_are_not_part_of_it_but_keys_are() -> None:
@@ -154,3 +155,35 @@ def test_tables_of_the_lane_are_not_part_of_it_but_keys_are() -> None:
 
 def test_an_empty_database_has_an_empty_shape() -> None:
     assert shape_of_lane(apsw.Connection(":memory:")).tables == ()
+
+
+def test_what_migrations_define_is_told() -> None:
+    lane = defined(
+        "CREATE TABLE p (id bigint PRIMARY KEY, code integer UNIQUE)",
+        """CREATE TABLE c (id bigint PRIMARY KEY, n integer CHECK (n > 0),
+           code integer REFERENCES p (code) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+           other bigint REFERENCES p DEFERRABLE)""",
+        "ALTER TABLE c ALTER n SET NOT NULL, ALTER COLUMN n SET DEFAULT 2 + 3, ADD CONSTRAINT odd CHECK (n % 2 = 1)",
+        "ALTER TABLE IF EXISTS c ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT now()",
+        "CREATE TABLE x (id integer)",
+        "DROP TABLE IF EXISTS x, y",
+    )
+    child = shape_of_lane(lane).table("c")
+    assert child.columns[1] == Column("n", INT4, nullable=False, default="2 + 3")
+    assert child.columns[-1] == Column("at", TIMESTAMPTZ, nullable=False, default="now()")
+    assert child.checks == (Check("c_n_check", "n > 0"), Check("odd", "n % 2 = 1"))
+    assert child.references == (
+        Reference("c_code_fkey", ("code",), "p", ("code",), on_delete="CASCADE", deferrable=True, deferred=True),
+        Reference("c_other_fkey", ("other",), "p", ("id",), deferrable=True),
+    )
+    again = defined(
+        *(statement for table in shape_of_lane(lane).tables for statement in (table.create, *table.indexing))
+    )
+    assert shape_of_lane(again).tables == shape_of_lane(lane).tables
+    assert "DEFERRABLE INITIALLY DEFERRED NOT VALID" in child.last("s")[0]
+
+
+def test_an_index_on_an_expression_keeps_a_database_from_moving() -> None:
+    lane = defined("CREATE TABLE t (a text)", "CREATE INDEX ON t (lower(a))")
+    with pytest.raises(DialectError, match="the index t_lower_idx: it has an expression"):
+        shape_of_lane(lane)

@@ -1,6 +1,6 @@
 """Names of constraints are those that PostgreSQL would choose."""
 
-from interlock.relocate.database.shape import BYTES_MAX, chosen
+from interlock.sql.schema import BYTES_MAX, chosen
 
 
 def test_a_name_is_made_of_table_columns_and_kind() -> None:

@@ -5,9 +5,8 @@ A route that is added, lost, opened or made to look at another subject differs f
 
 from typing import NamedTuple
 
-from interlock.server.handlers.services import Served
-from interlock.server.routing import Route
-from interlock.server.security.scopes import Scope
+from interlock.server.routes import Route
+from interlock.server.security.keys import Scope
 
 WRITTEN = """
 POST /v1/machines/{machine}/workflows send machine
@@ -66,6 +65,6 @@ def _expected() -> dict[tuple[str, str], Permission]:
 EXPECTED = _expected()
 
 
-def permission(route: Route[Served]) -> Permission:
+def permission(route: Route) -> Permission:
     """What is expected of a served route; a KeyError for a route without an expectation."""
     return EXPECTED[route.method, route.path]

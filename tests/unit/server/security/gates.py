@@ -4,7 +4,8 @@ from typing import Self
 
 from interlock.errors import UnavailableError
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import CreatedKey, Edit, KeyStore, MemoryDocument
+from interlock.server.security.keys import CreatedKey, Edit, KeyStore
+from interlock.server.security.stores import MemoryDocument
 from tests.unit.server.security.homes import StandingClock
 
 HERE = {b"host": b"127.0.0.1:8000"}

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from interlock.clock import Clock
-from interlock.server.security.keys import CreatedKey, make_key
-from interlock.server.security.scopes import Identity, Limits, Scope
+from interlock.server.security.guard import Identity
+from interlock.server.security.keys import CreatedKey, Limits, Scope, make_key
 from interlock.server.security.stores import Security, security_at
 
 NOW = datetime(2027, 3, 1, 12, 30, tzinfo=UTC)

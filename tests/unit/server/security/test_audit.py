@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from interlock.errors import UnavailableError, UnusableFile
-from interlock.lanes.objectlog.bucket import Bucket
-from interlock.server.security.audit import VALUE_BYTES_MAX, Audit, Entry, MemoryTrail
-from interlock.server.security.scopes import Identity, Scope
-from interlock.server.security.stores import BucketTrail, FileTrail
+from interlock.lanes.objectlog.bucket_protocol import Bucket
+from interlock.server.security.audit import VALUE_BYTES_MAX, Audit, Entry
+from interlock.server.security.guard import Identity
+from interlock.server.security.keys import Scope
+from interlock.server.security.stores import BucketTrail, FileTrail, MemoryTrail
 from interlock.testing.objects import MemoryBucket
 from tests.unit.server.security.homes import NOW, OPERATOR, HomeForKeys, StandingClock
 

@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import BadUsage
-from interlock.server.security.headers import check_address, is_loopback, name_of_host
+from interlock.server.security.guard import check_address, is_loopback, name_of_host
 
 HERE = ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "LocalHost", "localhost.", "::ffff:127.0.0.1"]
 ELSEWHERE = ["0.0.0.0", "::", "", "192.168.1.7", "shop.example", "localhost.evil.example", "127.0.0.1.evil", "fe80::1"]

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import NotAuthenticated, NotPermitted, UnavailableError
-from interlock.server.request import headers_of
+from interlock.server.messages import challenge, headers_of
 from interlock.server.security import guard as guards
 from interlock.server.security import keys
-from interlock.server.security.headers import challenge
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.scopes import LOCAL, Limits, Scope
+from interlock.server.security.guard import LOCAL
+from interlock.server.security.keys import CreatedKey, Limits, Scope
 from tests.unit.server.security.gates import HERE, Gate
 from tests.unit.server.security.homes import NOW, authorized, bearer, key_factory
 
@@ -75,13 +74,13 @@ def test_no_key_and_a_wrong_key_are_refused_and_never_shown(create: Create) -> N
 def test_an_unknown_id_is_hashed_like_a_wrong_secret(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of an answer does not tell which ids there are."""
     hashed: list[int] = []
-    real = keys.proves
+    real = keys.has_digest
 
     def counted(secret: bytes, salt: bytes, digest: bytes) -> bool:
         hashed.append(len(secret))
         return real(secret, salt, digest)
 
-    monkeypatch.setattr(guards, "proves", counted)
+    monkeypatch.setattr(guards, "has_digest", counted)
 
     async def scenario() -> None:
         created, unknown = create(), create()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.lanes.objectlog.bucket import ConditionFailed, Denied, Unclear
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Denied, Unclear
 from interlock.server.security.keys import CreatedKey, KeyStore
 from interlock.server.security.stores import ATTEMPTS_MAX, BucketDocument
 from tests.integration.objects.servers import Server

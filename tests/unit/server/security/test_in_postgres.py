@@ -7,7 +7,7 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.postgres.connection import connected
+from interlock.postgres.pool import connected
 from interlock.server.security.keys import CreatedKey, KeyStore
 from interlock.server.security.postgres_store import PostgresDocument, PostgresTrail
 from interlock.server.security.stores import security_at

@@ -7,9 +7,8 @@ import pytest
 
 from interlock.errors import NotAuthenticated, NotPermitted
 from interlock.server.security import guard as guards
-from interlock.server.security.guard import Guard
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.scopes import LOCAL, MOUNTED, Scope
+from interlock.server.security.guard import LOCAL, MOUNTED, Guard
+from interlock.server.security.keys import CreatedKey, Scope
 from tests.unit.server.security.gates import HERE, Gate
 from tests.unit.server.security.homes import NOW, StandingClock
 

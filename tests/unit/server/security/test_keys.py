@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from interlock.clock import SystemSecrets
 from interlock.errors import BadUsage
 from interlock.server.security import keys
-from interlock.server.security.keys import CreatedKey, KeyRecord, digest_of, make_key, presented, proves
-from interlock.server.security.scopes import Limits, Scope
+from interlock.server.security.keys import (
+    CreatedKey,
+    KeyRecord,
+    Limits,
+    Scope,
+    digest_of,
+    has_digest,
+    make_key,
+    parse_key,
+)
 from tests.unit.server.security.homes import NOW
 
 Create = Callable[..., CreatedKey]
@@ -44,11 +52,11 @@ def test_the_secret_is_in_nothing_that_is_stored(create: Create) -> None:
 
 def test_only_its_own_secret_proves_a_key(create: Create) -> None:
     created, other = create(), create()
-    mine, foreign = presented(created.key.reveal()), presented(other.key.reveal())
+    mine, foreign = parse_key(created.key.reveal()), parse_key(other.key.reveal())
     assert mine
     assert foreign
-    assert proves(mine.secret, created.record.salt, created.record.digest)
-    assert not proves(foreign.secret, created.record.salt, created.record.digest)
+    assert has_digest(mine.secret, created.record.salt, created.record.digest)
+    assert not has_digest(foreign.secret, created.record.salt, created.record.digest)
 
 
 def test_the_same_secret_has_another_digest_with_another_salt() -> None:
@@ -63,13 +71,13 @@ def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) 
         return False
 
     monkeypatch.setattr("hmac.compare_digest", compare)
-    assert not proves(b"s", bytes(16), bytes(32))
+    assert not has_digest(b"s", bytes(16), bytes(32))
     assert compared == [(digest_of(b"s", bytes(16)), bytes(32))]
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_taken_apart_or_refused_without_an_error(text: str) -> None:
-    found = presented(text)
+    found = parse_key(text)
     assert found is None or text == f"ilk_{found.id}_{found.secret.decode()}"
 
 
@@ -87,11 +95,11 @@ def test_any_text_is_taken_apart_or_refused_without_an_error(text: str) -> None:
     ],
 )
 def test_another_form_is_no_key(create: Create, change: Callable[[str], str]) -> None:
-    assert presented(change(create().key.reveal())) is None
+    assert parse_key(change(create().key.reveal())) is None
 
 
 def test_what_was_presented_does_not_show_itself(create: Create) -> None:
-    assert repr(presented(create().key.reveal())) == "Presented(***)"
+    assert repr(parse_key(create().key.reveal())) == "Presented(***)"
 
 
 def test_scopes_are_kept_in_order_and_once(create: Create) -> None:

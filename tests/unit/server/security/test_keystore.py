@@ -10,8 +10,8 @@ import pytest
 
 from interlock.errors import CorruptionError, LimitReached, TargetNotFound, UnusableFile
 from interlock.server.security import keys
-from interlock.server.security.keys import CreatedKey, FileDocument, KeyStore, MemoryDocument
-from interlock.server.security.scopes import Scope
+from interlock.server.security.keys import CreatedKey, KeyStore, Scope
+from interlock.server.security.stores import FileDocument, MemoryDocument
 from tests.unit.server.security.homes import NOW, HomeForKeys
 
 Create = Callable[..., CreatedKey]

@@ -8,12 +8,10 @@ from typing import cast
 import pytest
 
 from interlock.errors import NotAuthenticated, NotPermitted
-from interlock.server.handlers.services import Served
-from interlock.server.overload import permitted
-from interlock.server.routing import Route
-from interlock.server.security.guard import Guard
-from interlock.server.security.keys import CreatedKey
-from interlock.server.security.scopes import LADDER, Identity, Scope
+from interlock.server.asgi import authorize
+from interlock.server.routes import Route
+from interlock.server.security.guard import Guard, Identity
+from interlock.server.security.keys import LADDER, CreatedKey, Scope
 from interlock.server.service import Service
 from tests.unit.server.asking import EVERY, named
 from tests.unit.server.security.expected import permission
@@ -29,16 +27,16 @@ HIDDEN = {"machine": "payroll", "workflow": "p-1"}
 
 
 def check(
-    guard: Guard, headers: Mapping[bytes, bytes], route: Route[Served], value: str = "", *, only: str | None = None
+    guard: Guard, headers: Mapping[bytes, bytes], route: Route, value: str = "", *, only: str | None = None
 ) -> Identity:
     """Authorize a request with this value in its path, at a server that has one machine only, if one is named."""
     service = SimpleNamespace(guard=guard, only=None if only is None else SimpleNamespace(name=only))
-    return permitted(cast("Service", service), route, (value,) if "{" in route.path else (), headers)
+    return authorize(cast("Service", service), route, (value,) if "{" in route.path else (), headers)
 
 
 @pytest.mark.parametrize("scope", LADDER)
 @pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_the_matrix_of_every_route_and_every_scope(route: Route[Served], scope: Scope, create: Create) -> None:
+def test_the_matrix_of_every_route_and_every_scope(route: Route, scope: Scope, create: Create) -> None:
     """Each scope opens its own routes and those below it, and nothing else; without a key only the open ones."""
     needed, subject = permission(route)
     assert needed is not None

@@ -2,7 +2,7 @@
 
 import re
 
-from interlock.server.security.scopes import Scope
+from interlock.server.security.keys import Scope
 from tests.unit.server.asking import EVERY
 from tests.unit.server.security.expected import EXPECTED, Permission
 

@@ -1,6 +1,6 @@
 """Channels have names that PostgreSQL takes, one for each schema."""
 
-from interlock.store.postgres.notify import CHANNEL_BYTES_MAX, channel
+from interlock.store.postgres.store import CHANNEL_BYTES_MAX, channel
 
 
 def test_a_channel_is_named_after_its_schema() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.postgres.connection import Link
-from interlock.postgres.pool import Pool
-from interlock.store.postgres import notify
-from interlock.store.postgres.notify import AGAIN_S, Hints
-from interlock.testing.virtual import VirtualLoop
+from interlock.postgres.pool import Link, Pool
+from interlock.store.postgres import store
+from interlock.store.postgres.store import AGAIN_S, Hints
+from interlock.testing.virtual_time import VirtualLoop
 from interlock.urls import PostgresAddress
 from tests.unit.postgres.test_pool import Server, Wire, passed
 
@@ -58,7 +57,7 @@ def play(
             raise ear
         return Link(ear, address)
 
-    patch.setattr(notify, "connected", connected)
+    patch.setattr(store, "connected", connected)
     address = PostgresAddress("postgresql://h/d", "postgresql://h/d", connections_max=2, pgbouncer=pgbouncer)
     loop = VirtualLoop()
     try:
@@ -71,8 +70,8 @@ def test_a_hint_is_heard_once_and_what_was_said_before_counts_as_one(monkeypatch
     async def scenario(heard: Hints, ears: Ears) -> None:
         (ear,) = ears
         assert isinstance(ear, Ear)
-        await heard.heard()
-        waiting = asyncio.ensure_future(heard.heard())
+        await heard.wait()
+        waiting = asyncio.ensure_future(heard.wait())
         await passed(100)
         assert not waiting.done()
         assert ear.told is not None
@@ -91,15 +90,15 @@ def test_a_lost_connection_counts_as_a_hint_and_is_opened_again(monkeypatch: pyt
         first, *_, last = ears
         assert isinstance(first, Ear)
         assert isinstance(last, Ear)
-        await heard.heard()
-        waiting = asyncio.ensure_future(heard.heard())
+        await heard.wait()
+        waiting = asyncio.ensure_future(heard.wait())
         await passed(1)
         assert first.lost is not None
         first.terminate()
         first.lost()
         await waiting
         begun_s = asyncio.get_running_loop().time()
-        await heard.heard()
+        await heard.wait()
         assert asyncio.get_running_loop().time() - begun_s == pytest.approx(2 * AGAIN_S)
         assert last.told is not None
 
@@ -111,7 +110,7 @@ def test_a_listener_that_is_given_up_leaves_no_connection(monkeypatch: pytest.Mo
         (ear,) = ears
         assert isinstance(ear, Ear)
         with pytest.raises(asyncio.CancelledError):
-            await heard.heard()
+            await heard.wait()
         assert ear.is_closed()
 
     play([Ear(asyncio.CancelledError())], scenario, monkeypatch)
@@ -122,7 +121,7 @@ def test_a_connection_that_comes_after_the_end_or_does_not_close_is_ended(monkey
         first, second = ears
         assert isinstance(first, Ear)
         assert isinstance(second, Ear)
-        await heard.heard()
+        await heard.wait()
         first.odd = OSError("it says no")
         await heard.close()
         assert first.is_closed()
@@ -150,7 +149,7 @@ def test_a_listener_that_is_added_while_the_store_closes_leaves_no_connection(mo
 
 def test_behind_a_pooler_nothing_is_heard_and_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(heard: Hints, ears: Ears) -> None:
-        waiting = asyncio.ensure_future(heard.heard())
+        waiting = asyncio.ensure_future(heard.wait())
         await passed(1_000)
         assert not waiting.done()
         waiting.cancel()
@@ -164,8 +163,8 @@ def test_what_was_left_before_anybody_listened_is_looked_at(monkeypatch: pytest.
 
     async def scenario(listening: Hints, ears: Ears) -> None:
         del ears
-        assert await listening.heard() is True
-        again = asyncio.ensure_future(listening.heard())
+        assert await listening.wait() is True
+        again = asyncio.ensure_future(listening.wait())
         await passed(5)
         assert not again.done()
         again.cancel()

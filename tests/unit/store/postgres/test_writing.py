@@ -7,13 +7,12 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import InvalidPayload, OutcomeUnknown, UnavailableError
-from interlock.postgres.connection import Record
 from interlock.postgres.errors import Blocked
-from interlock.postgres.pool import Pool
-from interlock.store.postgres import store
-from interlock.store.postgres.notify import DatabaseTime
-from interlock.store.postgres.store import GroupWriter
+from interlock.postgres.pool import Pool, Record
+from interlock.store.postgres import statement
+from interlock.store.postgres.statement import GroupWriter
 from interlock.store.protocol import Holder
+from interlock.store.records import DatabaseTime
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import started
 
@@ -63,7 +62,7 @@ def test_whoever_is_blocked_is_lost_and_the_others_are_written_once(blocked: str
 
 
 def test_a_large_group_is_several_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "GROUP_MAX", 3)
+    monkeypatch.setattr(statement, "GROUP_MAX", 3)
     pool = Answers()
     written(pool)
     assert pool.written == ["abc", "def", "gh"]

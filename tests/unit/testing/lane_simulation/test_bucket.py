@@ -2,10 +2,10 @@
 
 import pytest
 
-from interlock.lanes.objectlog.bucket import BucketError, ConditionFailed, Denied, Unclear
+from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Unclear
 from interlock.testing.campaigns import Luck
 from interlock.testing.lane_simulation.bucket import REQUEST_TIMEOUT_S, Server, SimulatedBucket
-from interlock.testing.lane_simulation.story import Story, Weather
+from interlock.testing.lane_simulation.record import Story, Weather
 from interlock.testing.lane_simulation.threads import Baton, Life
 
 KEY = f"log/{1:020d}"

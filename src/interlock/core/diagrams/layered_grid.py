@@ -1,0 +1,370 @@
+"""Grid of a layered (Sugiyama) drawing: rows of cells for nodes, bends and labels, in order and in place.
+
+An arrow over several rows gets a cell in each row it passes, so that nothing else is put in its way, and its
+label gets a cell of its own. So a label has a size and a place in a row, and cannot overlap a box.
+
+The invariant: a chain has exactly one cell in each row from its tail's to its head's. Cells below `node_count`
+are the nodes themselves; the rest are bends and labels.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+from itertools import pairwise
+
+# --- Rows ------------------------------------------------------------------------------------------------------------
+# Arrows that close a cycle are turned round, so that all of them point down, and then every node gets the earliest
+# row its arrows allow. A second pass pulls nodes towards their neighbours, because a state with one arrow in and none
+# out should stand beside where it came from.
+#
+# The invariant: afterwards each arrow spans at least its required rows. The odd choice is to look for cycles in
+# declared order and from the initial state on: people declare the happy path first, so that the retry gets turned
+# round and not the way forward.
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """An arrow in the layout: from, to, and the number of rows it must span."""
+
+    tail: int
+    head: int
+    span: int
+
+
+def downward(count: int, wires: Sequence[Wire]) -> tuple[bool, ...]:
+    """Return for each wire whether it already points down. Turning the others round leaves no cycle."""
+    leaving: list[list[int]] = [[] for _ in range(count)]
+    for index, wire in enumerate(wires):
+        leaving[wire.tail].append(index)
+    down = [True] * len(wires)
+    unseen, active, done = 0, 1, 2
+    mark = [unseen] * count
+    for root in range(count):
+        if mark[root] != unseen:
+            continue
+        mark[root] = active
+        # The stack is explicit, because a long machine would exhaust Python's own.
+        stack = [(root, iter(leaving[root]))]
+        while stack:
+            node, remaining = stack[-1]
+            taken = next(remaining, None)
+            if taken is None:
+                mark[node] = done
+                stack.pop()
+                continue
+            head = wires[taken].head
+            if mark[head] == active:
+                down[taken] = False
+            elif mark[head] == unseen:
+                mark[head] = active
+                stack.append((head, iter(leaving[head])))
+    return tuple(down)
+
+
+def assign_rows(first: Sequence[int], wires: Sequence[Wire]) -> list[int]:
+    """Return the row of each node. No wires may form a cycle; `first` is the earliest row of each node."""
+    entering: list[list[Wire]] = [[] for _ in first]
+    leaving: list[list[Wire]] = [[] for _ in first]
+    for wire in wires:
+        entering[wire.head].append(wire)
+        leaving[wire.tail].append(wire)
+    rows = list(first)
+    tails = {node: [wire.tail for wire in wires] for node, wires in enumerate(entering)}
+    order = list(TopologicalSorter(tails).static_order())
+    for node in order:
+        rows[node] = max([rows[node], *(rows[wire.tail] + wire.span for wire in entering[node])])
+    # Heads come before tails here, so one pass is enough.
+    for node in reversed(order):
+        if len(leaving[node]) > len(entering[node]):
+            rows[node] = min(rows[wire.head] - wire.span for wire in leaving[node])
+    top = min(rows, default=0)
+    return [row - top for row in rows]
+
+
+# --- Cells -----------------------------------------------------------------------------------------------------------
+
+# A label one state row further from its source is worth this much less crowding, in pixels.
+_DISTANCE_PRICE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Cells in rows, and their links to the next row."""
+
+    node_count: int
+    rows: tuple[tuple[int, ...], ...]
+    above: tuple[tuple[int, ...], ...]
+    """For each cell, its neighbours in the row above."""
+    below: tuple[tuple[int, ...], ...]
+    chains: tuple[tuple[int, ...], ...]
+    """For each wire, its cells from top to bottom, both nodes included."""
+    labels: tuple[int | None, ...]
+    """For each wire, the cell that holds its label."""
+
+
+def build_grid(row_of: Sequence[int], wires: Sequence[Wire], down: Sequence[bool], widths: Sequence[float]) -> Grid:
+    """Lay every wire through the rows. `wires` all point down; `widths` are those of their labels, or zero.
+
+    `down` says which wires point the way their arrow does: labels go near the state an arrow leaves.
+    """
+    cells = len(row_of)
+    rows: list[list[int]] = [[] for _ in range(max(row_of, default=-1) + 1)]
+    for node, row in enumerate(row_of):
+        rows[row].append(node)
+    label_rows = _label_rows(row_of, wires, down, widths)
+    chains: list[tuple[int, ...]] = []
+    labels: list[int | None] = []
+    for wire, label_row in zip(wires, label_rows, strict=True):
+        top, bottom = row_of[wire.tail], row_of[wire.head]
+        between = range(cells, cells + bottom - top - 1)
+        for cell, row in zip(between, range(top + 1, bottom), strict=True):
+            rows[row].append(cell)
+        labels.append(None if label_row is None else cells + label_row - top - 1)
+        chains.append((wire.tail, *between, wire.head))
+        cells += len(between)
+    above: list[list[int]] = [[] for _ in range(cells)]
+    below: list[list[int]] = [[] for _ in range(cells)]
+    for chain in chains:
+        for upper, lower in pairwise(chain):
+            below[upper].append(lower)
+            above[lower].append(upper)
+    return Grid(
+        node_count=len(row_of),
+        rows=tuple(map(tuple, rows)),
+        above=tuple(map(tuple, above)),
+        below=tuple(map(tuple, below)),
+        chains=tuple(chains),
+        labels=tuple(labels),
+    )
+
+
+def _label_rows(
+    row_of: Sequence[int], wires: Sequence[Wire], down: Sequence[bool], widths: Sequence[float]
+) -> list[int | None]:
+    """Return the least crowded row for each label; short arrows come first because they have the fewest rows."""
+    crowd: dict[int, float] = {}
+    chosen: list[int | None] = [None] * len(wires)
+    by_length = sorted(range(len(wires)), key=lambda index: row_of[wires[index].head] - row_of[wires[index].tail])
+    for index in by_length:
+        if widths[index] == 0:
+            continue
+        top, bottom = row_of[wires[index].tail], row_of[wires[index].head]
+        # Every second row holds states; the rows between are there for labels.
+        candidates = list(range(top + 1, bottom, 2))
+        if not down[index]:
+            candidates.reverse()
+        prices = [crowd.get(row, 0.0) + _DISTANCE_PRICE * steps for steps, row in enumerate(candidates)]
+        row = candidates[prices.index(min(prices))]
+        crowd[row] = crowd.get(row, 0.0) + widths[index]
+        chosen[index] = row
+    return chosen
+
+
+# --- Order of the cells in a row -------------------------------------------------------------------------------------
+# Sweeps down and up put each cell at the mean position of its neighbours. The best order found is kept, so more effort
+# never makes a drawing worse.
+#
+# The invariant: the rows contain the same cells as before. The odd choice is that effort is counted in links
+# examined and not in time, so that the same machine gives the same drawing on a slow computer.
+
+_EFFORT_MAX = 300_000
+_SWEEPS_MAX = 24
+_SWEEPS_MIN = 2
+_STALE_MAX = 6
+
+Rows = list[list[int]]
+
+
+def reduce_crossings(grid: Grid) -> Grid:
+    """Return the same grid with its rows reordered."""
+    links = sum(len(lower) for lower in grid.below)
+    sweeps = max(_SWEEPS_MIN, min(_SWEEPS_MAX, _EFFORT_MAX // max(1, links)))
+    best: Rows = [list(row) for row in grid.rows]
+    fewest = count_crossings(grid, best)
+    for backwards in (False, True):
+        rows, crossings = _improve(grid, _order_of_discovery(grid, backwards=backwards), sweeps)
+        if crossings < fewest or (crossings == fewest and not backwards):
+            best, fewest = rows, crossings
+    return replace(grid, rows=tuple(map(tuple, best)))
+
+
+def count_crossings(grid: Grid, rows: Sequence[Sequence[int]]) -> int:
+    """Return the number of pairs of links that cross."""
+    total = 0
+    for upper, lower in pairwise(rows):
+        position = {cell: index for index, cell in enumerate(lower)}
+        ends_before: list[int] = []
+        for cell in upper:
+            ends = sorted(position[neighbour] for neighbour in grid.below[cell])
+            total += sum(len(ends_before) - bisect_right(ends_before, end) for end in ends)
+            for end in ends:
+                insort(ends_before, end)
+    return total
+
+
+def _order_of_discovery(grid: Grid, *, backwards: bool) -> Rows:
+    """Return the rows in the order in which a walk downwards visits their cells, so that trees have no crossings."""
+    row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
+    rows: Rows = [[] for _ in grid.rows]
+    met: set[int] = set()
+    step = 1 if backwards else -1
+    for root in (cell for row in grid.rows for cell in row):
+        stack = [root]
+        while stack:
+            cell = stack.pop()
+            if cell in met:
+                continue
+            met.add(cell)
+            rows[row_of[cell]].append(cell)
+            stack += grid.below[cell][::step]
+    return rows
+
+
+def _improve(grid: Grid, rows: Rows, sweeps: int) -> tuple[Rows, int]:
+    best, fewest, stale = [list(row) for row in rows], count_crossings(grid, rows), 0
+    sweep = 0
+    while sweep < sweeps and fewest > 0 and stale < _STALE_MAX:
+        _settle(grid, rows, downwards=sweep % 2 == 0)
+        crossings = count_crossings(grid, rows)
+        sweep, stale = sweep + 1, stale + 1
+        if crossings < fewest:
+            best, fewest, stale = [list(row) for row in rows], crossings, 0
+    return best, fewest
+
+
+def _settle(grid: Grid, rows: Rows, *, downwards: bool) -> None:
+    """Sort each row by the mean position of its cells' neighbours in the row before it."""
+    order = range(1, len(rows)) if downwards else range(len(rows) - 2, -1, -1)
+    neighbours = grid.above if downwards else grid.below
+    for index in order:
+        before = rows[index - 1 if downwards else index + 1]
+        position = {cell: place for place, cell in enumerate(before)}
+        mean = {
+            cell: sum(position[neighbour] for neighbour in neighbours[cell]) / len(neighbours[cell])
+            for cell in rows[index]
+            if neighbours[cell]
+        }
+        # Cells without a neighbour there keep their place.
+        wishing = iter(sorted(mean, key=mean.__getitem__))
+        rows[index] = [next(wishing) if cell in mean else cell for cell in rows[index]]
+
+
+# --- Place of the cells in a row -------------------------------------------------------------------------------------
+# Brandes and Köpf, "Fast and Simple Horizontal Coordinate Assignment" (2001): cells are chained into vertical blocks
+# that follow their median neighbours, the blocks are packed, and the mean of the four ways to do it (leaning left or
+# right, looking up or down) is taken. Arrows over many rows come out straight.
+#
+# The invariant: adjacent cells of a row are at least the sum of their extents apart. It holds in each of the four
+# results and so in the middle of them, coordinate by coordinate. The odd choice is that a cell has two extents,
+# before and after its middle, because a loop and its label hang on one side of a box only.
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The room a cell needs on either side of its middle, margins included."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The grid, mirrored for one of the four passes so that each packs from the left, looking up."""
+
+    rows: list[list[int]]
+    upper: Sequence[Sequence[int]]
+    before: Sequence[float]
+    after: Sequence[float]
+
+
+def place(grid: Grid, extents: Sequence[Extent], spine: frozenset[int]) -> list[float]:
+    """Return the coordinate of each cell's middle across the rows, with straight chains of the spine if possible."""
+    links = frozenset(pair for index in spine for pair in pairwise(grid.chains[index]))
+    barred = _barred_links(grid, links)
+    befores, afters = [extent.before for extent in extents], [extent.after for extent in extents]
+    results: list[list[float]] = []
+    for upwards, mirrored in ((False, False), (False, True), (True, False), (True, True)):
+        rows = [list(row[::-1] if mirrored else row) for row in (reversed(grid.rows) if upwards else grid.rows)]
+        upper = grid.below if upwards else grid.above
+        view = _View(rows, upper, *((afters, befores) if mirrored else (befores, afters)))
+        places = _compact(view, _blocks(view, barred))
+        results.append([-place for place in places] if mirrored else places)
+    return _balance(results, befores, afters)
+
+
+def _barred_links(grid: Grid, spine: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Return the links that may not be kept straight: they would bend the spine or the inner part of a long arrow."""
+    barred: set[tuple[int, int]] = set()
+    spine_up = {lower: upper for upper, lower in spine}
+    spine_down = dict(spine)
+    for upper, lower in pairwise(grid.rows):
+        position = {cell: index for index, cell in enumerate(upper)}
+        first = scanned = 0
+        for index, cell in enumerate(lower):
+            inner = (up for up in grid.above[cell] if min(up, cell) >= grid.node_count)
+            strong = spine_up.get(cell, next(inner, None))
+            if strong is None and index < len(lower) - 1:
+                continue
+            last = len(upper) - 1 if strong is None else position[strong]
+            for below in lower[scanned : index + 1]:
+                for above in grid.above[below]:
+                    outside = not first <= position[above] <= last and min(above, below) < grid.node_count
+                    rival = spine_up.get(below, above) != above or spine_down.get(above, below) != below
+                    if rival or (outside and (above, below) not in spine):
+                        barred |= {(above, below), (below, above)}
+            scanned, first = index + 1, last
+    return frozenset(barred)
+
+
+def _blocks(view: _View, barred: frozenset[tuple[int, int]]) -> list[int]:
+    """Return for each cell the first cell of its vertical block."""
+    root = list(range(len(view.before)))
+    for upper, row in pairwise(view.rows):
+        position = {cell: index for index, cell in enumerate(upper)}
+        reached = -1
+        for cell in row:
+            wishes = sorted((up for up in view.upper[cell] if (up, cell) not in barred), key=position.__getitem__)
+            middle = len(wishes) - 1
+            for wish in wishes[middle // 2 : (middle + 1) // 2 + 1]:
+                if root[cell] == cell and position[wish] > reached:
+                    root[cell] = root[wish]
+                    reached = position[wish]
+    return root
+
+
+def _compact(view: _View, root: Sequence[int]) -> list[float]:
+    """Push every block as far left as its neighbours let it, then back right where that costs nothing."""
+    gaps: dict[int, dict[int, float]] = {block: {} for block in root}
+    sorter = TopologicalSorter(dict.fromkeys(root, ()))
+    for row in view.rows:
+        for left, right in pairwise(row):
+            one, other = root[left], root[right]
+            sorter.add(other, one)
+            gap = view.after[left] + view.before[right]
+            gaps[one][other] = max(gap, gaps[one].get(other, 0.0))
+    order = list(sorter.static_order())
+    position = dict.fromkeys(gaps, 0.0)
+    for block in order:
+        for other, gap in gaps[block].items():
+            position[other] = max(position[other], position[block] + gap)
+    for block in reversed(order):
+        if gaps[block]:
+            position[block] = min(position[other] - gap for other, gap in gaps[block].items())
+    return [position[block] for block in root]
+
+
+def _balance(results: list[list[float]], befores: Sequence[float], afters: Sequence[float]) -> list[float]:
+    """Line the four results up with the narrowest one and take the mean of the two middle values."""
+    cells = range(len(befores))
+    lefts = [min((result[cell] - befores[cell] for cell in cells), default=0.0) for result in results]
+    rights = [max((result[cell] + afters[cell] for cell in cells), default=0.0) for result in results]
+    narrowest = min(range(4), key=lambda index: rights[index] - lefts[index])
+    # The second and the fourth pass were mirrored: they line up on the right.
+    shifts = [rights[narrowest] - rights[index] if index % 2 else lefts[narrowest] - lefts[index] for index in range(4)]
+    balanced: list[float] = []
+    for cell in cells:
+        values = sorted(result[cell] + shift for result, shift in zip(results, shifts, strict=True))
+        balanced.append((values[1] + values[2]) / 2)
+    start = min((balanced[cell] - befores[cell] for cell in cells), default=0.0)
+    return [value - start for value in balanced]

@@ -1,0 +1,308 @@
+"""Leases, limits and breakers that an engine shares through Redis, and alerts when Redis is lost and back.
+
+Redis is optional. An engine with the address of a Redis that does not answer opens too, and raises an alert.
+
+A home is a store, for all engines that open it. Its name is noted in the store at the first connection to a Redis, so
+that the engines of one home recognise each other there.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from interlock.clock import Chance, Clock, Ids
+from interlock.core.policies import FIRST_WAVE, Circuit, TokenRate
+from interlock.engine.alerts.alert import redis_alert
+from interlock.engine.alerts.delivery import Alarms
+from interlock.engine.dependencies.dependency import ClusterPeers, Forced, Outlet
+from interlock.engine.leases import LeaseBook, Leasing
+from interlock.errors import InterlockError
+from interlock.redaction import logger_of
+from interlock.redis.breakers import ClusterBreaker, SharedBreaker
+from interlock.redis.connection import Link
+from interlock.redis.leases import Cluster, read_highest
+from interlock.redis.token_bucket import SharedTokens
+from interlock.signals import RedisChanged, Subscribers
+from interlock.store.protocol import Leases, Store
+from interlock.urls import RedisAddress
+
+# --- Shared dependency -----------------------------------------------------------------------------------------------
+
+
+class SharedDependency:
+    """Connect an outlet with the cluster. The engine that uses it creates and closes it.
+
+    The outlet still decides (0010). While Redis answers, the cluster opens and closes it, permits its probes, and
+    limits the rate of all processes together.
+    """
+
+    def __init__(self, outlet: Outlet, link: Link, clock: Clock, ids: Ids) -> None:
+        self._outlet = outlet
+        self._link = link
+        self._clock = clock
+        self._tokens: SharedTokens | None = None
+        breaker = outlet.breaker
+        self._breaker = SharedBreaker(
+            link, outlet.declared.name, self, ids, probes=breaker.probes, reset_s=breaker.reset_s
+        )
+        self.before: ClusterPeers | None = outlet.others
+        self.closed = False
+        outlet.others = self
+        self._limit()
+
+    @property
+    def up(self) -> bool:
+        """Whether Redis can be reached."""
+        return self._link.up
+
+    async def close(self) -> None:
+        """Return the outlet to this process alone, or to another engine's `SharedDependency`."""
+        self.closed = True
+        while isinstance(last := self._outlet.others, SharedDependency) and last.closed:
+            self._outlet.others = last.before
+        await self._breaker.close()
+        if self._tokens is not None:
+            await self._tokens.close()
+
+    # --- from the outlet ---------------------------------------------------------------------------------------------
+
+    def may_probe(self) -> bool:
+        """Whether a probe may be made here."""
+        return self._breaker.may_probe()
+
+    def announce(self, *, opened: bool, reset_s: float, reason: str) -> None:
+        """Announce that the breaker has opened here, or was closed by a probe."""
+        if opened:
+            self._breaker.opened(reset_s, reason)
+        else:
+            self._breaker.closed(reason)
+
+    def probed(self, *, announced: bool) -> None:
+        """End a probe; `announced`: its result was sent with `announce`."""
+        self._breaker.probed(announced=announced)
+
+    def forced(self, forced: Forced | None, reason: str) -> None:
+        """Announce that a person has forced the breaker here, or released it."""
+        self._breaker.forced(forced, reason)
+
+    def token(self, now_s: float, *, take: bool) -> float | None:
+        """Take or preview a token of the shared rate. Returns None, for the outlet's own rate, while Redis is down."""
+        del now_s
+        self._limit()
+        if self._tokens is None or not self._link.up:
+            return None
+        if take:
+            return 0.0 if self._tokens.take() else math.inf
+        return self._tokens.wait_s()
+
+    def _limit(self) -> None:
+        """Follow the outlet's rate, which may change at any time."""
+        rate = self._outlet.rate
+        if rate == (None if self._tokens is None else self._tokens.rate):
+            return
+        if self._tokens is not None:
+            self._tokens.retire()
+        name = f"dependency:{self._outlet.declared.name}"
+        self._tokens = None if rate is None else SharedTokens(self._link, name, rate, self._clock, self.stir)
+
+    # --- from the cluster --------------------------------------------------------------------------------------------
+
+    def follow(self, state: ClusterBreaker) -> None:
+        """Adopt the state of the cluster's breaker. Calls under way here stay counted."""
+        now_s = self._clock.monotonic_s()
+        let_go = self._outlet.forced == "open" and state.forced is None
+
+        def turned(before: Circuit) -> Circuit:
+            if state.opened:
+                retry_at_s = now_s + state.opens_in_s
+                return msgspec.structs.replace(before, opened=True, retry_at_s=retry_at_s, wave=0, undos_failed=False)
+            if before.opened or let_go:
+                return Circuit(wave=FIRST_WAVE, closed_at_s=now_s, probes=before.probes, undos=before.undos)
+            return before
+
+        self._outlet.follow(turned, state.forced, state.reason, by_hand=state.forced_changed)
+
+    def stir(self) -> None:
+        """Notify the outlet's users that a refused call may be admitted now."""
+        self._outlet.stir()
+
+    def standing(self) -> tuple[bool, float, Forced | None, str]:
+        """Return the breaker's state here: opened, seconds until probes, forced, reason."""
+        outlet = self._outlet
+        circuit = outlet.circuit
+        opens_in_s = max(0.0, circuit.retry_at_s - self._clock.monotonic_s())
+        return circuit.opened, opens_in_s, outlet.forced, outlet.reason
+
+
+# --- Cluster of an engine --------------------------------------------------------------------------------------------
+
+log = logger_of("interlock.operators")
+
+INGRESS = "ingress"
+
+HOME = "redis:home"
+"""The note with the name of the home."""
+
+SEVERAL = "redis:several"
+"""The note that is "yes" if other homes share the leases."""
+
+GONE = "redis:gone"
+"""The note that is "yes" while an alert about a lost Redis is open."""
+
+NAMING = "interlock.redis.home"
+"""The lease under which a home is named, so that it is named once."""
+
+NAMING_WAIT_S, NAMING_LEASE_S = 10.0, 5.0
+
+LEARN_BEATS = 10
+"""Every ten beats, five seconds, the store is asked for leases granted to engines that are cut off from Redis."""
+
+LEAVE_S = 2.0
+"""The longest time for leaving the cluster."""
+
+
+class Clustered:
+    """The part of one engine that is shared with others. Lives in one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        address: RedisAddress,
+        *,
+        clock: Clock,
+        chance: Chance,
+        ids: Ids,
+        subscribers: Subscribers,
+        alarms: Alarms,
+    ) -> None:
+        self._store = store
+        self._address = address
+        self._clock = clock
+        self._ids = ids
+        self._subscribers = subscribers
+        self._alarms = alarms
+        self._noted_several = False
+        self._beats = 0
+        self._alerted = self._noted_alert = False
+        self._noting: asyncio.Task[None] | None = None
+        self._shared: list[SharedDependency] = []
+        self._ingress: SharedTokens | None = None
+        self._cluster = Cluster(
+            address,
+            store.leases,
+            clock=clock,
+            chance=chance,
+            ids=ids,
+            notes=store,
+            changed=self._changed,
+        )
+        self._cluster.link.listen(self)
+
+    @property
+    def up(self) -> bool:
+        """Whether Redis answers."""
+        return self._cluster.link.up
+
+    @property
+    def where(self) -> str:
+        """The address of Redis, for people."""
+        return self._address.redacted_url
+
+    @property
+    def leases(self) -> Leases:
+        """The leases of the cluster; while Redis is lost, of the store."""
+        return self._cluster.leases
+
+    # --- limits and breakers -----------------------------------------------------------------------------------------
+
+    def share(self, outlets: Iterable[Outlet]) -> None:
+        """Share these breakers and rates with the other engines."""
+        self._shared += [SharedDependency(outlet, self._cluster.link, self._clock, self._ids) for outlet in outlets]
+
+    def ingress(self, rate: TokenRate | None) -> SharedTokens | None:
+        """Return the shared tokens of the engine's admission rate; None without a rate."""
+        if self._ingress is not None:
+            self._ingress.retire()
+        link = self._cluster.link
+        self._ingress = None if rate is None else SharedTokens(link, INGRESS, rate, self._clock, _wake_no_caller)
+        return self._ingress
+
+    # --- beginning and end -------------------------------------------------------------------------------------------
+
+    async def begin(self, notes: Mapping[str, str], leases: LeaseBook) -> None:
+        """Connect, if Redis answers."""
+        home = notes.get(HOME) or await self._name_home(leases)
+        self._noted_several = notes.get(SEVERAL) == "yes"
+        # An alert of the last engine is not repeated; if Redis is back by now, the alert is resolved.
+        self._alerted = self._noted_alert = notes.get(GONE) == "yes"
+        await self._cluster.begin(home, highest=read_highest(notes), several=self._noted_several)
+
+    async def _name_home(self, leases: LeaseBook) -> str:
+        """Name the home, unless another engine was faster."""
+        async with Leasing(leases, NAMING, wait_s=NAMING_WAIT_S, lease_s=NAMING_LEASE_S):
+            home = (await self._store.notes()).get(HOME)
+            if home is None:
+                home = self._ids.text()
+                await self._store.note(HOME, home)
+        return home
+
+    async def returned(self) -> None:
+        """Do nothing when Redis is back: each part reacts by itself."""
+
+    async def beat(self) -> None:
+        """Note what the next engine needs, if it has changed, and read the notes of the others."""
+        several = self._cluster.leases.several
+        self._beats += 1
+        with contextlib.suppress(InterlockError):
+            if self._beats % LEARN_BEATS == 0:
+                await self._cluster.leases.learn()
+            await self._cluster.epochs.save()
+            if several != self._noted_several:
+                await self._store.note(SEVERAL, "yes" if several else "no")
+                self._noted_several = several
+
+    async def close(self) -> None:
+        """Leave the cluster. Return permits and tokens to the others, for at most `LEAVE_S`."""
+        leaving = [each.close() for each in self._shared]
+        if self._ingress is not None:
+            leaving.append(self._ingress.close())
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await asyncio.gather(*leaving)
+        except TimeoutError:
+            log.warning(
+                "Redis at %s did not answer within %g s while leaving; leases there expire by themselves.",
+                self.where,
+                LEAVE_S,
+            )
+        finally:
+            await self._cluster.close()
+            if self._noting is not None and (await asyncio.wait([self._noting], timeout=LEAVE_S))[1]:
+                self._noting.cancel()
+                await asyncio.wait([self._noting])
+
+    def _changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 -- the one thing that changes.
+        self._subscribers.emit(RedisChanged(self.where, up=up, reason=reason))
+        if up != self._alerted:
+            return  # Redis was up from the beginning.
+        self._alerted = not up
+        self._alarms.tell(redis_alert(self.where, reason, int(self._clock.wall_s() * 1_000_000), resolved=up))
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.get_running_loop().create_task(self._note_alert())
+        for shared in self._shared:
+            shared.stir()  # Calls that wait for a permit or a token of the others can go on without them.
+
+    async def _note_alert(self) -> None:
+        """Note whether the alert is open, for the next engine. Errors of the store are ignored."""
+        with contextlib.suppress(InterlockError):
+            while self._noted_alert != self._alerted:
+                alerted = self._alerted
+                await self._store.note(GONE, "yes" if alerted else "no")
+                self._noted_alert = alerted
+
+
+def _wake_no_caller() -> None:
+    """Do nothing: no call waits at the gate. Refused callers retry."""

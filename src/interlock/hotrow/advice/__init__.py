@@ -1,1 +1,0 @@
-"""Placement advice for workloads: evidence, the rule, its texts, hysteresis and the journal."""

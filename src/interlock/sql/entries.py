@@ -1,0 +1,192 @@
+"""All entries in one table, and what a lane registers on each of its connections.
+
+Functions of time or chance come from the lane as `Sources`, so that a simulation can repeat them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cmp_to_key
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from interlock.sql import literals
+from interlock.sql.functions import (
+    accumulators,
+    arrays,
+    decimals,
+    documents,
+    formats,
+    guards,
+    numbers,
+    patterns,
+    sets,
+    texts,
+    times,
+)
+from interlock.sql.registry import (
+    ANY_NUMBER,
+    Aggregate,
+    Build,
+    Collation,
+    Entry,
+    Function,
+    built,
+    cast,
+)
+from interlock.sql.scope import Term, call, combined
+from interlock.sql.types import PLAIN_TYPES, Type
+from interlock.sql.values import StoredValue, microseconds
+
+# --- Casts from text, and functions of the lane's sources ------------------------------------------------------------
+
+_READABLE: Final = (
+    "int2", "int4", "int8", "numeric", "float8", "bool", "uuid", "date", "time", "timestamp", "timestamptz", "interval",
+    "json", "jsonb",
+)  # fmt: skip
+
+
+def _reader(name: str) -> Callable[[str], StoredValue]:
+    kind = PLAIN_TYPES[name]
+    return lambda text: literals.read(text, kind)
+
+
+def _source(name: str, gives: str, sqlite: str, *, volatile: bool = False) -> Entry:
+    def build(_: Sequence[Term], kind: Type) -> Term:
+        return replace(call(sqlite, kind), volatile=volatile, nullable=False)
+
+    return built("function", name, "", gives, build)
+
+
+_SOURCES: Final = (
+    *(
+        _source(name, "timestamptz", "interlock_now")
+        for name in ("now", "transaction_timestamp", "statement_timestamp")
+    ),
+    _source("random", "float8", "interlock_random", volatile=True),
+    _source("gen_random_uuid", "uuid", "interlock_uuid", volatile=True),
+    _source("uuidv4", "uuid", "interlock_uuid", volatile=True),
+)
+_ENTRIES: Final[tuple[Entry, ...]] = (
+    *numbers.ENTRIES,
+    *texts.ENTRIES,
+    *patterns.ENTRIES,
+    *times.ENTRIES,
+    *formats.ENTRIES,
+    *documents.ENTRIES,
+    *arrays.ENTRIES,
+    *accumulators.ENTRIES,
+    *sets.ENTRIES,
+    *_SOURCES,
+    *(
+        cast(source, name, _reader(name), sqlite=f"text_to_{name}")
+        for name in _READABLE
+        for source in ("text", "varchar")
+    ),
+    built(
+        "cast", "", "any[]", "any[]", lambda terms, kind: combined(terms[0].text, kind, terms, atomic=terms[0].atomic)
+    ),
+)
+
+FUNCTIONS: Final[dict[tuple[str, tuple[str, ...]], Entry]] = {
+    (entry.name, entry.takes): entry for entry in _ENTRIES if entry.kind in {"function", "aggregate"}
+}
+OPERATORS: Final[dict[tuple[str, tuple[str, ...]], Entry]] = {
+    (entry.name, entry.takes): entry for entry in _ENTRIES if entry.kind == "operator"
+}
+CASTS: Final[dict[tuple[str, str], Build]] = {
+    (entry.takes[0], entry.gives): entry.build for entry in _ENTRIES if entry.kind == "cast"
+}
+FUNCTION_NAMES: Final = frozenset(name for name, _ in FUNCTIONS if not name.startswith("interlock "))
+
+
+# --- Registration ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The lane's sources: the transaction's time (fixed within one transaction), random numbers in [0, 1), new ids."""
+
+    now: Callable[[], datetime]
+    random: Callable[[], float]
+    uuid: Callable[[], UUID]
+
+
+def scalar_functions(sources: Sources) -> tuple[Function, ...]:
+    """Return everything to register as a scalar function."""
+    return (
+        *_PURE,
+        *guards.upsert_guards(),
+        Function("interlock_now", lambda: microseconds(sources.now()), 0, deterministic=False),
+        Function("interlock_random", sources.random, 0, deterministic=False),
+        Function("interlock_uuid", lambda: sources.uuid().bytes, 0, deterministic=False),
+    )
+
+
+_ORDERS: Final[tuple[tuple[str, Callable[[str, str], int]], ...]] = (
+    # No statement compares these two, but their columns are declared with them.
+    ("interlock_array_interval", arrays.compare),
+    ("interlock_array_jsonb", arrays.compare),
+    ("interlock_numeric", decimals.compare),
+    ("interlock_interval", times.compare_intervals),
+    ("interlock_jsonb", documents.compare),
+    ("interlock_array", arrays.compare),
+    ("interlock_array_numeric", arrays.compare_numeric),
+)
+"""The collations, by name."""
+
+
+def _key(compare: Callable[[str, str], int]) -> Callable[[StoredValue], object]:
+    made = cmp_to_key(compare)
+
+    def key(value: StoredValue) -> object:
+        assert isinstance(value, str)
+        return made(value)
+
+    return key
+
+
+_PURE: Final = (
+    *{
+        (entry.function.name, entry.function.arguments): entry.function
+        for entry in _ENTRIES
+        if isinstance(entry.function, Function)
+    }.values(),
+    *guards.GUARDS,
+    sets.FLOAT_OF_DIGITS,
+    *(Function(name, body, ANY_NUMBER) for name, body in numbers.CHOICES),
+    *(
+        Function(f"{name}_{word}", numbers.choosing(best, _key(compare)), ANY_NUMBER)
+        for name, compare in _ORDERS
+        for word, best in (("greatest", max), ("least", min))
+        if name != "interlock_numeric"
+    ),
+    Function("interlock_concat", texts.concat, ANY_NUMBER),
+    Function("interlock_concat_ws", texts.concat_ws, ANY_NUMBER),
+)
+
+
+def aggregate_functions() -> tuple[Aggregate, ...]:
+    """Return everything to register as an aggregate."""
+    return (
+        *{
+            (entry.function.name, entry.function.arguments): entry.function
+            for entry in _ENTRIES
+            if isinstance(entry.function, Aggregate)
+        }.values(),
+        Aggregate("interlock_single", guards.SingleRow),
+        sets.ROWS,
+        Aggregate("interlock_same", guards.SameValue),
+    )
+
+
+def window_functions() -> tuple[accumulators.WindowFunction, ...]:
+    """Return everything to register as a window function."""
+    return accumulators.WINDOW_FUNCTIONS
+
+
+def collations() -> tuple[Collation, ...]:
+    """Return everything to register as a collation."""
+    return tuple(Collation(name, compare) for name, compare in _ORDERS)
