@@ -13,8 +13,8 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -132,7 +132,7 @@ class Listener:
 
 # --- Walk ------------------------------------------------------------------------------------------------------------
 
-WORKER = "interlock.cli.demo.worker"
+WORKER = "interlock.cli.demo.worker:live"
 LINES_PER_LOOK = 64
 OUTAGE_S = 3.0
 """How long the bank stays down after the breaker has opened; less in a small demo."""
@@ -142,12 +142,28 @@ Watcher = Callable[[Outcome], None]
 """A progress display. It is called often and must be quick."""
 
 
-class Worker(NamedTuple):
+class Connection(asyncio.StreamReaderProtocol):
+    """A connection whose reader gets every line that was sent, also by a worker that was killed with unread answers."""
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's own name.
+        """End the reader after its last line. An error would drop the lines that are not read yet."""
+        super().connection_lost(None)
+
+
+@dataclass
+class Worker:
     """A worker process, and the connection to it."""
 
     process: Process
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    answers: bool = True
+    """Whether its calls are answered. An answer to a dead process would close the connection before its last line."""
+
+    def kill(self) -> None:
+        """Kill the process. What it has sent can still be read."""
+        self.answers = False
+        self.process.kill()
 
 
 class Walk:
@@ -202,7 +218,7 @@ class Walk:
         async with self._worker("stays") as worker:
             if not await self._listen(worker, watch, until=half_way):
                 raise _ended_early(worker.process)
-            worker.process.kill()
+            worker.kill()
             await self._listen(worker, watch)  # Read what it sent before the kill.
         on_their_way = len(self.listener.acknowledged) - outcome.done
         outcome.kill = Kill(outcome.timeline.now_s(), outcome.acknowledged, on_their_way)
@@ -256,15 +272,14 @@ class Walk:
         with ours:
             with theirs:
                 descriptors = [end.fileno() for end in (theirs, self._dashboard) if end is not None]
-                process = self._processes.start(
-                    f"{WORKER}:live", msgspec.json.encode(life).decode(), descriptors=descriptors
-                )
+                process = self._processes.start(WORKER, msgspec.json.encode(life).decode(), descriptors=descriptors)
             try:
-                reader, writer = await asyncio.open_unix_connection(sock=ours)
+                worker = await _connect(process, ours)
                 try:
-                    yield Worker(process, reader, writer)
+                    yield worker
                 finally:
-                    writer.transport.abort()
+                    worker.answers = False
+                    worker.writer.transport.abort()
             finally:
                 process.close()
 
@@ -274,7 +289,7 @@ class Walk:
         while (line := await _next_line(worker.reader)) is not None:
             kind, *words = line.split("\t")
             if kind == "call":
-                self._answer(worker.writer, *words)
+                self._answer(worker, *words)
                 continue
             self.listener(kind, words)
             lines += 1
@@ -284,13 +299,13 @@ class Walk:
                 return True
         return False
 
-    def _answer(self, writer: asyncio.StreamWriter, number: str, *words: str) -> None:
+    def _answer(self, worker: Worker, number: str, *words: str) -> None:
         """Answer a call, immediately or with its delay."""
         verdict, late_s = self._bank.answer(msgspec.convert(words, Call, strict=False))
 
         def send() -> None:
-            if not writer.is_closing():
-                writer.write(f"{number}\t{verdict}\n".encode())
+            if worker.answers:
+                worker.writer.write(f"{number}\t{verdict}\n".encode())
 
         if late_s:
             asyncio.get_running_loop().call_later(late_s, send)
@@ -298,12 +313,16 @@ class Walk:
             send()
 
 
+async def _connect(process: Process, ours: socket.socket) -> Worker:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    transport, protocol = await loop.create_unix_connection(lambda: Connection(reader, loop=loop), sock=ours)
+    return Worker(process, reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+
 async def _next_line(reader: asyncio.StreamReader) -> str | None:
     """Return the worker's next line; None at its end. A line that the kill has cut does not count."""
-    try:
-        line = await reader.readline()
-    except ConnectionResetError:  # Killed with an unread answer.
-        return None
+    line = await reader.readline()
     return line.decode().rstrip("\n") if line.endswith(b"\n") else None
 
 

@@ -206,6 +206,13 @@ _TEXT: Final = r"\[t\d+\]"
 _ASIDE: Final = re.compile(r"\[[tn](\d+)\]")
 _ANY_TEXT: Final = r"(?:text|character varying)"
 
+# IN of a varchar column. PostgreSQL shows the list as an array with a cast, and shows that text in yet another form
+# once it is parsed again, so only IN itself comes back unchanged from a second move.
+_VARCHAR: Final = rf"{_TEXT}::character varying"
+_LISTS: Final = (
+    (re.compile(rf"= ANY \(\(ARRAY\[({_VARCHAR}(?:, {_VARCHAR})*)\]\)::text\[\]\)"), "IN"),
+    (re.compile(rf"<> ALL \(\(ARRAY\[({_VARCHAR}(?:, {_VARCHAR})*)\]\)::text\[\]\)"), "NOT IN"),
+)
 # Rewritings that are safe in any expression.
 _PLAINER: Final = (
     (re.compile(r"\btimestamp with time zone\b"), "timestamptz"),
@@ -232,8 +239,14 @@ _PLAINEST: Final = (
 
 def undressed(location: str, columns: Mapping[str, Type]) -> Iterator[str]:
     """Yield equivalent forms of the server's text, each simpler than the one before."""
+    shown, aside = _put_aside(location, columns)
+    text = shown
+    for pattern, operator in _LISTS:
+        for found in pattern.finditer(text):
+            text = text.replace(found[0], f"{operator} ({found[1].replace('::character varying', '')})")
+    if text != shown:
+        yield _put_back(text, aside)
     yield source(words_of(location))
-    text, aside = _put_aside(location, columns)
     for pattern, replacement in _PLAINER:
         text = pattern.sub(replacement, text)
     yield _put_back(text, aside)

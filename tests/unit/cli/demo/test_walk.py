@@ -2,6 +2,10 @@
 
 import asyncio
 import contextlib
+import os
+import select
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from interlock.cli.demo.scenario import GUIDED, TROUBLE_FROM, Journey
 from interlock.cli.demo.walk import Walk
 from interlock.errors import InternalError
 from interlock.examples.order import State
+from interlock.testing.faults.processes import Process
 from tests.unit.cli.demo.walking import stored, verified, walked
 
 
@@ -69,12 +74,46 @@ def live(_say: Callable[[str], None], _life: str, _line: int) -> None:
 
 
 def test_a_worker_that_ends_by_itself_ends_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk_module, "WORKER", __name__)
+    monkeypatch.setattr(walk_module, "WORKER", f"{__name__}:live")
     with (
         contextlib.closing(Walk(1, 1, tmp_path)) as walk,
         pytest.raises(InternalError, match=r"(?s)the demo's worker failed: .*no memory is left"),
     ):
         asyncio.run(walk.run(lambda _: None))
+
+
+def live_briefly(_say: Callable[[str], None], life: str, line: int) -> None:
+    """A worker that is killed while its calls are unanswered and its news unread; the next one has nothing to do."""
+    news = ["opened\t0.1"]
+    if '"ends"' in life:
+        news.append("ended")
+    else:
+        news += ["acknowledged\torder-000001\t1\tpending"] * 2  # This is half way.
+        news += [f"call\t{number}\tcreate_intent\torder-000001\tkey\t0" for number in range(300)]
+        news += ["acknowledged\torder-000001\t1\tpending"] * 100
+    with socket.socket(fileno=line) as parent:
+        parent.sendall("".join(f"{told}\n" for told in news).encode())  # In one piece, so no kill divides it.
+        if '"ends"' not in life:
+            threading.Event().wait()
+
+
+def test_what_a_killed_worker_has_sent_is_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer to the dead process would close the connection before its last line."""
+
+    kill = Process.kill
+
+    def kill_and_wait(process: Process) -> None:
+        dead = os.pidfd_open(process.number)
+        kill(process)
+        select.select([dead], [], [])
+        os.close(dead)
+
+    monkeypatch.setattr(Process, "kill", kill_and_wait)
+
+    monkeypatch.setattr(walk_module, "WORKER", f"{__name__}:live_briefly")
+    with contextlib.closing(Walk(1, 1, tmp_path)) as walk:
+        outcome = asyncio.run(walk.run(lambda _: None))
+    assert outcome.acknowledged == 102
 
 
 @pytest.mark.slow

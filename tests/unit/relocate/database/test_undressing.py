@@ -38,3 +38,12 @@ def test_it_is_plainer(shown: str, plain: str) -> None:
 def test_casts_that_mean_something_stay(shown: str) -> None:
     *_, plainest = undressed(shown, COLUMNS)
     assert plainest.count("::") == shown.count("::")
+
+
+def test_a_list_of_a_varchar_column_is_taken_as_in() -> None:
+    """PostgreSQL would show its own text of the list in another form once it has parsed it again."""
+    shown = (
+        "(((name)::text = ANY ((ARRAY['a'::character varying, 'b'::character varying])::text[])) AND (\"t\" = 'c'::text))"
+    )
+    first, *_ = undressed(shown, COLUMNS)
+    assert first == "((\"name\" IN ('a', 'b')) AND (\"t\" = 'c'::text))"
