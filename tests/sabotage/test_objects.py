@@ -87,9 +87,11 @@ def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    def careless(bucket: Bucket, world: World, manifest: Manifest, source: snapshots.Source) -> Snapshot:
+    def careless(
+        bucket: Bucket, world: World, manifest: Manifest, source: snapshots.Source, given_up: Callable[[], bool]
+    ) -> Snapshot:
         with contextlib.suppress(BucketError):
-            return store(bucket, world, manifest, source)
+            return store(bucket, world, manifest, source, given_up)
         at = source.at
         return Snapshot(
             seq=at.seq,
