@@ -21,7 +21,7 @@ FRESH := $(VENV)/fresh
 
 # The tests whose size the variables of `proof-crashes` set.
 CAMPAIGNS := tests/crash tests/chaos tests/model tests/simulation tests/conformance/hotrow tests/integration/redis \
-	tests/integration/server/test_rolling.py
+	tests/integration/server/test_rolling.py tests/integration/objects/moving
 
 # What Python compiles is kept: tests and mutants start hundreds of processes that import the package.
 unexport PYTHONDONTWRITEBYTECODE

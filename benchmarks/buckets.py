@@ -16,6 +16,7 @@ from typing import NamedTuple
 from interlock.catalog.open_lane import Place as LanePlace
 from interlock.clock import SystemClock
 from interlock.database.database import Opening
+from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import DurableLog
 from interlock.lanes.objectlog.bucket_protocol import Bucket, Found, World
 from interlock.lanes.objectlog.log import open_log
@@ -96,8 +97,8 @@ def opening(bucket: Bucket, folder: Path, settings: LaneSettings) -> Opening:
         return open_log(bucket, path, settings=settings, world=World())
 
     class OnBucket(Opening):
-        def _place_of(self, url: str) -> LanePlace:
-            return super()._place_of(url)._replace(open_log=log)
+        def _place_of(self, url: str, permission: Arrived | None = None) -> LanePlace:
+            return super()._place_of(url, permission)._replace(open_log=log)
 
     return OnBucket(f"lanes://{folder}/database", clock=SystemClock(), hand_off=None, cache=None, settings=settings)
 

@@ -14,9 +14,9 @@ from enum import Enum
 from benchmarks.clients import run_clients
 from benchmarks.report import Round
 from interlock import Engine, Event, Machine
-from interlock.bench.orders import EVENTS, TRANSITIONS, Order, State, sent, stepped
+from interlock.bench.orders import EVENTS, TRANSITIONS, MeasuredOrder, MeasuredState, sent, stepped
 
-__all__ = ["MACHINES", "TRANSITIONS", "Count", "Counter", "Embedded", "Order", "counter", "stepped"]
+__all__ = ["MACHINES", "TRANSITIONS", "Count", "Counter", "Embedded", "MeasuredOrder", "counter", "stepped"]
 
 
 class Counting(Enum):
@@ -77,20 +77,20 @@ class Embedded:
     async def by_steps(self) -> None:
         """One order whose steps move it."""
         number = f"{self._name}-{next(self._counting)}"
-        await self._engine.start(stepped, number, Order(cents=999))
+        await self._engine.start(stepped, number, MeasuredOrder(cents=999))
         view = await self._engine.wait(number)
-        assert view.state is State.SHIPPED
+        assert view.state is MeasuredState.SHIPPED
         self._placed[stepped.name] += 1
 
     async def by_events(self) -> None:
         """One order that its client moves."""
         number = f"{self._name}-{next(self._counting)}"
-        await self._engine.start(sent, number, Order(cents=999))
+        await self._engine.start(sent, number, MeasuredOrder(cents=999))
         *events, last = EVENTS
         for event in events:
             await self._engine.send(number, event)
         moved = await self._engine.send(number, last)
-        assert moved.state is State.SHIPPED
+        assert moved.state is MeasuredState.SHIPPED
         self._placed[sent.name] += 1
 
     async def round(self, *, steps: bool, in_flight: int, seconds: float) -> Round:
@@ -104,7 +104,7 @@ class Embedded:
         for machine in (stepped, sent):
             found, cursor, last = 0, None, ""
             while True:
-                page = await self._engine.find(machine, state=State.SHIPPED, limit=1_000, cursor=cursor)
+                page = await self._engine.find(machine, state=MeasuredState.SHIPPED, limit=1_000, cursor=cursor)
                 found += len(page.items)
                 last = page.items[-1].id if page.items else last
                 cursor = page.cursor

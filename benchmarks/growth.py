@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.embedded import MACHINES, Embedded, Order, stepped
+from benchmarks.embedded import MACHINES, Embedded, MeasuredOrder, stepped
 from benchmarks.report import Figure, Round, arguments, interleaved, publish
 from interlock import Engine, Event, Machine
 from interlock.clock import SystemClock
@@ -79,7 +79,7 @@ async def patterns(folder: Path) -> tuple[Change, Change]:
     """A finished order and a parked workflow, as an engine leaves them."""
     url = f"lanes://{folder}"
     async with Engine.open(url, machines=ALL) as engine:
-        await engine.start(stepped, "pattern", Order(cents=999))
+        await engine.start(stepped, "pattern", MeasuredOrder(cents=999))
         await engine.wait("pattern")
         await engine.start(parked, "parked", Nothing())
     store = await open_store(url, clock=SystemClock())

@@ -21,7 +21,7 @@ from typing import Any
 
 import asyncpg
 
-from benchmarks.embedded import Embedded, Order, stepped
+from benchmarks.embedded import Embedded, MeasuredOrder, stepped
 from benchmarks.growth import ACTIVE_MAX, ACTIVE_SHARE, ALL, OLD_S, Nothing, parked, queries, resident_bytes
 from benchmarks.postgres import Server, server
 from benchmarks.report import Figure, Round, interleaved
@@ -85,7 +85,7 @@ async def fill(on: Server, schema: str, size: int, *, active: int) -> float:
     """Fill a schema; returns how long it took."""
     begun = time.perf_counter()
     async with Engine.open(on.address(schema), machines=ALL) as engine:
-        await engine.start(stepped, "finished", Order(cents=999))
+        await engine.start(stepped, "finished", MeasuredOrder(cents=999))
         await engine.wait("finished")
         await engine.start(parked, "parked", Nothing())
     connection = await asyncpg.connect(on.url)

@@ -30,7 +30,7 @@ from benchmarks.report import Figure, Round, arguments, interleaved, publish
 from interlock import Engine
 from interlock.observe.otel import Meters, OpenTelemetry
 from interlock.observe.prometheus import Prometheus
-from interlock.server.running import COLLECT
+from interlock.server.lifecycle import COLLECT
 from interlock.signals import Observer
 
 OFF = "off"

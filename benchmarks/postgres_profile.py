@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from benchmarks.embedded import MACHINES, Embedded, Order, stepped
+from benchmarks.embedded import MACHINES, Embedded, MeasuredOrder, stepped
 from benchmarks.metering import Meter
 from benchmarks.postgres import Server, server
 from interlock import Engine
@@ -104,7 +104,7 @@ async def pattern_of(on: Server) -> list[Change]:
         patch.object(PostgresStore, "commit_as", watched(PostgresStore.commit_as)),
     ):
         async with Engine.open(on.address("pattern"), machines=list(MACHINES)) as engine:
-            await engine.start(stepped, "pattern", Order(cents=999))
+            await engine.start(stepped, "pattern", MeasuredOrder(cents=999))
             await engine.wait("pattern")
     return seen
 

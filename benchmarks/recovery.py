@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.buckets import Place, copy, opening
 from benchmarks.weights import ADD, NO_SNAPSHOT, fill
-from interlock.bench.plots import Axis, Line, Panel, draw
+from interlock.bench.plots import Axis, ChartLine, Panel, draw
 from interlock.database.database import Opening
 from interlock.lanes.objectlog.manifest import read_manifest
 from interlock.lanes.settings import LaneSettings
@@ -188,7 +188,7 @@ def measure(
 def plot(times: Mapping[str, Times], logs: Sequence[Log], places: Sequence[Place]) -> str:
     """Recovery over the length of the log, a line per place, with and without snapshots (SVG)."""
     lines = [
-        Line(
+        ChartLine(
             f"{place.name}, {'default snapshots' if snapshots else 'no snapshot'}",
             [
                 (float(log.groups), times[_turn(place, log)].median_ms / 1e3)

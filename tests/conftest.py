@@ -43,6 +43,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 @pytest.fixture(autouse=True)
 def _breakers_closed() -> None:
     """As Interlock's own plugin does it, which is not loaded here. Nothing is imported for it."""
-    outlets = sys.modules.get("interlock.engine.dependencies.dependency")
+    outlets = sys.modules.get("interlock.engine.dependencies.outlet")
     if outlets is not None:
         outlets.forget_outlets()

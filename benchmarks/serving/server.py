@@ -20,9 +20,9 @@ import msgspec
 from interlock import Engine, Event, Machine
 from interlock.clock import SystemClock
 from interlock.server.asgi import AsgiApp
-from interlock.server.messages import Answer, Request
+from interlock.server.http_messages import Answer, Request
+from interlock.server.lifecycle import admission_from, bound_socket, run_until_stopped, server_maker, stop_on_signals
 from interlock.server.routes import Route
-from interlock.server.running import admission_from, bound_socket, run_until_stopped, server_maker, stop_on_signals
 from interlock.server.security.guard import Guard
 from interlock.server.security.keys import Scope
 from interlock.server.security.stores import security_at

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from interlock.engine.dependencies.breakers import Breakers, BreakerView
     from interlock.engine.engine import Engine, Workflows
     from interlock.engine.leases import Lease
-    from interlock.engine.pruning import Pruned
+    from interlock.engine.retention import Pruned
     from interlock.engine.settings import Admission
     from interlock.engine.transactions import BlockingTransaction, Transaction
     from interlock.engine.views import (
@@ -229,7 +229,7 @@ _LATER_BY_MODULE = {
     "interlock.engine.dependencies.breakers": ("BreakerView", "Breakers"),
     "interlock.engine.engine": ("Engine", "Workflows"),
     "interlock.engine.leases": ("Lease",),
-    "interlock.engine.pruning": ("Pruned",),
+    "interlock.engine.retention": ("Pruned",),
     "interlock.engine.settings": ("Admission",),
     "interlock.engine.transactions": ("BlockingTransaction", "Transaction"),
     "interlock.engine.views": (

@@ -31,13 +31,7 @@ RECOVERY_POINTS = ("recovery.taken", "recovery.rearmed", "recovery.done")
 CLOSING_POINTS = ("closing.begun", "closing.drained", "closing.settled")
 """Nothing more is claimed; nothing runs any more; interruptions are durable, and the store is not closed yet."""
 
-FOLLOWING_POINTS = (
-    "leaving.begun",
-    "leaving.settled",
-    "following.made",
-    "following.reported",
-    "following.handed_over",
-)
+FOLLOWING_POINTS = ("leaving.begun", "leaving.settled", "following.made", "following.reported", "following.handed_over")
 """The tombstone was found; nothing runs any more; the new place is open; it has the attempts' reports; callers are
 there. Reached only by an engine whose workflows are moved."""
 

@@ -77,6 +77,7 @@ KNOBS: dict[str, type[float]] = {
     "group_commit_window": float,
     "group_commit_max_batch": int,
     "contention_flag_threshold": float,
+    "contention_flag_wait_s": float,
     "db_per_write_stream": bool,
 }
 """Settings of a tool."""
@@ -112,14 +113,9 @@ def configured_tool(
     return _with_environment(environment, {**DECLARATIONS, **KNOBS}, {**file.defaults, **file.tools.get(name, {})})
 
 
-def configured_engine(
-    kinds: Mapping[str, type[float]],
-    *,
-    environment: Mapping[str, str] | None = None,
-    folder: Path | None = None,
-) -> dict[str, float]:
+def configured_engine(kinds: Mapping[str, type[float]]) -> dict[str, float]:
     """Return the settings for engines from the environment and section [engine] of the file."""
-    environment, path, content = _load_file(environment, folder)
+    environment, path, content = _load_file(None, None)
     return _with_environment(environment, kinds, _settings(content.get("engine", {}), path, "engine", kinds))
 
 

@@ -101,7 +101,9 @@ class AlertRaised:
     It comes once more, with `resolved`, when it is over.
     """
 
-    kind: Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked"]
+    kind: Literal[
+        "stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked", "hot_row"
+    ]
     subject: str
     summary: str
     machine: str | None = None

@@ -18,22 +18,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from interlock.errors import BadUsage, InvalidPayload
 from interlock.redaction import MASK
 
 BUCKET_OPTIONS: Final = {
-    "s3": (
-        "endpoint",
-        "region",
-        "access_key_id",
-        "secret_access_key",
-        "session_token",
-        "virtual_hosted",
-        "allow_http",
-    ),
+    "s3": ("endpoint", "region", "access_key_id", "secret_access_key", "session_token", "virtual_hosted", "allow_http"),
     "gs": ("endpoint", "service_account", "allow_http"),
     "az": ("endpoint", "account", "access_key", "sas", "allow_http"),
 }
@@ -419,6 +411,13 @@ def parse_postgres_url(url: str) -> PostgresAddress:
     )
 
 
+def with_schema(url: str, schema: str) -> str:
+    """Return the address of another schema of the same database."""
+    place, _, query = url.partition("?")
+    others = [option for option in query.split("&") if option and not option.startswith("schema=")]
+    return f"{place}?{'&'.join([*others, f'schema={schema}'])}"
+
+
 def _postgres_schema(redacted: str, name: str) -> str:
     # A name that needs no quoting on any way to a person, be it psql, a log or a grant.
     if re.fullmatch(r"[a-z_][a-z0-9_]*", name) is None or len(name) > IDENTIFIER_BYTES_MAX or name.startswith("pg_"):
@@ -442,6 +441,9 @@ def _bad_postgres_url(
 NAME_CHARACTERS_MAX = 100
 STREAM_KEY_BYTES_MAX = 4_000
 LANE_SUFFIX = ".lane"
+
+PartKind = Literal["streams", "shards"]
+"""Parts of a database that are databases of their own: write streams, and shards of counters on lanes."""
 
 
 def stream_name(key: str) -> str:
@@ -496,15 +498,24 @@ def stream_url(url: str, key: str) -> str:
     """Return the address of one stream of the database at this address."""
     if url == "memory:":
         return url
-    name = stream_name(key)
-    if name in RESERVED_NAMES and is_bucket_url(url):
-        name = _digest_name(name.encode())  # No database may have that name there, but a key may be any text.
-    return _url_below(url, f"streams/{name}")
+    return part_url(url, "streams", stream_name(key))
 
 
 def shard_url(url: str, number: int) -> str:
     """Return the address of one shard of the database at this address: a part with its own writer."""
-    return _url_below(url, f"shards/{number}")
+    return part_url(url, "shards", str(number))
+
+
+def part_url(url: str, kind: PartKind, name: str) -> str:
+    """Return the address of a part of a lane: of the stream with this file name, or of the shard with this number."""
+    if name in RESERVED_NAMES and is_bucket_url(url):
+        name = _digest_name(name.encode())  # No database may have that name there, but a key may be any text.
+    return _url_below(url, f"{kind}/{name}")
+
+
+def part_name(text: str) -> str:
+    """Return the name of a part from the name of its place in a bucket."""
+    return next((name for name in RESERVED_NAMES if _digest_name(name.encode()) == text), text)
 
 
 def _url_below(url: str, part: str) -> str:
@@ -656,11 +667,13 @@ class ServerAddress:
         return f"{self.scheme}://{self.authority}{self.root}"
 
 
-def parse_server_url(url: str, what: str = "the address of a server") -> ServerAddress:
+def parse_server_url(url: str) -> ServerAddress:
     """Parse the URL of a server. Raises BadUsage for an invalid one."""
     text: object = url  # Callers without a type checker may pass anything.
     if not isinstance(text, str):
-        raise BadUsage(f"{what} is a {type(text).__name__}, not a text.", fix='Write "http://host:port".')
+        raise BadUsage(
+            f"the address of a server is a {type(text).__name__}, not a text.", fix='Write "http://host:port".'
+        )
     try:
         parts = urlsplit(text)
         port, host = parts.port, parts.hostname
@@ -668,7 +681,7 @@ def parse_server_url(url: str, what: str = "the address of a server") -> ServerA
         parts, port, host = urlsplit(""), None, None
     if "@" in text:
         raise BadUsage(
-            f"{what} has a user or a password in it.",
+            "the address of a server has a user or a password in it.",
             why="Addresses are shown in errors and logs, and a secret must not be.",
             fix="Leave them out, and pass the API key as `key=`.",
         )
@@ -681,7 +694,7 @@ def parse_server_url(url: str, what: str = "the address of a server") -> ServerA
     )
     if not known or host is None or parts.query or parts.fragment or port == 0:
         raise BadUsage(
-            f"{what} is invalid: {text!r:.200}.",
+            f"the address of a server is invalid: {text!r:.200}.",
             why="It has a scheme (http or https), a host, an optional port and an optional path; nothing else.",
             fix='Write "http://host:port" or "https://host/path".',
         )

@@ -19,7 +19,7 @@ import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be 
 from interlock.core.events import Event
 from interlock.core.values import Allowed, StepFailure, StoredJson
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, state_text
-from interlock.engine.pruning import BATCH
+from interlock.engine.retention import BATCH
 from interlock.engine.settings import Admission
 from interlock.engine.views import HistoryRow, Moved, View, plain_state
 from interlock.lanes.contention import HotRow
@@ -209,19 +209,11 @@ class ShownPruned(msgspec.Struct, frozen=True, kw_only=True):
     more: bool
 
 
-class ShownHot(msgspec.Struct, frozen=True, kw_only=True):
+class ShownHot(HotRow, frozen=True, kw_only=True):
     """A row or workflow that writers contend for."""
 
-    database: str | None
+    database: str | None = None
     """None for a workflow; then `table` is its machine and `key` its id."""
-    table: str
-    key: object
-    handoffs_per_s: float
-    writes_per_s: float
-    wait_s: float
-    flagged: bool
-    source: str
-    conflicts_per_s: float
 
 
 class ShownHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -239,12 +231,6 @@ class ShownDelivery(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     state: str | None = None
     version: int | None = None
-
-
-class WireHot(HotRow, frozen=True, kw_only=True):
-    """A row or workflow that writers contend for; `database` is None for a workflow."""
-
-    database: str | None = None
 
 
 class Listing(msgspec.Struct, Generic[ValueT], frozen=True):

@@ -2,10 +2,11 @@
 
 Nothing here knows of translation, so the lane's authorizer, its readers and its errors are all in the way. A statement
 runs twice: once by `tx.execute` in a transaction that is taken back, which tells how many rows it changed or found, and
-once by `query`, which tells its rows. Both must end the same way.
+once by `query`, which tells its rows. Both must end the same way. A statement that may move a sequence runs once.
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,8 @@ from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
 from interlock.sql.values import Row
 from tests.conformance.engines import Outcome
+
+_MOVES_SEQUENCES = re.compile(r"^\s*INSERT\b|\b(next|set)val\(|= DEFAULT\b|^ALTER TABLE .* serial\b", re.IGNORECASE)
 
 
 class _TakenBack(Exception):
@@ -33,10 +36,14 @@ class Public:
         return self.loop.run_until_complete(self._run(sql, args))
 
     async def _run(self, sql: str, args: Sequence[object]) -> Outcome:
-        if self.database.engine == "postgres" and sql.lstrip().upper().startswith("INSERT"):
+        count: int | None
+        rows: list[Row]
+        if _MOVES_SEQUENCES.search(sql):
             # What is taken back keeps the numbers that a sequence gave, so this runs once.
-            rows, second = await self._queried(sql, args)
-            count = None
+            if sql.lstrip().upper().startswith("INSERT") and "RETURNING" not in sql.upper():
+                rows, (count, second) = [], await self._executed(sql, args)
+            else:
+                (rows, second), count = await self._queried(sql, args), None
         else:
             count, first = await self._counted(sql, args)
             rows, second = await self._queried(sql, args)
@@ -50,6 +57,12 @@ class Public:
             refused=isinstance(second, DialectError),
             violated=isinstance(second, ConstraintViolation),
         )
+
+    async def _executed(self, sql: str, args: Sequence[object]) -> tuple[int, Exception | None]:
+        try:
+            return await self.database.execute(sql, *args), None
+        except (TransactionError, DialectError) as error:
+            return -1, error
 
     async def _queried(self, sql: str, args: Sequence[object]) -> tuple[list[Row], Exception | None]:
         try:

@@ -28,6 +28,7 @@ from interlock.errors import ConstraintViolation, DialectError, InterlockError
 from interlock.lanes.connection import translate_error
 from interlock.sql.dialect import Dialect
 from interlock.sql.entries import Sources, aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.functions.sequences import Positions
 from interlock.sql.schema import COLUMNS_QUERY, OBJECTS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
 from tests.integration.postgres.wheel import end_server, get_server
 
@@ -104,14 +105,20 @@ STEPS_PER_LOOK = 10_000
 class Lane:
     """SQLite with the dialect in front of it, as a lane sets it up."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: datetime = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)) -> None:
+        self.connection = apsw.Connection(":memory:")
+        # As every lane has it, and with it SQLite's table of last numbers.
+        self.connection.execute("CREATE TABLE interlock_definitions (number INTEGER PRIMARY KEY AUTOINCREMENT)")
+        self.positions = Positions(
+            lambda name: self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).get
+        )
         chance = Random(7)  # A seed of its own: what is random is never compared.
         sources = Sources(
-            now=lambda: datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+            now=lambda: now,
             random=chance.random,
             uuid=lambda: UUID(int=chance.getrandbits(128), version=4),
+            positions=self.positions,
         )
-        self.connection = apsw.Connection(":memory:")
         for function in scalar_functions(sources):
             self.connection.create_scalar_function(
                 function.name, function.call, function.arguments, deterministic=function.deterministic
@@ -137,24 +144,28 @@ class Lane:
         version = hash((*columns, *references, *objects))
         return schema_from_rows(columns, version=version, references=references, objects=objects)
 
-    def bound_steps(self) -> None:
+    def bound_steps(self, looks_max: int = LOOKS_MAX) -> None:
         """End statements that take more than about a second: a mutant may count to the end of bigint."""
-        looks = iter(range(LOOKS_MAX))
+        looks = iter(range(looks_max))
         self.connection.set_progress_handler(lambda: next(looks, None) is None, STEPS_PER_LOOK)
 
     def run(self, sql: str, args: Sequence[object] = ()) -> Outcome:
         self.connection.execute("SAVEPOINT statement")
         self.running = False
+        mark = self.positions.begin()
         try:
             outcome = self._run(sql, args)
         except (InterlockError, apsw.Error) as error:
             self.connection.execute("ROLLBACK TO statement")
+            seen = translate_error(error)
+            refused = isinstance(seen, DialectError)
+            self.positions.undo(mark)
             outcome = Outcome(
                 failed=True,
-                violated=isinstance(translate_error(error), ConstraintViolation),
+                violated=isinstance(seen, ConstraintViolation),
                 error=str(error),
-                refused=isinstance(error, DialectError),
-                kind=type(error) if isinstance(error, apsw.SQLError) else type(translate_error(error)),
+                refused=refused,
+                kind=type(error) if isinstance(error, apsw.SQLError) and not refused else type(seen),
                 running=self.running,
             )
         self.connection.execute("RELEASE statement")
@@ -163,11 +174,17 @@ class Lane:
     def _run(self, sql: str, args: Sequence[object]) -> Outcome:
         statement = self.dialect.statement(sql)
         self.running = True
+        if statement.kind == "schema":
+            self.positions.define(self.connection.execute, statement.text)
         if statement.several:
             run = self.connection.execute
             run_definition(self.connection, statement, lambda text: list(run(text)), lambda use: use(run))
             return Outcome()
-        rows = [statement.decode(row) for row in self.connection.execute(statement.text, statement.encode(args))]
+        values = statement.encode(args)
+        if statement.steps:
+            values = statement.run_steps(values, lambda text, known: list(self.connection.execute(text, known)))
+        found = self.connection.execute(statement.text, values).fetchall()
+        rows = [statement.decode(row) for row in found]
         return Outcome(
             tuple(map(tuple, rows)),
             tuple(column.name for column in statement.columns),
@@ -177,6 +194,7 @@ class Lane:
 
     def undo(self) -> None:
         self.connection.execute("ROLLBACK")
+        self.positions.undo(0)
         self.connection.execute("BEGIN")
 
 
@@ -264,7 +282,8 @@ def postgres_server() -> Iterator[str]:
             server = get_server(Path(folder) / "data")
             try:
                 server.psql(
-                    "CREATE DATABASE conformance TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'UTF8'"
+                    "CREATE DATABASE conformance TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER builtin "
+                    "BUILTIN_LOCALE 'C.UTF-8'"
                 )
                 yield server.get_uri("conformance")
             finally:

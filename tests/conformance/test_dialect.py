@@ -145,6 +145,11 @@ def test_the_catalog_is_that_of_postgresql(postgres: Postgres) -> None:
     assert asyncio.run(catalog.rows(postgres.url)) == catalog.FILE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_every_character_has_the_case_and_the_classes_of_postgresql(postgres: Postgres) -> None:
+    assert asyncio.run(catalog.letters(postgres.url)) == catalog.LETTERS.read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def tables(postgres: Postgres) -> Iterator[tuple[Lane, Postgres]]:
     """Both engines with the table that generated statements are about."""

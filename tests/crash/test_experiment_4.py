@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.bench.durability import WRITER, Cycle, Experiment, Strike, check, measure
+from interlock.bench.durability import WRITER, Cycle, DurabilityResult, Strike, check, measure
 from interlock.chaos.database_servers import OwnPostgres
 from interlock.errors import CorruptionError, UnavailableError
 from tests.chaos.postgres.campaign import own_postgres
@@ -26,7 +26,9 @@ CLIENTS = 16
 LEASE_S = 0.3
 
 
-def run(url: str | None, *, cycles: int = CYCLES, writer: str = WRITER, strike: Strike | None = None) -> Experiment:
+def run(
+    url: str | None, *, cycles: int = CYCLES, writer: str = WRITER, strike: Strike | None = None
+) -> DurabilityResult:
     seen: list[Cycle] = []
     result = asyncio.run(
         measure(
@@ -44,7 +46,7 @@ def run(url: str | None, *, cycles: int = CYCLES, writer: str = WRITER, strike: 
     return result
 
 
-def nothing_is_lost(result: Experiment) -> None:
+def nothing_is_lost(result: DurabilityResult) -> None:
     check(result)
     assert len(result.cycles) == CYCLES
     assert (result.lost, result.torn) == (0, 0)

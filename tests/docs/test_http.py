@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from interlock.core.codec import DEPTH_MAX
-from interlock.server.messages import API_HEADERS
-from interlock.server.running import BURST, RATE_PER_S
+from interlock.server.http_messages import API_HEADERS
+from interlock.server.lifecycle import BURST, RATE_PER_S
 from interlock.server.security.keys import LADDER
 from interlock.wire import Problem
 

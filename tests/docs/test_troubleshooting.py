@@ -16,7 +16,7 @@ from interlock import Admission, Breaker, Dependency, Engine, Event, Machine, St
 from interlock.engine.bound_machine import AnyMachine
 from interlock.errors import InterlockError, MissingExtra
 from interlock.postgres.errors import NotNow, not_reached, waited_too_long
-from interlock.server.running import server_maker
+from interlock.server.lifecycle import server_maker
 from tests.docs.blocks import read_blocks
 from tests.docs.test_code_blocks import ROOT
 

@@ -3,13 +3,13 @@
 from tests.mutation.mutant import CORE, Mutant
 
 RESILIENCE = "interlock/engine/dependencies"
-BREAKERS, SPENDING = f"{CORE}/policies.py", f"{RESILIENCE}/dependency.py"
-OUTLETS, LINES, PLACES = f"{RESILIENCE}/dependency.py", f"{RESILIENCE}/wait_queue.py", f"{RESILIENCE}/wait_queue.py"
+BREAKERS, SPENDING = f"{CORE}/policies.py", f"{RESILIENCE}/outlet.py"
+OUTLETS, LINES, PLACES = f"{RESILIENCE}/outlet.py", f"{RESILIENCE}/wait_queue.py", f"{RESILIENCE}/wait_queue.py"
 
 UNIT = "tests/unit/engine/dependencies"
 CIRCUITS = ("tests/unit/core/test_breakers.py",)
 COUNTS = (f"{UNIT}/test_retry_budget.py",)
-LIMITS = (f"{UNIT}/test_dependency.py", f"{UNIT}/test_dependency_sharing.py")
+LIMITS = (f"{UNIT}/test_outlet.py", f"{UNIT}/test_dependency_sharing.py")
 TURNS = (f"{UNIT}/test_wait_queue.py", f"{UNIT}/test_wait_queue_timers.py")
 BOTH = (f"{UNIT}/test_slots_and_permits.py",)
 

@@ -5,7 +5,7 @@ from tests.mutation.mutant import Mutant
 COORDINATION = "interlock/redis"
 SCRIPTS, LEASES = f"{COORDINATION}/scripts.py", f"{COORDINATION}/leases.py"
 TOKENS, SHARED = f"{COORDINATION}/token_bucket.py", f"{COORDINATION}/breakers.py"
-OUTLETS = "interlock/engine/dependencies/dependency.py"
+OUTLETS = "interlock/engine/dependencies/outlet.py"
 
 REAL = "tests/integration/redis/test_leases.py"
 CONTRACT = (f"{REAL}::test_the_contract_of_a_keeper_is_kept",)

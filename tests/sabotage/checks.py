@@ -4,7 +4,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
+from interlock import Database
+from interlock.database.lane_engine import OnLane
 from interlock.errors import MovedElsewhere
 from interlock.lanes.lane import Lane
 from interlock.lanes.writer import Session, Work
@@ -119,6 +122,47 @@ async def no_read_before_the_hand_off(folder: Path) -> None:
             hand_off.let()
         assert await reading == 1
         assert await writing == 1
+
+
+async def no_interactive_read_before_the_hand_off(folder: Path) -> None:
+    """G7: a read-only transaction is shown nothing that has not been handed on."""
+    hand_off = SlowHandOff(asyncio.get_running_loop())
+    hand_off.open = True
+    async with Database.open(f"lanes://{folder}/x", hand_off=hand_off) as db:
+        await db.execute("CREATE TABLE counter (id integer PRIMARY KEY, n integer)")
+        hand_off.begun.clear()
+        hand_off.open = False
+        writing = asyncio.ensure_future(db.execute("INSERT INTO counter VALUES (1, 1)"))
+        await hand_off.begun.wait()
+        tx = db.transaction(read_only=True)
+        reading = asyncio.ensure_future(tx.query("SELECT n FROM counter"))
+        lane = cast("OnLane", db._engine).lane
+        try:
+            while not (lane._held_reads or reading.done()):  # noqa: ASYNC110 -- as above.
+                await asyncio.sleep(0)
+            assert not reading.done(), "shown before it was handed on"
+        finally:
+            hand_off.let()
+        assert (await reading, await writing) == ([(1,)], 1)
+        await tx.rollback()
+
+
+async def no_acknowledgement_waits_for_an_interactive_transaction(folder: Path) -> None:
+    """An interactive transaction is alone in its group: what runs beside it is acknowledged while it is open."""
+    async with Database.open(f"lanes://{folder}/x", transaction_timeout_s=2.0) as db:
+        await db.execute("CREATE TABLE counter (id integer PRIMARY KEY, n integer)")
+        first, second = db.transaction(), db.transaction()
+        await first.execute("INSERT INTO counter VALUES (1, 1)")
+        begun = asyncio.ensure_future(second.execute("INSERT INTO counter VALUES (2, 1)"))
+        await asyncio.sleep(0)
+        single = asyncio.ensure_future(db.execute("INSERT INTO counter VALUES (3, 1)"))
+        await asyncio.sleep(0)
+        await first.commit()
+        assert await begun == 1
+        done, _ = await asyncio.wait([single], timeout=1.0)
+        await second.rollback()
+        await single
+        assert done, "acknowledged only after another transaction has ended"
 
 
 async def read_count(lane: Lane) -> object:

@@ -14,8 +14,8 @@ from interlock.core import decide
 from interlock.engine.bound_machine import LoadedWorkflow, StepRun, fresh_key
 from interlock.engine.dependencies.wait_queue import Slots
 from interlock.engine.path.caller_commands import Send
+from interlock.engine.path.engine_commands import Report, Result, Returned
 from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.reports import Report, Result, Returned
 from interlock.engine.path.staging import DecisionContext, Group, Staged, replace
 from interlock.engine.recovery import Recovery
 from interlock.engine.steps.runner import Runner

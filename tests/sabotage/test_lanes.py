@@ -94,7 +94,17 @@ def reads_that_skip_g7(patch: pytest.MonkeyPatch) -> None:
     async def at_once(_lane: Lane, _groups: int) -> None:
         pass
 
-    patch.setattr(Lane, "_durable_up_to", at_once)
+    patch.setattr(Lane, "durable_up_to", at_once)
+
+
+def interactive_among_others(patch: pytest.MonkeyPatch) -> None:
+    submit = Lane.submit
+
+    def together(lane: Lane, work: Work, *, alone: bool = False) -> asyncio.Future[object]:
+        del alone
+        return submit(lane, work)
+
+    patch.setattr(Lane, "submit", together)
 
 
 def keys_in_another_transaction(patch: pytest.MonkeyPatch) -> None:
@@ -139,6 +149,8 @@ SABOTAGES: list[tuple[Sabotage, Check]] = [
     (control_statements_without_the_mark, checks.a_commit_inside_is_refused),
     (hand_off_ignored, checks.no_acknowledgement_before_the_hand_off),
     (reads_that_skip_g7, checks.no_read_before_the_hand_off),
+    (reads_that_skip_g7, checks.no_interactive_read_before_the_hand_off),
+    (interactive_among_others, checks.no_acknowledgement_waits_for_an_interactive_transaction),
     (no_look_for_a_tombstone, checks.nothing_happens_at_a_place_that_was_left),
     (a_look_before_the_lock, checks.nothing_happens_at_a_place_that_was_left),
 ]

@@ -14,7 +14,7 @@ from interlock.cli.advise import DatabaseRouter
 from interlock.clock import SystemClock
 from interlock.database.database import Database
 from interlock.errors import UnavailableError
-from interlock.hotrow.advice_journal import Applied, Journal, State
+from interlock.hotrow.applied_advice import Applied, Journal, State
 from interlock.relocate.database.lane import LaneSource
 from interlock.relocate.database.mover import move_database
 
@@ -70,7 +70,7 @@ def what_was_applied_is_taken_back_once(folder: Path) -> None:
         file=str(file), set={"counter_shard_count": 32}, before={"counter_shard_count": None},
     )  # fmt: skip
     journal.mark(journal.begin(begun), "done")
-    where = advise.Places(f"lanes://{folder}", None, None, {})
+    where = advise.AdvicePlaces(f"lanes://{folder}", None, None, {})
     applying = advise.VerdictApplier(where, yes=True, clock=CLOCK, router=DatabaseRouter())
     assert applying.undo("stock") is not None
     assert file.read_text() == "[tools.stock]\nlatency_critical = true\n"

@@ -67,7 +67,7 @@ def read_before_durability(patch: pytest.MonkeyPatch) -> None:
     async def at_once(_lane: Lane, _groups: int) -> None:
         pass
 
-    patch.setattr(Lane, "_durable_up_to", at_once)
+    patch.setattr(Lane, "durable_up_to", at_once)
 
 
 def read_without_a_lease(patch: pytest.MonkeyPatch) -> None:

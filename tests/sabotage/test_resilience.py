@@ -17,16 +17,16 @@ from interlock.core.policies import Breaker, Circuit, Dependency, Retry, Verdict
 from interlock.core.values import StepFailure
 from interlock.engine.bound_machine import BoundMachine, StepRun
 from interlock.engine.dependencies.classify_errors import Kind
-from interlock.engine.dependencies.dependency import Outlet, RetryBudget
+from interlock.engine.dependencies.outlet import Outlet, RetryBudget
 from interlock.engine.dependencies.wait_queue import Line, Places
-from interlock.engine.path import reports
-from interlock.engine.path.reports import Failure
+from interlock.engine.path import engine_commands
+from interlock.engine.path.engine_commands import Failure
 from interlock.engine.steps import attempt
 from interlock.engine.steps.attempt import Attempt
 from interlock.errors import NonRetryable
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Luck
-from interlock.testing.engine_simulation.checks import Story
+from interlock.testing.engine_simulation.guarantees import Story
 from interlock.testing.lives import open_on
 from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 from tests.conformance.engine import places, test_breakers, test_limits, test_steps
@@ -48,7 +48,7 @@ def only_completed_steps_are_undone(patch: pytest.MonkeyPatch) -> None:
         return StepFailure(step=step, error=error, message=message, attempts=attempts, unknown=False)
 
     patch.setattr(StepRun, "attempted", property(lambda _: False))
-    patch.setattr(reports, "StepFailure", known)
+    patch.setattr(engine_commands, "StepFailure", known)
 
 
 def a_breaker_per_workflow(patch: pytest.MonkeyPatch) -> None:

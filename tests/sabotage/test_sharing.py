@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from interlock.engine.path.engine_commands import Result, TakeUp, crashed, fire_timers
 from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.reports import Result, TakeUp, crashed, fire_timers
 from interlock.engine.path.staging import Envelope, Group, Staged
 from interlock.engine.shared.claims import Claiming, LeaseRenewal
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
@@ -137,7 +137,7 @@ def one_odd_error_ends_the_looking(patch: pytest.MonkeyPatch) -> None:
 
 def crashes_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """What the dead have begun is begun again as if nothing had been."""
-    patch.setattr("interlock.engine.path.reports.crashed", lambda *_: None)
+    patch.setattr("interlock.engine.path.engine_commands.crashed", lambda *_: None)
 
 
 BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from interlock.core.policies import FIRST_WAVE, Dependency
 from interlock.core.values import StepContext
-from interlock.engine.dependencies.dependency import UNDO_SHARE
+from interlock.engine.dependencies.outlet import UNDO_SHARE
 from interlock.engine.steps.attempt import IGNORED_S
 from interlock.errors import NonRetryable
 from interlock.signals import BreakerChanged, Signal
 from interlock.testing.campaigns import Luck
-from interlock.testing.engine_simulation.checks import Story
+from interlock.testing.engine_simulation.guarantees import Story
 from interlock.testing.lives import never
 from interlock.testing.virtual_time import VirtualLoop
 from tests.simulation.passing import passing

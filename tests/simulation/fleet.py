@@ -17,14 +17,14 @@ from interlock.clock import SeededIds
 from interlock.core.policies import Breaker, Dependency
 from interlock.core.values import StepFailure
 from interlock.engine.bound_machine import BoundMachine
-from interlock.engine.dependencies import dependency
+from interlock.engine.dependencies import outlet
 from interlock.engine.engine import Engine
 from interlock.engine.internals import EngineParts
 from interlock.engine.settings import EngineSettings
 from interlock.errors import InterlockError, UnavailableError
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Campaign, Luck, Simulated, run_seeds
-from interlock.testing.engine_simulation.checks import Story, check_flat
+from interlock.testing.engine_simulation.guarantees import Story, check_flat
 from interlock.testing.engine_simulation.run import FaultyLife
 from interlock.testing.lives import open_on, pending
 from interlock.testing.virtual_time import VirtualClock, VirtualLoop
@@ -159,7 +159,7 @@ class Fleet:
         self.story.tell("", "the process is gone")
         self.loop.abandon()
         self._asked.clear()
-        dependency.forget_outlets(self.clock)
+        outlet.forget_outlets(self.clock)
         self.loop.pass_until(self.clock.now_s + self._luck.one((0.0, 0.2, 3.0, 15.0)))
 
     def _close(self) -> None:

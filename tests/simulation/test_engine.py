@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.engine_simulation.machines import FAULTS
 from interlock.testing.engine_simulation.run import COMMIT_FAULTS, play, run_campaign
+from interlock.testing.engine_simulation.sample_machines import FAULTS
 
 SEEDS = 400
 PROGRAM = """

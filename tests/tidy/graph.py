@@ -53,9 +53,9 @@ def dead_modules(graph: Graph, *, entries: Iterable[str]) -> list[str]:
 
 
 def entry_points(project: Path = ROOT / "pyproject.toml") -> list[str]:
-    """The modules that pyproject.toml names to the outside: the command line, the plugin of pytest."""
+    """The modules that pyproject.toml names to the outside: the command line, and those that other packages load."""
     declared = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
-    objects = [*declared["scripts"].values(), *declared["entry-points"]["pytest11"].values()]
+    objects = [each for group in (declared["scripts"], *declared["entry-points"].values()) for each in group.values()]
     return [reference.partition(":")[0] for reference in objects]
 
 

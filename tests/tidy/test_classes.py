@@ -9,12 +9,12 @@ import interlock
 from tests.tidy import classes, packages
 from tests.tidy.source import Source, report, sources
 
-LONELY_BASES_MAX = 13
-REPEATED_CLASSES_MAX = 167
+LONELY_BASES_MAX = 10
+REPEATED_CLASSES_MAX = 111
 """Uses of a public class name beyond the first one."""
-REPEATED_MODULES_MAX = 43
+REPEATED_MODULES_MAX = 34
 """Uses of a module's base name beyond the first one."""
-GERUNDS_MAX = 8
+GERUNDS_MAX = 4
 
 
 def known_modules() -> dict[str, Source]:
@@ -29,7 +29,9 @@ def test_base_classes_with_one_subclass_only_fall() -> None:
 
 @pytest.mark.slow
 def test_repeated_names_of_classes_only_fall() -> None:
-    offences = classes.repeated_classes(classes.classes(known_modules()))
+    # PEP 249 names the classes of a DB-API module: Connection, Cursor, InternalError.
+    known = {name: source for name, source in known_modules().items() if not name.startswith("interlock.dbapi.")}
+    offences = classes.repeated_classes(classes.classes(known))
     assert len(offences) <= REPEATED_CLASSES_MAX, report(offences)
 
 

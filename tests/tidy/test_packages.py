@@ -8,7 +8,6 @@ SATELLITES: dict[str, str] = {}
 
 SIZES = {
     "interlock.relocate": "it has two sub-packages: one moves databases, the other workflows",
-    "interlock.store.postgres.migrations": "it has SQL files, read as package data",
     "interlock.ui": "it has static files, and one module that serves them",
 }
 """Packages with fewer than 3 modules."""

@@ -12,7 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from interlock.backup.archive_format import is_archive
 from interlock.backup.lane_copies import (
     bucket_name,
     check_free,
@@ -24,6 +23,7 @@ from interlock.backup.lane_copies import (
     remove_move_marks,
     staging_path,
 )
+from interlock.backup.postgres_archive import is_archive
 from interlock.catalog.catalog import FolderCatalog
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, CorruptionError, MovedElsewhere, TargetNotFound
@@ -43,7 +43,7 @@ from interlock.urls import (
 )
 
 if TYPE_CHECKING:
-    from interlock.lanes.objectlog.restore import Restored
+    from interlock.lanes.objectlog.point_in_time import Restored
 
 
 def _lane_url(path: Path) -> str | None:
@@ -79,12 +79,7 @@ class RestoredFile(NamedTuple):
 
 
 def restore_database(
-    url: str,
-    file: Path,
-    *,
-    at: int | datetime | None = None,
-    force: bool = False,
-    watch: Watch = silent,
+    url: str, file: Path, *, at: int | datetime | None = None, force: bool = False, watch: Watch = silent
 ) -> RestoredFile:
     """Restore a database in a bucket into a file, as of a number of its log or a time.
 
@@ -126,16 +121,10 @@ def _restore_parts(url: str, ready: Path, at: datetime | None, watch: Watch) -> 
 def _restore_file(url: str, path: Path, at: int | datetime | None, watch: Watch) -> "Restored":
     address = parse_bucket_url(url)
     from interlock.lanes.objectlog.log import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
-    from interlock.lanes.objectlog.restore import restore  # noqa: PLC0415
+    from interlock.lanes.objectlog.point_in_time import restore  # noqa: PLC0415
 
     return restore(
-        bucket_of(address),
-        path,
-        name=str(address),
-        at=at,
-        clock=SystemClock(),
-        prepare=prepare_connection,
-        watch=watch,
+        bucket_of(address), path, name=str(address), at=at, clock=SystemClock(), prepare=prepare_connection, watch=watch
     )
 
 
@@ -335,7 +324,7 @@ def _into_postgres(file: Path, url: str, *, force: bool, watch: Watch) -> PutBac
 def _into_bucket(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
     """Store each file as a database of its own; the database itself comes last, so that it exists only complete."""
     from interlock.lanes.objectlog.log import proven_bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
-    from interlock.lanes.objectlog.restore import seed  # noqa: PLC0415
+    from interlock.lanes.objectlog.point_in_time import seed  # noqa: PLC0415
 
     # A second copy is checked, and has no log beside it.
     with tempfile.TemporaryDirectory(prefix="interlock-restoring-") as folder:

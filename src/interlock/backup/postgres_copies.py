@@ -22,9 +22,9 @@ from urllib.parse import quote
 
 import apsw
 
-from interlock.backup import archive_format
-from interlock.backup.archive_format import ArchivedSchema, ArchiveReader, Manifest, Rows
+from interlock.backup import postgres_archive
 from interlock.backup.lane_copies import folders_of, parts_of, prepare_connection
+from interlock.backup.postgres_archive import ArchivedSchema, ArchiveReader, Manifest, Rows
 from interlock.clock import Clock, SystemClock
 from interlock.database.database import Database
 from interlock.errors import (
@@ -283,12 +283,12 @@ async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, wat
             await driver.execute(SNAPSHOT + ";" + SESSION)
             names = await schemas_of(driver, address)
             version = str((await driver.fetch("SHOW server_version"))[0][0])
-            with archive_format.writing(path) as file:
+            with postgres_archive.writing(path) as file:
                 schemas = [
                     await _archive_schema(driver, name, number, file, watch) for number, name in enumerate(names)
                 ]
                 manifest = Manifest(
-                    format=archive_format.FORMAT,
+                    format=postgres_archive.FORMAT,
                     source=address.redacted_url,
                     time=datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(),
                     server=version,
@@ -360,7 +360,7 @@ async def _refuse_ambiguous(driver: Driver, address: PostgresAddress) -> None:
 
 
 async def _archive_schema(
-    driver: Driver, name: str, number: int, file: archive_format.ArchiveWriter, watch: Watch
+    driver: Driver, name: str, number: int, file: postgres_archive.ArchiveWriter, watch: Watch
 ) -> ArchivedSchema:
     await driver.execute(f"SET LOCAL search_path TO {quoted_name(name)}")
     defined = await definitions_of(driver.fetch, name)
@@ -376,14 +376,14 @@ async def _archive_schema(
     for place, each in enumerate(defined.tables):
         watch(f"copying tables of {name}", place + 1, len(defined.tables))
         rows.append(await _archive_rows(driver, name, each, f"{number}/{place}", file))
-    sequences: list[archive_format.Sequence] = []
+    sequences: list[postgres_archive.Sequence] = []
     for table, column, sequence in [(each.table, each.column, each.name) for each in defined.sequences]:
         [(value, called)] = await driver.fetch(
             f"SELECT last_value, is_called FROM {quoted_name(name)}.{quoted_name(sequence)}"
         )
         own = "" if table else sequence
         sequences.append(
-            archive_format.Sequence(table=table, column=column, name=own, value=int(value), called=bool(called))
+            postgres_archive.Sequence(table=table, column=column, name=own, value=int(value), called=bool(called))
         )
     return ArchivedSchema(
         name=name, before=defined.before, rows=tuple(rows), after=defined.after, sequences=tuple(sequences)
@@ -391,7 +391,7 @@ async def _archive_schema(
 
 
 async def _archive_rows(
-    driver: Driver, schema: str, defined: DefinedTable, member: str, file: archive_format.ArchiveWriter
+    driver: Driver, schema: str, defined: DefinedTable, member: str, file: postgres_archive.ArchiveWriter
 ) -> Rows:
     table = f"{quoted_name(schema)}.{quoted_name(defined.table)}"
     columns = ", ".join(map(quoted_name, defined.columns))
@@ -414,7 +414,7 @@ async def _archive_rows(
 async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, watch: Watch) -> Manifest:
     """Restore the archive into the schema at an address. Raises UnusableFile when the schema has tables already."""
     watch("checking the archive", 0, 1)
-    with archive_format.reading(path) as found:
+    with postgres_archive.reading(path) as found:
         manifest = found.manifest
         renamed = _new_names(manifest, address.schema)
         async with _connect(address, {}) as link:

@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, TypeVar
 
@@ -129,18 +129,9 @@ def _postgres_series(*, quick: bool) -> list[Setting]:
 
 
 def _database_series(*, batch: int | None, hand_off_ms: float, quick: bool) -> list[Setting]:
-    return [
-        Setting(
-            part="databases",
-            series=DATABASES,
-            work="row",
-            clients=CLIENTS_PER_DATABASE * databases,
-            databases=databases,
-            batch=batch,
-            hand_off_ms=hand_off_ms,
-        )
-        for databases in ((1, 4, 16) if quick else (1, 2, 4, 8, 16))
-    ]
+    one = Setting(part="databases", series=DATABASES, work="row", clients=0, batch=batch, hand_off_ms=hand_off_ms)
+    counts = (1, 4, 16) if quick else (1, 2, 4, 8, 16)
+    return [replace(one, databases=count, clients=CLIENTS_PER_DATABASE * count) for count in counts]
 
 
 def _line(
@@ -153,18 +144,10 @@ def _line(
     hand_off_ms: float = 0.0,
     databases: int = 1,
 ) -> list[Setting]:
-    return [
-        Setting(
-            part=part,
-            series=series,
-            work=work,
-            clients=count,
-            databases=databases,
-            batch=batch,
-            hand_off_ms=hand_off_ms,
-        )
-        for count in clients
-    ]
+    one = Setting(
+        part=part, series=series, work=work, clients=0, databases=databases, batch=batch, hand_off_ms=hand_off_ms
+    )
+    return [replace(one, clients=count) for count in clients]
 
 
 # --- Measurement -----------------------------------------------------------------------------------------------------
@@ -276,7 +259,7 @@ class Books:
     async def _run_clients(self, setting: Setting, seconds: float, asks: Sequence[Ask], *, fresh: bool = False) -> Load:
         # Tables, statements, shards, and connections to PostgreSQL are made before the measurement.
         warm = asks if self._place.kind == "postgres" or fresh else asks[: setting.databases]
-        await asyncio.gather(*(_await_answer(ask) for ask in warm))
+        await asyncio.gather(*(ask() for ask in warm))
         return await ask_within(seconds, asks)
 
 
@@ -285,10 +268,6 @@ def _names(setting: Setting) -> list[str]:
     kept = "rows" if setting.work in {"row", "rows"} else setting.work
     away_us = round(1e3 * setting.hand_off_ms)
     return [f"{kept}_{setting.batch or 0}_{away_us}_{number}" for number in range(setting.databases)]
-
-
-async def _await_answer(ask: Ask) -> None:
-    await ask()
 
 
 def _counting(book: Counter[KeyT], key: KeyT, ask: Callable[[], Awaitable[object]]) -> Ask:
@@ -340,7 +319,7 @@ FAR_MS: Final = 10.0
 _SHARED = ": their rows are apart, and the server's processors and disk are not"
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class ContentionPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One setting, measured."""
 
     part: Part
@@ -357,7 +336,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """CPU per commit, of this whole process: clients and lanes, without PostgreSQL's server."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class GoalVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """One goal, and the measured value."""
 
     goal: str
@@ -367,7 +346,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     met: bool
 
 
-def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
+def findings(kind: Kind, points: Sequence[ContentionPoint]) -> list[str]:
     """Return one sentence per finding."""
     sentences = [_wall(line) for line in _points_by_line(points) if line[0].series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
     if kind == "postgres":
@@ -386,7 +365,7 @@ def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
     return sentences
 
 
-def _lane_findings(points: Sequence[Point]) -> list[str]:
+def _lane_findings(points: Sequence[ContentionPoint]) -> list[str]:
     def rate(part: Part, series: str) -> str:
         return _rate(_best(points, part, series))
 
@@ -410,27 +389,25 @@ def _lane_findings(points: Sequence[Point]) -> list[str]:
     return [recovered, queued, grouped, late]
 
 
-def is_far(points: Sequence[Point]) -> bool:
+def is_far(points: Sequence[ContentionPoint]) -> bool:
     """Return whether the latency of the durable place (10 ms or more) is the limit on lanes, not the processors."""
     return _single_client(points).p50_ms >= FAR_MS
 
 
-def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
+def verdicts(kind: Kind, points: Sequence[ContentionPoint]) -> list[GoalVerdict]:
     """Judge the goals that apply to this engine. On lanes they apply only to a durable place that is far away."""
-    found: list[Verdict] = []
-    if kind != "postgres" and not is_far(points):
-        return found
     if kind == "postgres":
         rows = _best(points, "disk", ROWS)
-        found += [
+        return [
             _recovered(series, _per_second(_best(points, "disk", series)) / _per_second(rows), "distinct rows")
             for series in (SHARDED, EVENT_LOG)
         ]
-        return found
+    if not is_far(points):
+        return []
     one, *others = _databases_points(points)
     worst = min(others, key=lambda point: point.commits_per_s / point.databases)
     share = worst.commits_per_s / (worst.databases * one.commits_per_s)
-    linear = Verdict(
+    linear = GoalVerdict(
         goal=f"N separate databases do at least {LINEAR_SHARE:g} · N · one (worst at N = {worst.databases})",
         name="databases_linear",
         wanted=LINEAR_SHARE,
@@ -445,8 +422,8 @@ def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
     ]
 
 
-def _recovered(series: str, share: float, reference: str) -> Verdict:
-    return Verdict(
+def _recovered(series: str, share: float, reference: str) -> GoalVerdict:
+    return GoalVerdict(
         goal=f"the {series} does at least {RECOVERED_SHARE:.0%} of {reference}",
         name="sharded_recovered" if series == SHARDED else "event_log_recovered",
         wanted=RECOVERED_SHARE,
@@ -455,7 +432,7 @@ def _recovered(series: str, share: float, reference: str) -> Verdict:
     )
 
 
-def _grouped_share(points: Sequence[Point]) -> float:
+def _grouped_share(points: Sequence[ContentionPoint]) -> float:
     """Return the log's share of the better reference, as the median over all numbers of clients.
 
     With groups the rate grows with the clients until the processors are the limit, so that only rates of the same
@@ -469,12 +446,12 @@ def _grouped_share(points: Sequence[Point]) -> float:
     )
 
 
-def _single_client(points: Sequence[Point]) -> Point:
+def _single_client(points: Sequence[ContentionPoint]) -> ContentionPoint:
     alone = [point for point in points if (point.part, point.series) == ("alone", ONE_ROW_ALONE)]
     return min(alone, key=lambda point: point.clients)
 
 
-def _near(points: Sequence[Point]) -> str:
+def _near(points: Sequence[ContentionPoint]) -> str:
     return (
         f"The durable place is {_single_client(points).p50_ms:.1f} ms away, so the processors are the limit and not "
         f"the way; the goals are for {FAR_MS:g} ms or more (--handoff-ms on lanes, a bucket over a network): none is "
@@ -482,15 +459,15 @@ def _near(points: Sequence[Point]) -> str:
     )
 
 
-def _points_by_line(points: Sequence[Point]) -> list[list[Point]]:
-    lines: dict[tuple[str, str], list[Point]] = {}
+def _points_by_line(points: Sequence[ContentionPoint]) -> list[list[ContentionPoint]]:
+    lines: dict[tuple[str, str], list[ContentionPoint]] = {}
     for point in points:
         if point.part != "databases":
             lines.setdefault((point.part, point.series), []).append(point)
     return list(lines.values())
 
 
-def _wall(line: Sequence[Point]) -> str:
+def _wall(line: Sequence[ContentionPoint]) -> str:
     first, last = line[0], line[-1]
     last_but_one = line[-2] if len(line) > 1 else first
     best = max(line, key=_per_second)
@@ -510,24 +487,24 @@ def _capitalized(series: str) -> str:
     return series[:1].upper() + series[1:]
 
 
-def _share(point: Point, reference: Point, series: str) -> str:
+def _share(point: ContentionPoint, reference: ContentionPoint, series: str) -> str:
     share = point.commits_per_s / reference.commits_per_s
     return f"The {series} does {_rate(point)}, {share:.0%} of distinct rows ({_rate(reference)})."
 
 
-def _best(points: Sequence[Point], part: str, series: str) -> Point:
+def _best(points: Sequence[ContentionPoint], part: str, series: str) -> ContentionPoint:
     return max((point for point in points if (point.part, point.series) == (part, series)), key=_per_second)
 
 
-def _databases_points(points: Sequence[Point]) -> list[Point]:
+def _databases_points(points: Sequence[ContentionPoint]) -> list[ContentionPoint]:
     return sorted((point for point in points if point.part == "databases"), key=lambda point: point.databases)
 
 
-def _per_second(point: Point) -> float:
+def _per_second(point: ContentionPoint) -> float:
     return point.commits_per_s
 
 
-def _rate(point: Point) -> str:
+def _rate(point: ContentionPoint) -> str:
     return f"{point.commits_per_s:,.0f}/s"
 
 
@@ -541,7 +518,7 @@ CAVEAT: Final = (
 )
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+class ContentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of the whole experiment."""
 
     name: str = "contention"
@@ -551,9 +528,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Seconds per point, all its rounds together."""
     rounds: int = ROUNDS
-    points: list[Point]
+    points: list[ContentionPoint]
     findings: list[str]
-    verdicts: list[Verdict]
+    verdicts: list[GoalVerdict]
     caveat: str = msgspec.field(default=CAVEAT, name="told")
 
 
@@ -574,22 +551,27 @@ def hand_off_for(url: str | None, requested_ms: float | None) -> float:
 
 
 async def measure(
-    *, url: str | None, settings: Sequence[Setting], hand_off_ms: float, seconds: float, watch: Callable[[Point], None]
-) -> Experiment:
+    *,
+    url: str | None,
+    settings: Sequence[Setting],
+    hand_off_ms: float,
+    seconds: float,
+    watch: Callable[[ContentionPoint], None],
+) -> ContentionResult:
     """Measure every setting; `watch` is called after each of its rounds.
 
     Without a URL the lanes are in a temporary folder. An existing database is refused (BadUsage), and the experiment's
     own are removed at the end. Raises CorruptionError when an acknowledged update is missing.
     """
     check_bounds(seconds=seconds, hand_off_ms=hand_off_ms)
-    turns: dict[Setting, list[Point]] = {setting: [] for setting in settings}
+    turns: dict[Setting, list[ContentionPoint]] = {setting: [] for setting in settings}
     async with ground(url) as place, AsyncExitStack() as stack:
         books = Books(place, stack)
         for _ in range(ROUNDS):
             for setting, measured in turns.items():
                 load = await books.measure(setting, seconds / ROUNDS)
                 measured.append(
-                    Point(
+                    ContentionPoint(
                         part=setting.part,
                         series=setting.series,
                         clients=setting.clients,
@@ -604,7 +586,7 @@ async def measure(
                 )
                 watch(measured[-1])
     points = [median_point(measured, FIGURES) for measured in turns.values()]
-    return Experiment(
+    return ContentionResult(
         engine=place.kind,
         url=place.public_url,
         hand_off_ms=hand_off_ms,

@@ -173,7 +173,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """From the kill to the first answer of the reopened database."""
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+class DurabilityResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of the whole experiment."""
 
     name: str = "durability"
@@ -205,7 +205,7 @@ class Reports(NamedTuple):
     """Its error, if it failed before the kill."""
 
 
-class State(NamedTuple):
+class LedgerState(NamedTuple):
     """Content of the database, read in one transaction."""
 
     turns: dict[int, set[int]]
@@ -225,7 +225,7 @@ async def measure(
     strike: Strike | None = None,
     writer: str = WRITER,
     lease_s: float = LEASE_S,
-) -> Experiment:
+) -> DurabilityResult:
     """Run and kill `cycles` children. Stop at the first lost or torn transaction, for which `check` raises.
 
     A custom `strike` may kill more than the process, and then a child may fail before its kill. `writer` is the child's
@@ -273,18 +273,18 @@ def check_bounds(url: str | None, *, cycles: int, clients: int) -> None:
     refuse_out_of_bounds([f"{value:,} {what}; 1 to {most:,}" for what, value, most in bounds if not 1 <= value <= most])
 
 
-def check(result: Experiment) -> None:
+def check(result: DurabilityResult) -> None:
     """Raise CorruptionError when anything was lost or torn."""
     last = result.cycles[-1]
     if last.lost or last.torn:
         raise CorruptionError(
             f"cycle {last.cycle} (seed {result.seed}): {last.lost:,} acknowledged commits are gone, and {last.torn:,} "
-            "accounts do not agree with the ledger.",
+            "accounts do not agree with the ledger."
         )
 
 
 def judge(
-    number: int, reports: Reports, state: State, known: dict[int, range], *, disk_lost: bool, recovery_ms: float
+    number: int, reports: Reports, state: LedgerState, known: dict[int, range], *, disk_lost: bool, recovery_ms: float
 ) -> Cycle:
     """Compare the reports with the database, and update `known`, the possible counts of earlier cycles.
 
@@ -318,9 +318,9 @@ def judge(
     )
 
 
-def summary(done: Sequence[Cycle], place: Ground, *, seed: int, clients: int) -> Experiment:
+def summary(done: Sequence[Cycle], place: Ground, *, seed: int, clients: int) -> DurabilityResult:
     """Return all cycles as one result."""
-    return Experiment(
+    return DurabilityResult(
         engine=place.kind,
         url=place.public_url,
         seed=seed,
@@ -372,7 +372,7 @@ def _read_reports(lines: Iterable[str], reports: Reports) -> None:
             return  # The child reports nothing after an error.
 
 
-async def _reopen(address: str, place: Ground, number: int, lease_s: float) -> State:
+async def _reopen(address: str, place: Ground, number: int, lease_s: float) -> LedgerState:
     """Open the database again and read it. Retry while a server that was killed as well does not accept connections."""
     clock = SystemClock()
     until_s = clock.monotonic_s() + RECOVERY_S_MAX
@@ -386,7 +386,7 @@ async def _reopen(address: str, place: Ground, number: int, lease_s: float) -> S
         await asyncio.sleep(RECOVERY_PAUSE_S)
 
 
-async def look(tx: Statements, number: int) -> State:
+async def look(tx: Statements, number: int) -> LedgerState:
     """Read the whole database in one transaction."""
     turns: defaultdict[int, set[int]] = defaultdict(set)
     for client, turn in await tx.query(LINES, number):
@@ -399,7 +399,7 @@ async def look(tx: Statements, number: int) -> State:
         expected[_as_int(till)] += _as_int(count)
     units = {_as_int(account): _as_int(units_held) for account, units_held in await tx.query(ACCOUNTS)}
     torn = sum(units.get(account) != expected[account] for account in {*units, *expected})
-    return State(dict(turns), before, torn)
+    return LedgerState(dict(turns), before, torn)
 
 
 def _as_int(value: object) -> int:

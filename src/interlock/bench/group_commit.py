@@ -45,7 +45,7 @@ CAVEAT = (
 )
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class GroupCommitPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One setting, measured."""
 
     window_s: float
@@ -71,14 +71,14 @@ class Plateau(msgspec.Struct, frozen=True, kw_only=True):
     """The best rate as a multiple of the rate with one transaction per group, where that was measured."""
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+class GroupCommitResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of the whole experiment."""
 
     name: str = "group-commit"
     clients: int
     seconds: float
     """Seconds per point, all its rounds together."""
-    points: list[Point]
+    points: list[GroupCommitPoint]
     plateaus: list[Plateau]
     caveat: str = msgspec.field(default=CAVEAT, name="told")
 
@@ -90,8 +90,8 @@ async def measure(
     batches: Sequence[int],
     clients: int,
     seconds: float,
-    watch: Callable[[Point], None],
-) -> Experiment:
+    watch: Callable[[GroupCommitPoint], None],
+) -> GroupCommitResult:
     """Measure every setting; `watch` is called after each of its rounds.
 
     Without a URL the lane is in a temporary folder. An existing lane is refused (BadUsage), and the experiment's own is
@@ -107,7 +107,9 @@ async def measure(
                 why="The experiment makes a lane of its own and removes it afterwards; yours is not touched.",
                 fix="Name a lane that does not exist yet, on the disk to be measured.",
             )
-        turns: dict[tuple[float, int], list[Point]] = {(window, batch): [] for window in windows_s for batch in batches}
+        turns: dict[tuple[float, int], list[GroupCommitPoint]] = {
+            (window, batch): [] for window in windows_s for batch in batches
+        }
         acknowledged = 0
         try:
             for _ in range(ROUNDS):
@@ -124,7 +126,7 @@ async def measure(
     plateaus = [
         plateau([point for point in points if point.window_s == window_s]) for window_s in dict.fromkeys(windows_s)
     ]
-    return Experiment(clients=clients, seconds=seconds, points=points, plateaus=plateaus)
+    return GroupCommitResult(clients=clients, seconds=seconds, points=points, plateaus=plateaus)
 
 
 def check_bounds(windows_s: Sequence[float], batches: Sequence[int], *, clients: int, seconds: float) -> None:
@@ -148,7 +150,7 @@ def check_bounds(windows_s: Sequence[float], batches: Sequence[int], *, clients:
     refuse_out_of_bounds(wrong)
 
 
-def plateau(points: Sequence[Point]) -> Plateau:
+def plateau(points: Sequence[GroupCommitPoint]) -> Plateau:
     """Return the plateau of these points, which are all of one window."""
     best = max(point.commits_per_s for point in points)
     enough = [point for point in points if point.commits_per_s >= PLATEAU_SHARE * best]
@@ -163,13 +165,9 @@ def plateau(points: Sequence[Point]) -> Plateau:
 
 async def _measure(
     url: str, window_s: float, batch: int, clients: int, seconds: float, acknowledged: int
-) -> tuple[Point, int]:
+) -> tuple[GroupCommitPoint, int]:
     async with Database.open(
-        url,
-        group_commit_window=window_s,
-        group_commit_max_batch=batch,
-        queue_max=CLIENTS_MAX,
-        idle_s=SECONDS_MAX,
+        url, group_commit_window=window_s, group_commit_max_batch=batch, queue_max=CLIENTS_MAX, idle_s=SECONDS_MAX
     ) as db:
         if not acknowledged:
             await db.execute(TABLE)
@@ -183,7 +181,7 @@ async def _measure(
         expected = acknowledged + commits
         if found != expected:
             raise CorruptionError(f"{expected:,} increments were acknowledged, but the row holds {found:,}.")
-    return Point(
+    return GroupCommitPoint(
         window_s=window_s,
         batch=batch,
         commits_per_s=load.per_s,

@@ -35,7 +35,7 @@ from interlock.urls import lane_path
 TRANSITIONS = 4
 
 
-class State(Enum):
+class MeasuredState(Enum):
     """States of an order."""
 
     RECEIVED = "received"
@@ -46,75 +46,81 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Order:
+class MeasuredOrder:
     """Context of an order."""
 
     cents: int = 0
 
 
-class OrderEvent(Event):
+class MeasuredOrderEvent(Event):
     """Base of the events of an order."""
 
 
 @dataclass(frozen=True)
-class Charge(OrderEvent):
+class Charge(MeasuredOrderEvent):
     """The first step is done."""
 
 
 @dataclass(frozen=True)
-class Reserve(OrderEvent):
+class Reserve(MeasuredOrderEvent):
     """The second step is done."""
 
 
 @dataclass(frozen=True)
-class Pack(OrderEvent):
+class Pack(MeasuredOrderEvent):
     """The third step is done."""
 
 
 @dataclass(frozen=True)
-class Ship(OrderEvent):
+class Ship(MeasuredOrderEvent):
     """The last step is done."""
 
 
-def _declare(name: str) -> Machine[State, Order, OrderEvent]:
+def _declare(name: str) -> Machine[MeasuredState, MeasuredOrder, MeasuredOrderEvent]:
     machine = Machine(
-        name, states=State, context=Order, events=OrderEvent, initial=State.RECEIVED, final={State.SHIPPED}, version=1
+        name,
+        states=MeasuredState,
+        context=MeasuredOrder,
+        events=MeasuredOrderEvent,
+        initial=MeasuredState.RECEIVED,
+        final={MeasuredState.SHIPPED},
+        version=1,
     )
-    machine.on(Charge, State.RECEIVED, to=State.CHARGED)
-    machine.on(Reserve, State.CHARGED, to=State.RESERVED)
-    machine.on(Pack, State.RESERVED, to=State.PACKED)
-    machine.on(Ship, State.PACKED, to=State.SHIPPED)
+    machine.on(Charge, MeasuredState.RECEIVED, to=MeasuredState.CHARGED)
+    machine.on(Reserve, MeasuredState.CHARGED, to=MeasuredState.RESERVED)
+    machine.on(Pack, MeasuredState.RESERVED, to=MeasuredState.PACKED)
+    machine.on(Ship, MeasuredState.PACKED, to=MeasuredState.SHIPPED)
     return machine
 
 
 stepped = _declare("order")
 sent = _declare("sent_order")
-EVENTS: tuple[OrderEvent, ...] = (Charge(), Reserve(), Pack(), Ship())
+EVENTS: tuple[MeasuredOrderEvent, ...] = (Charge(), Reserve(), Pack(), Ship())
 
 
-@stepped.step(State.RECEIVED, timeout_s=10)
-async def charge(order: Order, ctx: StepContext) -> Charge:
+@stepped.step(MeasuredState.RECEIVED, timeout_s=10)
+async def charge(order: MeasuredOrder, ctx: StepContext) -> Charge:
     """Do nothing, as the first step."""
     del order, ctx
     return Charge()
 
 
-@stepped.step(State.CHARGED, timeout_s=10)
-async def reserve(order: Order, ctx: StepContext) -> Reserve:
+@stepped.step(MeasuredState.CHARGED, timeout_s=10)
+async def reserve(order: MeasuredOrder, ctx: StepContext) -> Reserve:
     """Do nothing, as the second step."""
     del order, ctx
     return Reserve()
 
 
-@stepped.step(State.RESERVED, timeout_s=10)
-async def pack(order: Order, ctx: StepContext) -> Pack:
+@stepped.step(MeasuredState.RESERVED, timeout_s=10)
+async def pack(order: MeasuredOrder, ctx: StepContext) -> Pack:
     """Do nothing, as the third step."""
     del order, ctx
     return Pack()
 
 
-@stepped.step(State.PACKED, timeout_s=10)
-async def ship(order: Order, ctx: StepContext) -> Ship:
+@stepped.step(MeasuredState.PACKED, timeout_s=10)
+async def ship(order: MeasuredOrder, ctx: StepContext) -> Ship:
     """Do nothing, as the last step."""
     del order, ctx
     return Ship()
@@ -155,7 +161,7 @@ ARRIVED = "SELECT count(*) FROM orders WHERE state = 'shipped'"
 HISTORY = "SELECT count(*) FROM history"
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class OrdersPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One series with one number of clients: the median of its rounds."""
 
     series: Series
@@ -177,13 +183,13 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     times_by_hand: float
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+class OrdersResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of the whole experiment."""
 
     name: str = "orders"
     url: str
     seconds: float
-    points: list[Point]
+    points: list[OrdersPoint]
     ratios: list[Ratio]
     caveat: str = msgspec.field(default=CAVEAT, name="told")
 
@@ -203,8 +209,8 @@ def check_bounds(url: str | None, *, clients: Sequence[int], seconds: float) -> 
 
 
 async def measure(
-    *, url: str | None, clients: Sequence[int], seconds: float, watch: Callable[[Point], None]
-) -> Experiment:
+    *, url: str | None, clients: Sequence[int], seconds: float, watch: Callable[[OrdersPoint], None]
+) -> OrdersResult:
     """Measure every series with every number of clients, in turns."""
     async with ground(url) as place:
         home = place.address("orders")
@@ -220,7 +226,7 @@ async def measure(
                     "Interlock, events": embedded.by_events,
                     BY_HAND: by_hand.order,
                 }
-                rounds: dict[tuple[Series, int], list[Point]] = {}
+                rounds: dict[tuple[Series, int], list[OrdersPoint]] = {}
                 for count, _ in itertools.product(clients, range(ROUNDS)):
                     for series in SERIES:
                         load = await ask_within(seconds, [works[series]] * count)
@@ -231,11 +237,11 @@ async def measure(
         finally:
             by_hand.close()
         points = [median_point(rounds[series, count], FIGURES) for count in clients for series in SERIES]
-        return Experiment(url=place.public_url, seconds=seconds, points=points, ratios=_ratios(points))
+        return OrdersResult(url=place.public_url, seconds=seconds, points=points, ratios=_ratios(points))
 
 
-def _point(series: Series, clients: int, load: Load) -> Point:
-    return Point(
+def _point(series: Series, clients: int, load: Load) -> OrdersPoint:
+    return OrdersPoint(
         series=series,
         clients=clients,
         orders_per_s=load.per_s,
@@ -246,7 +252,7 @@ def _point(series: Series, clients: int, load: Load) -> Point:
     )
 
 
-def _ratios(points: Sequence[Point]) -> list[Ratio]:
+def _ratios(points: Sequence[OrdersPoint]) -> list[Ratio]:
     by_hand = {point.clients: point.orders_per_s for point in points if point.series == BY_HAND}
     return [
         Ratio(series=point.series, clients=point.clients, times_by_hand=point.orders_per_s / by_hand[point.clients])
@@ -266,14 +272,14 @@ class Embedded:
     async def by_steps(self) -> None:
         """Run one order by its steps; the client waits for its end."""
         workflow = f"o-{next(self._numbers)}"
-        await self._engine.start(stepped, workflow, Order(cents=999))
+        await self._engine.start(stepped, workflow, MeasuredOrder(cents=999))
         await self._engine.wait(workflow)
         self._placed[stepped.name] += 1
 
     async def by_events(self) -> None:
         """Run one order by events that the client sends."""
         workflow = f"o-{next(self._numbers)}"
-        await self._engine.start(sent, workflow, Order(cents=999))
+        await self._engine.start(sent, workflow, MeasuredOrder(cents=999))
         for event in EVENTS:
             await self._engine.send(workflow, event)
         self._placed[sent.name] += 1
@@ -283,7 +289,7 @@ class Embedded:
         for machine in (stepped, sent):
             found, cursor, last = 0, None, None
             while True:
-                page = await self._engine.find(machine, state=State.SHIPPED, limit=PAGE, cursor=cursor)
+                page = await self._engine.find(machine, state=MeasuredState.SHIPPED, limit=PAGE, cursor=cursor)
                 found += len(page.items)
                 last = page.items[-1].id if page.items else last
                 cursor = page.cursor
@@ -334,7 +340,7 @@ class ByHand:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         state, context, version = connection.execute(READ, (number,)).fetchone()
-        states = [each.value for each in State]
+        states = [each.value for each in MeasuredState]
         after = states[states.index(state) + 1]
         assert connection.execute(MOVE, (after, number, version)).rowcount == 1
         connection.execute(RECORD, (number, version + 1, state, after, event, context))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from html import escape
 
 from interlock.bench.contention import CLIENTS_PER_DATABASE, LINEAR_SHARE
-from interlock.bench.contention import Experiment as Contention
-from interlock.bench.durability import Experiment as Durability
-from interlock.bench.group_commit import Experiment as GroupCommit
-from interlock.bench.orders import Experiment as Orders
+from interlock.bench.contention import ContentionResult as Contention
+from interlock.bench.durability import DurabilityResult as Durability
+from interlock.bench.group_commit import GroupCommitResult as GroupCommit
+from interlock.bench.orders import OrdersResult as Orders
 
 # --- Line charts -----------------------------------------------------------------------------------------------------
 # Lines differ by colour, by the form of their marks and by their names, so that a reader who sees no colours loses
@@ -29,16 +29,16 @@ REMARK_ROW = 17
 TICKS_MAX = 16
 """Maximum number of values that are used as ticks of an axis. With more values, ticks are round numbers."""
 
-_FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
-_LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
-_DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
-_LINES_LIGHT = ("#175cd3", "#c4320a", "#067647", "#6941c6", "#b54708", "#0e7090", "#c11574", "#475467")
-_LINES_DARK = ("#84adff", "#fd853a", "#47cd89", "#bdb4fe", "#fec84b", "#67e3f9", "#faa7e0", "#cdd5df")
-LINES_MAX = len(_LINES_LIGHT)
+FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
+LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
+DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
+LINES_LIGHT = ("#175cd3", "#c4320a", "#067647", "#6941c6", "#b54708", "#0e7090", "#c11574", "#475467")
+LINES_DARK = ("#84adff", "#fd853a", "#47cd89", "#bdb4fe", "#fec84b", "#67e3f9", "#faa7e0", "#cdd5df")
+LINES_MAX = len(LINES_LIGHT)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One line of a panel: its name in the legend, and its points."""
 
     name: str
@@ -60,11 +60,13 @@ class Panel:
     title: str
     x: Axis
     y: Axis
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Scale:
+    """The positions of values along an axis, and its ticks."""
+
     place: Callable[[float], float]
     ticks: Sequence[float]
 
@@ -90,41 +92,55 @@ def draw(title: str, remark: str, panels: Sequence[Panel]) -> str:
         y += TOP + own_height + PLOT_HEIGHT + BOTTOM
     remarks = remark.split("\n")
     height = y + 24 + REMARK_ROW * (len(remarks) - 1)
-    size = f'width="{WIDTH}" height="{height}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {size}>',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_style()}</style>",
-        f'<rect class="paper" {size}/>',
-        f'<text class="title" x="24" y="28">{escape(title)}</text>',
-        *legend,
-        *drawn,
-    ]
+    parts = [*legend, *drawn]
     for row, text in enumerate(remarks):
         below = height - 14 - REMARK_ROW * (len(remarks) - 1 - row)
         parts.append(f'<text class="soft" x="24" y="{below}">{escape(text)}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    looks_by_class = {str(at): colours for at, colours in enumerate(zip(LINES_LIGHT, LINES_DARK, strict=True))}
+    return svg_document(title, (WIDTH, height), looks_by_class, parts)
+
+
+def svg_document(
+    title: str, size: tuple[int, int], looks: Mapping[str, tuple[str, str]], parts: Sequence[str], *, rules: str = ""
+) -> str:
+    """Return a standalone SVG document with a title at its top.
+
+    A look is a name with its colours on light and on dark paper: the classes `l-NAME` of strokes and `f-NAME` of areas.
+    """
+    width, height = size
+    extent = f'width="{width}" height="{height}"'
+    fixed = (
+        f"text{{font-family:{FONT}}}.title{{font-size:17px;font-weight:600}}.head{{font-size:13px;font-weight:600}}"
+        ".soft,.tick{font-size:12px}.line{fill:none;stroke-width:2;stroke-linejoin:round}.axis,.grid{stroke-width:1}"
+        f".mark{{stroke-width:1.5}}{rules}"
+    )
+    light = _colours(LIGHT, {name: pair[0] for name, pair in looks.items()})
+    dark = _colours(DARK, {name: pair[1] for name, pair in looks.items()})
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" {extent}>',
+        f"<title>{escape(title)}</title>",
+        f"<style>{fixed}{light}@media (prefers-color-scheme:dark){{{dark}}}</style>",
+        f'<rect class="paper" {extent}/>',
+        f'<text class="title" x="24" y="28">{escape(title)}</text>',
+    ]
+    return "\n".join([*head, *parts, "</svg>"]) + "\n"
+
+
+def _colours(paper: Mapping[str, str], looks: Mapping[str, str]) -> str:
+    rules = [
+        f".paper{{fill:{paper['paper']}}}.title,.head{{fill:{paper['ink']}}}.soft,.tick{{fill:{paper['soft']}}}",
+        f".axis{{stroke:{paper['soft']}}}.grid{{stroke:{paper['grid']}}}.mark,.halo{{stroke:{paper['paper']}}}",
+    ]
+    rules += [f".l-{name}{{stroke:{colour}}}.f-{name}{{fill:{colour}}}" for name, colour in looks.items()]
+    return "".join(rules)
 
 
 def _panel(panel: Panel, looks: Mapping[str, int], *, title_y: int) -> list[str]:
     width = WIDTH - LEFT - RIGHT
-    across = _scale([x for line in panel.lines for x, _ in line.points], panel.x, 0, width, at_values=True)
-    up = _scale([y for line in panel.lines for _, y in line.points], panel.y, PLOT_HEIGHT, 0, at_values=False)
+    across = scale([x for line in panel.lines for x, _ in line.points], panel.x, 0, width, at_values=True)
+    up = scale([y for line in panel.lines for _, y in line.points], panel.y, PLOT_HEIGHT, 0, at_values=False)
     parts = [f'<text class="head" x="0" y="{title_y}">{escape(panel.title)}</text>']
-    for tick in up.ticks:
-        y = up.place(tick)
-        parts.append(f'<line class="grid" x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" text-anchor="end" x="-10" y="{y + 4:.1f}">{_number(tick)}</text>')
-    for tick in across.ticks:
-        x = across.place(tick)
-        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{PLOT_HEIGHT}" y2="{PLOT_HEIGHT + 5}"/>')
-        parts.append(
-            f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{PLOT_HEIGHT + 20}">{_number(tick)}</text>'
-        )
-    parts.append(f'<line class="axis" x1="0" x2="{width}" y1="{PLOT_HEIGHT}" y2="{PLOT_HEIGHT}"/>')
-    parts.append(
-        f'<text class="soft" text-anchor="middle" x="{width / 2}" y="{PLOT_HEIGHT + 40}">{escape(panel.x.title)}</text>'
-    )
+    parts += [*grid_lines(up, width), *floor_axis(across, width, PLOT_HEIGHT, panel.x.title)]
     parts.append(
         f'<text class="soft" text-anchor="middle" transform="translate(-66 {PLOT_HEIGHT / 2}) rotate(-90)">'
         f"{escape(panel.y.title)}</text>"
@@ -133,8 +149,29 @@ def _panel(panel: Panel, looks: Mapping[str, int], *, title_y: int) -> list[str]
         place = looks[line.name]
         points = [(across.place(x), up.place(y)) for x, y in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline class="line l{place}" points="{path}"/>')
+        parts.append(f'<polyline class="line l-{place}" points="{path}"/>')
         parts += [_mark(place, x, y) for x, y in points]
+    return parts
+
+
+def grid_lines(up: Scale, width: int) -> list[str]:
+    """Draw a line across the panel, and its number on the left, for each tick of the vertical axis."""
+    parts: list[str] = []
+    for tick in up.ticks:
+        y = up.place(tick)
+        parts.append(f'<line class="grid" x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" text-anchor="end" x="-10" y="{y + 4:.1f}">{_number(tick)}</text>')
+    return parts
+
+
+def floor_axis(across: Scale, width: int, floor: int, title: str) -> list[str]:
+    """Draw the horizontal axis at the height `floor`, with its ticks, numbers and title."""
+    parts = [f'<line class="axis" x1="0" x2="{width}" y1="{floor}" y2="{floor}"/>']
+    for tick in across.ticks:
+        x = across.place(tick)
+        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{floor}" y2="{floor + 5}"/>')
+        parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{floor + 20}">{_number(tick)}</text>')
+    parts.append(f'<text class="soft" text-anchor="middle" x="{width / 2}" y="{floor + 40}">{escape(title)}</text>')
     return parts
 
 
@@ -148,7 +185,7 @@ def _legend(looks: Mapping[str, int], names: Sequence[str], left: float, top: in
         width = 33 + 7.0 * len(name)
         if count and x + width > room:
             x, y, rows = left, y + LEGEND_ROW, rows + 1
-        parts.append(f'<line class="line l{place}" x1="{x:.0f}" x2="{x + 26:.0f}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<line class="line l-{place}" x1="{x:.0f}" x2="{x + 26:.0f}" y1="{y}" y2="{y}"/>')
         parts.append(_mark(place, x + 13, y))
         parts.append(f'<text class="soft" x="{x + 33:.0f}" y="{y + 4}">{escape(name)}</text>')
         x += width + 22
@@ -156,7 +193,7 @@ def _legend(looks: Mapping[str, int], names: Sequence[str], left: float, top: in
 
 
 def _mark(place: int, x: float, y: float) -> str:
-    look = f'class="mark m{place}"'
+    look = f'class="mark f-{place}"'
     match place % 4:
         case 0:
             return f'<circle {look} cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
@@ -168,7 +205,7 @@ def _mark(place: int, x: float, y: float) -> str:
             return f'<path {look} d="M{x:.1f} {y - 5.2:.1f}l5.2 5.2l-5.2 5.2l-5.2 -5.2z"/>'
 
 
-def _scale(values: Sequence[float], axis: Axis, first: float, last: float, *, at_values: bool) -> _Scale:
+def scale(values: Sequence[float], axis: Axis, first: float, last: float, *, at_values: bool) -> Scale:
     """Return the scale for values from `first` to `last`; its ticks are round numbers, or the values themselves."""
     at_values = at_values and (axis.logarithmic or len(set(values)) <= TICKS_MAX)
     if axis.logarithmic:
@@ -178,43 +215,22 @@ def _scale(values: Sequence[float], axis: Axis, first: float, last: float, *, at
         top = top if top > bottom else bottom + 1
         powers = [10.0**power for power in range(math.floor(bottom), math.ceil(top) + 1)]
         ticks = sorted(set(values)) if at_values else powers
-        return _Scale(lambda value: first + (last - first) * (math.log10(value) - bottom) / (top - bottom), ticks)
-    step = _step(max(values))
+        return Scale(lambda value: first + (last - first) * (math.log10(value) - bottom) / (top - bottom), ticks)
+    step = round_step(max(values), 5)
     count = max(1, math.ceil(max(values) / step))
     ticks = sorted(set(values)) if at_values else [place * step for place in range(count + 1)]
-    return _Scale(lambda value: first + (last - first) * value / (count * step), ticks)
+    return Scale(lambda value: first + (last - first) * value / (count * step), ticks)
 
 
-def _step(largest: float) -> float:
-    rough = max(largest, 1e-9) / 5
+def round_step(largest: float, count: int) -> float:
+    """Return a round number, of which about `count` make the largest value."""
+    rough = max(largest, 1e-9) / count
     power = 10.0 ** math.floor(math.log10(rough))
     return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:g}"
-
-
-def _style() -> str:
-    fixed = (
-        f"text{{font-family:{_FONT}}}.title{{font-size:17px;font-weight:600}}.head{{font-size:13px;font-weight:600}}"
-        ".soft,.tick{font-size:12px}.line{fill:none;stroke-width:2;stroke-linejoin:round}.axis,.grid{stroke-width:1}"
-        ".mark{stroke-width:1.5}"
-    )
-    dark = _colours(_DARK, _LINES_DARK)
-    return f"{fixed}{_colours(_LIGHT, _LINES_LIGHT)}@media (prefers-color-scheme:dark){{{dark}}}"
-
-
-def _colours(paper: dict[str, str], lines: Sequence[str]) -> str:
-    rules = [
-        f".paper{{fill:{paper['paper']}}}.title,.head{{fill:{paper['ink']}}}.soft,.tick{{fill:{paper['soft']}}}",
-        f".axis{{stroke:{paper['soft']}}}.grid{{stroke:{paper['grid']}}}",
-    ]
-    rules += [
-        f".l{place}{{stroke:{colour}}}.m{place}{{fill:{colour};stroke:{paper['paper']}}}"
-        for place, colour in enumerate(lines)
-    ]
-    return "".join(rules)
 
 
 # --- Plots of the experiments ----------------------------------------------------------------------------------------
@@ -276,12 +292,12 @@ def contention_plot(result: Contention) -> str:
 
 def _databases_panel(result: Contention, away: str) -> Panel:
     points = sorted((point.databases, point.commits_per_s) for point in result.points if point.part == "databases")
-    lines = [Line("separate databases", points)]
+    lines = [ChartLine("separate databases", points)]
     title = f"Separate schemas of one server, {CLIENTS_PER_DATABASE} clients each"
     if result.engine != "postgres":
         title = f"Separate databases, {CLIENTS_PER_DATABASE} clients each{away}"
         goal = [(count, LINEAR_SHARE * count * points[0][1]) for count, _ in points]
-        lines.append(Line(f"goal: {LINEAR_SHARE:g} · N · one", goal))
+        lines.append(ChartLine(f"goal: {LINEAR_SHARE:g} · N · one", goal))
     return Panel(title, Axis("databases"), Axis("commits per second"), lines)
 
 
@@ -299,15 +315,15 @@ def durability_plot(result: Durability) -> str:
                 crashes,
                 Axis("commits"),
                 [
-                    Line("acknowledged", [(each.cycle, each.acknowledged) for each in result.cycles]),
-                    Line("found afterwards", [(each.cycle, each.found) for each in result.cycles]),
+                    ChartLine("acknowledged", [(each.cycle, each.acknowledged) for each in result.cycles]),
+                    ChartLine("found afterwards", [(each.cycle, each.found) for each in result.cycles]),
                 ],
             ),
             Panel(
                 "From the kill to the first answer",
                 crashes,
                 Axis("milliseconds"),
-                [Line("recovery", [(each.cycle, each.recovery_ms) for each in result.cycles])],
+                [ChartLine("recovery", [(each.cycle, each.recovery_ms) for each in result.cycles])],
             ),
         ],
     )
@@ -337,12 +353,12 @@ def orders_plot(result: Orders) -> str:
     )
 
 
-def _lines(points: Iterable[tuple[str, float, float]]) -> list[Line]:
+def _lines(points: Iterable[tuple[str, float, float]]) -> list[ChartLine]:
     """Return a line for each name, in the order in which the names appear."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for name, x, y in points:
         lines.setdefault(name, []).append((x, y))
-    return [Line(name, line) for name, line in lines.items()]
+    return [ChartLine(name, line) for name, line in lines.items()]
 
 
 def _window_name(window_s: float) -> str:

@@ -27,14 +27,7 @@ import msgspec
 from interlock.catalog.entries import CatalogDocument, Entry, Kind, below, check_name, decode_document, newer
 from interlock.catalog.open_lane import opening_thread
 from interlock.clock import SystemClock
-from interlock.errors import (
-    BadUsage,
-    CorruptionError,
-    OutcomeUnknown,
-    TransactionError,
-    UnavailableError,
-    UnusableFile,
-)
+from interlock.errors import BadUsage, CorruptionError, OutcomeUnknown, TransactionError, UnavailableError, UnusableFile
 from interlock.lanes.file import put_in_place
 from interlock.lanes.objectlog.bucket_protocol import Bucket, ConditionFailed, Found, Unclear, answering
 from interlock.lanes.settings import LaneSettings

@@ -23,6 +23,7 @@ from interlock.urls import (
     is_postgres_url,
     parse_postgres_url,
     redact_secrets,
+    with_schema,
 )
 
 FORMAT: Final = 2
@@ -139,15 +140,9 @@ def below(home: str, name: str) -> str:
     if home == "memory:":
         return home
     if is_postgres_url(home):
-        return _beside(home, _schema(name, parse_postgres_url(home).schema))
+        return with_schema(home, _schema(name, parse_postgres_url(home).schema))
     folder, mark, options = home.partition("?") if is_bucket_url(home) else (home, "", "")
     return f"{folder.rstrip('/')}/{quote(name)}{mark}{options}"
-
-
-def _beside(home: str, schema: str) -> str:
-    place, _, query = home.partition("?")
-    others = [option for option in query.split("&") if option and not option.startswith("schema=")]
-    return f"{place}?{'&'.join([*others, f'schema={schema}'])}"
 
 
 def _schema(name: str, of_home: str) -> str:

@@ -19,6 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from interlock.clock import Clock
 from interlock.errors import BadUsage, UnavailableError
+from interlock.lanes.handover import Permission
 from interlock.lanes.lane import DurableLog, HandedOff, HandOff, Lane, OpenLog
 from interlock.lanes.objectlog.bucket_protocol import Bucket, World, answering
 from interlock.lanes.settings import LaneSettings
@@ -40,15 +41,24 @@ class Place(NamedTuple):
 
 
 def place_of(
-    url: str, *, settings: LaneSettings, clock: Clock, hand_off: HandOff | None = None, cache: str | None = None
+    url: str,
+    *,
+    settings: LaneSettings,
+    clock: Clock,
+    hand_off: HandOff | None = None,
+    cache: str | None = None,
+    permission: Permission = None,
 ) -> Place:
-    """Return the place of an address. Raises BadUsage if it is invalid, MissingExtra without a bucket's packages."""
+    """Return the place of an address. Raises BadUsage if it is invalid, MissingExtra without a bucket's packages.
+
+    With the permission of a move, a bucket that an earlier move has left can be opened again.
+    """
     if not is_bucket_url(url):
         return Place(lane_path(url), None if hand_off is None else partial(_handed_off, hand_off))
     address = parse_bucket_url(url)
     from interlock.lanes.objectlog.log import log_opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
-    return Place(cache_path(address, cache), log_opener(address, settings=settings, clock=clock))
+    return Place(cache_path(address, cache), log_opener(address, settings=settings, clock=clock, permission=permission))
 
 
 def _handed_off(hand_off: HandOff, _path: Path | None) -> DurableLog:

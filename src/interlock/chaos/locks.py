@@ -93,7 +93,7 @@ class WrongClock(SystemClock):
         return super().wall_s() + self._wrong_by_s
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ContenderPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of one process."""
 
     redis: str
@@ -113,13 +113,13 @@ def contend(say: Say, plan_json: str) -> None:
     """Run one process to its end, with its plan as JSON."""
     die_with_parent()  # Also while it is frozen.
     logging.disable(logging.WARNING)  # Lost leases are expected here.
-    plan = msgspec.json.decode(plan_json, type=Plan)
+    plan = msgspec.json.decode(plan_json, type=ContenderPlan)
     with closing(Resource(Path(plan.resource), fenced=plan.fenced)) as resource:
         asyncio.run(_Process(say, plan, resource).live())
 
 
 class _Process:
-    def __init__(self, say: Say, plan: Plan, resource: Resource) -> None:
+    def __init__(self, say: Say, plan: ContenderPlan, resource: Resource) -> None:
         self._say = say
         self._plan = plan
         self._resource = resource
@@ -245,7 +245,7 @@ def run_locks(
         resource.make()
         started: list[Process] = []
         for number in range(processes):
-            plan = Plan(
+            plan = ContenderPlan(
                 redis=redis_url,
                 resource=str(folder / FILE),
                 enough=str(folder / ENOUGH),

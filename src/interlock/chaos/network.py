@@ -49,7 +49,7 @@ class _Way:
             await asyncio.wait_for(self.changed.wait(), seconds)
 
 
-class Wire:
+class TcpProxy:
     """One wire. It passes on from the start."""
 
     def __init__(self, target: tuple[str, int]) -> None:

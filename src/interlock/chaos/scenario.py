@@ -8,21 +8,18 @@ than `deadline_s` is a broken promise.
 
 import asyncio
 import contextlib
-import functools
 import os
 import signal
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from interlock.chaos.audit import audit
 from interlock.chaos.database_servers import OwnPostgres, OwnRedis
-from interlock.chaos.messages import Life
-from interlock.chaos.network import Wire
-from interlock.chaos.outside_services import ASKED, Broken, World
+from interlock.chaos.network import TcpProxy
+from interlock.chaos.shop import ASKED, Broken, ChaosWorld, audit, in_thread
+from interlock.chaos.worker_messages import WorkerOptions
 from interlock.errors import InterlockError
 from interlock.testing.faults.processes import Process, Processes
 
@@ -31,7 +28,6 @@ from interlock.testing.faults.processes import Process, Processes
 # scenario starts fast. A worker exits when the other end of its socket is closed. Its standard error goes to a file,
 # which is shown when a worker ends unexpectedly.
 
-PROGRAM = "interlock.chaos.worker"
 COMPLAINT_LINES_MAX = 12
 WORKERS = 2
 PARTS = 3
@@ -46,7 +42,7 @@ SAMPLES_MAX = 3
 ResultT = TypeVar("ResultT")
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Number of orders, durations, and seed of a scenario."""
 
     orders: int = 60
@@ -67,11 +63,11 @@ class Servers(NamedTuple):
 class Stage:
     """Everything that one scenario uses."""
 
-    def __init__(self, name: str, folder: Path, servers: Servers, load: Load, processes: Processes) -> None:
+    def __init__(self, name: str, folder: Path, servers: Servers, load: ScenarioLoad, processes: Processes) -> None:
         self.name = name
         self.folder = folder
         self.load = load
-        self.world = World(load.seed)
+        self.world = ChaosWorld(load.seed)
         self.doing = "starting"
         """The current activity, for people."""
         self.placed = False
@@ -114,27 +110,20 @@ class Stage:
             f"&statement_timeout_s={STATEMENT_TIMEOUT_S}&connect_timeout_s={CONNECT_TIMEOUT_S}"
         )
 
-    def wire(self) -> Wire:
+    def wire(self) -> TcpProxy:
         """Make a new wire to PostgreSQL."""
-        wire = Wire(self.postgres.address)
+        wire = TcpProxy(self.postgres.address)
         self.resources.callback(wire.close)
         return wire
 
-    def life(self, worker: int, home: str | None = None, *, redis: str = "") -> Life:
+    def life(self, worker: int, home: str | None = None, *, redis: str = "") -> WorkerOptions:
         """Return the start parameters of a worker, by default on the schema."""
-        return Life(worker=worker, home=home or self.schema(), redis=redis)
+        return WorkerOptions(worker=worker, home=home or self.schema(), redis=redis)
 
-    async def start(self, lives: list[Life]) -> None:
+    async def start(self, lives: list[WorkerOptions]) -> None:
         """Start the workers, and wait until their engines are open."""
         for life in lives:
-            arguments = msgspec.json.encode(life).decode(), str(self._log_path(life.worker))
-            ours, theirs = socket.socketpair()
-            with theirs:
-                await self.world.connect(life.worker, ours)
-                start = functools.partial(
-                    self._processes.start, f"{PROGRAM}:forked", *arguments, descriptors=[theirs.fileno()]
-                )
-                self._workers[life.worker] = await in_thread(start)
+            self._workers[life.worker] = await self.world.start(self._processes, life, self._log_path(life.worker))
         await self.prepared("the workers open their engines", lambda: len(self.world.ready) == len(lives))
 
     async def stop(self) -> None:
@@ -167,7 +156,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def orders_flow(
-        self, disturbance: str, lives: list[Life] | None = None, home: str | None = None
+        self, disturbance: str, lives: list[WorkerOptions] | None = None, home: str | None = None
     ) -> AsyncGenerator[None, None]:
         """Let orders flow before, during and after the block, which disturbs and undoes the disturbance.
 
@@ -251,19 +240,6 @@ class Stage:
             yield f"operations were repeated: {codes}"
 
 
-async def in_thread(call: Callable[[], ResultT]) -> ResultT:
-    """Run the call in a thread, and wait for its end also when cancelled.
-
-    A half-started server must not be ended concurrently. Each of these calls has a bound of its own.
-    """
-    task = asyncio.ensure_future(asyncio.to_thread(call))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
-
-
 # --- Scenario and its verdict ----------------------------------------------------------------------------------------
 
 POSTGRES: Final = "PostgreSQL"
@@ -282,7 +258,7 @@ class Scenario(NamedTuple):
     """Disturb, check, and return a clause that says what happened. Raises Broken when it is pointless to continue."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict on one scenario."""
 
     scenario: str
@@ -301,11 +277,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Number of calls to external services."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     """Verdicts of a whole run."""
 
     seed: int
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ScenarioVerdict, ...]
     folder: str | None = None
     """The folder with the remaining files, if it was kept."""
 
@@ -314,7 +290,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return [verdict.scenario for verdict in self.verdicts if verdict.outcome == outcome]
 
 
-async def run(scenario: Scenario, stage: Stage) -> Verdict:
+async def run(scenario: Scenario, stage: Stage) -> ScenarioVerdict:
     """Run a scenario to its verdict. The stage is always closed."""
     world, begun_s, happened = stage.world, stage.world.now_s(), ""
     try:
@@ -331,7 +307,7 @@ async def run(scenario: Scenario, stage: Stage) -> Verdict:
     finally:
         await stage.close()
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return Verdict(
+    return ScenarioVerdict(
         scenario=scenario.name,
         promised=scenario.promise,
         happened=f"{problems[0]}{more}" if problems else happened,

@@ -22,24 +22,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.chaos.database_servers import OwnPostgres, OwnRedis
-from interlock.chaos.disk import SmallDisk
 from interlock.chaos.locks import SECONDS, Locks, run_locks
-from interlock.chaos.messages import DONE, FAILED, Call
-from interlock.chaos.orders import GATEWAY, PLACES, RESET_S
-from interlock.chaos.outside_services import ASKED, DECLINED_EVERY, Broken
+from interlock.chaos.order_machine import GATEWAY, PLACES, RESET_S
 from interlock.chaos.scenario import (
     POSTGRES,
     REDIS,
     WORKERS,
-    Load,
-    Report,
+    ChaosReport,
     Scenario,
+    ScenarioLoad,
+    ScenarioVerdict,
     Servers,
     Stage,
-    Verdict,
-    in_thread,
     run,
 )
+from interlock.chaos.shop import ASKED, DECLINED_EVERY, Broken, in_thread
+from interlock.chaos.small_disk import SmallDisk
+from interlock.chaos.worker_messages import DONE, FAILED, ServiceCall
 from interlock.testing.faults.processes import Processes
 
 if TYPE_CHECKING:
@@ -188,8 +187,7 @@ async def _require_no_answers(stage: Stage) -> None:
 
 
 @scenario(
-    "restart-postgres",
-    "PostgreSQL shuts down and comes back: no worker is restarted, and nothing acknowledged is lost",
+    "restart-postgres", "PostgreSQL shuts down and comes back: no worker is restarted, and nothing acknowledged is lost"
 )
 async def restart_postgres(stage: Stage) -> str:
     """Stop the server in order, which ends every session, and start it after a while."""
@@ -296,8 +294,7 @@ class Crowd:
 
 
 @scenario(
-    "exhaust-connections",
-    "a foreign application takes every connection: workers wait, and continue when there is room",
+    "exhaust-connections", "a foreign application takes every connection: workers wait, and continue when there is room"
 )
 async def exhaust_connections(stage: Stage) -> str:
     """Take all connections, also those that workers lose meanwhile."""
@@ -337,15 +334,12 @@ DECLINED_ORDERS = 2
 """Orders that are compensated while every slot for charges is taken."""
 
 
-@scenario(
-    "gateway-latency",
-    "charges hang until every place at the gateway is taken: refunds go through all the same",
-)
+@scenario("gateway-latency", "charges hang until every place at the gateway is taken: refunds go through all the same")
 async def gateway_latency(stage: Stage) -> str:
     """Let the carrier decline charged orders while all other charges hang."""
     gateway, customers = stage.world.gateway, stage.world.customers
 
-    def declined(call: Call, _worker: int) -> bool:
+    def declined(call: ServiceCall, _worker: int) -> bool:
         return call.deed == "collect" and customers.orders[call.workflow] % DECLINED_EVERY == 0
 
     async with stage.orders_flow("charges hang"):
@@ -376,7 +370,7 @@ async def gateway_latency(stage: Stage) -> str:
     return f"{hung}; meanwhile the gateway did {counted(refunds, 'refund')}"
 
 
-def _fewest_calls(waiting: list[tuple[Call, int]]) -> int:
+def _fewest_calls(waiting: list[tuple[ServiceCall, int]]) -> int:
     """Return the number of hanging calls of the worker that has the fewest."""
     counts = Counter(worker for _, worker in waiting)
     return min(counts[worker] for worker in range(1, WORKERS + 1))
@@ -434,10 +428,10 @@ async def freeze_worker(stage: Stage) -> str:
     world, gateway = stage.world, stage.world.gateway
     orders: set[str] = set()
 
-    def collecting(call: Call, worker: int) -> bool:
+    def collecting(call: ServiceCall, worker: int) -> bool:
         return call.deed == "collect" and worker == VICTIM and world.customers.orders[call.workflow] % 5 != 0
 
-    def delivering(call: Call, _worker: int) -> bool:
+    def delivering(call: ServiceCall, _worker: int) -> bool:
         return call.deed == "deliver" and call.workflow in orders
 
     def late() -> set[str]:
@@ -488,7 +482,7 @@ async def cut_node(stage: Stage) -> str:
     world, gateway, wire = stage.world, stage.world.gateway, stage.wire()
     lives = [stage.life(VICTIM, stage.schema(wire.url(stage.postgres.url))), stage.life(OTHER)]
 
-    def of_victim(call: Call, worker: int) -> bool:
+    def of_victim(call: ServiceCall, worker: int) -> bool:
         return call.deed == "collect" and worker == VICTIM
 
     async with stage.orders_flow("a worker hears nothing", lives):
@@ -554,11 +548,11 @@ async def fill_disk(stage: Stage) -> str:
 
 LOOK_S = 0.1
 
-Watch = Callable[[Scenario, Stage | None, Verdict | None], None]
+Watch = Callable[[Scenario, Stage | None, ScenarioVerdict | None], None]
 """Callback with the running scenario, its stage while it runs, and its verdict when it has ended."""
 
 
-async def run_all(names: Sequence[str], load: Load, watch: Watch, *, keep: bool = False) -> Report:
+async def run_all(names: Sequence[str], load: ScenarioLoad, watch: Watch, *, keep: bool = False) -> ChaosReport:
     """Run these scenarios in sequence. `keep` leaves the folder for inspection."""
     missing = {
         name: reason
@@ -567,7 +561,7 @@ async def run_all(names: Sequence[str], load: Load, watch: Watch, *, keep: bool 
     }
     chosen = [SCENARIOS[name] for name in names]
     runnable = [each for each in chosen if not missing.keys() & set(each.needs)]
-    verdicts: list[Verdict] = []
+    verdicts: list[ScenarioVerdict] = []
     folder = Path(tempfile.mkdtemp(prefix="interlock-chaos-"))
     try:
         async with contextlib.AsyncExitStack() as resources:
@@ -585,7 +579,7 @@ async def run_all(names: Sequence[str], load: Load, watch: Watch, *, keep: bool 
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-    return Report(seed=load.seed, verdicts=tuple(verdicts), folder=str(folder) if keep else None)
+    return ChaosReport(seed=load.seed, verdicts=tuple(verdicts), folder=str(folder) if keep else None)
 
 
 async def _start_servers(folder: Path, needs: set[str], resources: contextlib.AsyncExitStack) -> Servers:
@@ -602,7 +596,7 @@ async def _start_servers(folder: Path, needs: set[str], resources: contextlib.As
     return servers
 
 
-async def _run_watched(chosen: Scenario, stage: Stage, watch: Watch) -> Verdict:
+async def _run_watched(chosen: Scenario, stage: Stage, watch: Watch) -> ScenarioVerdict:
     async def report_progress() -> None:
         while True:
             watch(chosen, stage, None)
@@ -615,9 +609,9 @@ async def _run_watched(chosen: Scenario, stage: Stage, watch: Watch) -> Verdict:
         progress.cancel()
 
 
-def _not_run(chosen: Scenario, missing: dict[str, str]) -> Verdict:
+def _not_run(chosen: Scenario, missing: dict[str, str]) -> ScenarioVerdict:
     reasons = "; ".join(missing[need] for need in chosen.needs if need in missing)
-    return Verdict(
+    return ScenarioVerdict(
         scenario=chosen.name,
         promised=chosen.promise,
         happened=f"not run: {reasons} (pip install 'interlock[chaos]' has all of it)",

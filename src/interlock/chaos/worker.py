@@ -3,8 +3,8 @@
 An operation with an unknown outcome is repeated with the same key until it is answered, as any client would do. The
 process exits when the experiment's end of its socket is closed. It ignores Ctrl-C, which the experiment handles.
 
-The variable INTERLOCK_CHAOS_SABOTAGE names a function `module:function` that is called first. With it the tests break
-a worker on purpose: an experiment that cannot fail proves nothing.
+The variable INTERLOCK_CHAOS_SABOTAGE names a function `module:function` that is called first, as the options may. With
+it the tests break a worker on purpose: an experiment that cannot fail proves nothing.
 """
 
 import asyncio
@@ -17,28 +17,29 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
-from interlock.chaos import orders
-from interlock.chaos.disk import use
+from interlock.chaos import order_machine
 from interlock.chaos.keeper import die_with_parent
-from interlock.chaos.messages import (
+from interlock.chaos.small_disk import use
+from interlock.chaos.worker_messages import (
     DECLINED,
     DONE,
     Acknowledged,
-    Answer,
-    Call,
+    CallAnswer,
     Closed,
     FromWorker,
     GaveUp,
-    Life,
     News,
     Operation,
+    OperationRefused,
     PendingCalls,
     Ready,
-    Refused,
     Repeated,
+    ServiceCall,
+    WorkerOptions,
     line_of,
     next_to_worker,
 )
@@ -70,8 +71,6 @@ LOOK_S = 0.1
 PAUSE_S = 0.05
 """Pause between two attempts at an absent store or lease, so that attempts do not pile up."""
 
-ENDS = {state.name for state in orders.order.describe().states if state.final}
-
 LEASE, LEASE_WAIT_S, LEASE_EVERY_S = "nightly-report", 3.0, 0.1
 LEASE_S = 1.0
 """Seconds of a lease of that name, and of those on a shared store."""
@@ -80,8 +79,10 @@ LEASE_S = 1.0
 class Worker:
     """One worker, from its start to its end."""
 
-    def __init__(self, life: Life, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, life: WorkerOptions, writer: asyncio.StreamWriter) -> None:
         self._life = life
+        self._shop = cast("order_machine.Shop", _load(life.shop))
+        self._ends = {each.name for each in self._shop.machine.describe().states if each.final or each.resting}
         self._writer = writer
         self._engine: Engine | None = None
         self._calls: PendingCalls[str] = PendingCalls()
@@ -93,9 +94,9 @@ class Worker:
         self._writer.write(line_of(message))
 
     async def ask(self, deed: str, ctx: StepContext) -> None:
-        """Call the external services (see `orders.ExternalServices`)."""
+        """Call the external services (see `order_machine.ExternalServices`)."""
         answer = await self._calls.ask(
-            lambda number: self.say(Call(number, deed, ctx.workflow, ctx.key, ctx.undoes or "")),
+            lambda number: self.say(ServiceCall(number, deed, ctx.workflow, ctx.key, ctx.undoes or "", ctx.visit)),
             give_up=lambda number: self.say(GaveUp(number)),
         )
         if answer == DECLINED:
@@ -105,7 +106,7 @@ class Worker:
 
     async def live(self, reader: asyncio.StreamReader) -> None:
         """Open the engine, serve until Stop, and close it. Reopen an engine that failed, as a supervisor would."""
-        orders.outside.append(self)
+        order_machine.outside.append(self)
         self._engine = await self._open_engine()
         self.say(Ready())
         async with asyncio.TaskGroup() as group:
@@ -146,15 +147,15 @@ class Worker:
             try:
                 return await Engine.open(
                     self._life.home,
-                    machines=[orders.order],
-                    dependencies=orders.OUTSIDE,
+                    machines=[self._shop.machine],
                     observers=[self._report_signal],
+                    worker=self._life.runs_steps,
                     redis=self._life.redis,
                     drain_s=1,
                     undo_attempts=1_000,
-                    undo_timeout_s=orders.TIMEOUT_S,
                     lease_s=LEASE_S,
                     poll_s=POLL_S,
+                    **self._shop.options,
                 )
             except (UnavailableError, TransactionError):
                 await asyncio.sleep(PAUSE_S)
@@ -163,7 +164,7 @@ class Worker:
         while (message := await next_to_worker(reader)) is not None:
             if isinstance(message, Operation):
                 self._operations.put_nowait(message)
-            elif isinstance(message, Answer):
+            elif isinstance(message, CallAnswer):
                 self._calls.resolve(message.number, message.result)
             else:
                 self._stopping.set()
@@ -183,23 +184,23 @@ class Worker:
             try:
                 return await self._run_operation(operation)
             except Refusal as refusal:
-                return Refused(number, refusal.code)
+                return OperationRefused(number, refusal.code)
             except (UnavailableError, OutcomeUnknown, VersionConflict) as error:
                 self.say(Repeated(number, error.code))
                 await asyncio.sleep(PAUSE_S)
             except InterlockError as error:
-                return Refused(number, error.code)
+                return OperationRefused(number, error.code)
 
     async def _run_operation(self, operation: Operation) -> Acknowledged:
         engine = self._engine
         assert engine is not None
         number, workflow = operation.number, operation.workflow
         if operation.what == "start":
-            view = await engine.of(orders.order).start(workflow, orders.Order(operation.order))
+            view = await engine.start(self._shop.machine, workflow, self._shop.first(operation.order))
             return Acknowledged(number, view.version, view.state.value)
-        event = orders.Submit() if operation.what == "submit" else orders.Cancel()
+        event = self._shop.events[operation.what]
         moved = await engine.send(workflow, event, key=operation.key, if_allowed=operation.what == "cancel")
-        return Acknowledged(number, moved.version, str(moved.state.value), ignored=moved.ignored)
+        return Acknowledged(number, moved.version, str(moved.state.value), moved.ignored, moved.duplicate)
 
     async def _hold_leases(self) -> None:
         """Acquire one cluster-wide lease repeatedly, and report its token for the check of the fence."""
@@ -222,14 +223,19 @@ class Worker:
             self._report("redis-back" if signal.up else "redis-gone", signal.address, signal.reason)
         elif isinstance(signal, ResultLate):
             self._report("late", signal.workflow, signal.key)
-        elif isinstance(signal, TransitionApplied) and signal.to_state in ENDS:
+        elif isinstance(signal, TransitionApplied) and signal.to_state in self._ends:
             self._report("ended", signal.workflow, signal.to_state)
 
     def _report(self, what: str, subject: str, detail: str = "") -> None:
         self.say(News(self._life.worker, SystemClock().monotonic_s(), what, subject, detail))
 
 
-async def _live(life: Life, line: socket.socket) -> None:
+def _load(path: str) -> object:
+    module, _, name = path.partition(":")
+    return cast("object", getattr(importlib.import_module(module), name))
+
+
+async def _live(life: WorkerOptions, line: socket.socket) -> None:
     reader, writer = await asyncio.open_unix_connection(sock=line)
     with contextlib.closing(writer):
         await Worker(life, writer).live(reader)
@@ -244,10 +250,9 @@ def forked(say: Callable[[str], None], life: str, complaints: str, line: int) ->
     file = os.open(complaints, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, sys.stderr.fileno())
     logging.basicConfig(level=logging.WARNING)
-    if sabotage := os.environ.get(SABOTAGE):
-        module, _, function = sabotage.partition(":")
-        getattr(importlib.import_module(module), function)()
-    parameters = msgspec.json.decode(life, type=Life)
+    parameters = msgspec.json.decode(life, type=WorkerOptions)
+    if sabotage := parameters.sabotage or os.environ.get(SABOTAGE):
+        cast("Callable[[], None]", _load(sabotage))()
     simulated = use(Path(parameters.disk), parameters.disk_kind) if parameters.disk else None
     asyncio.run(_live(parameters, socket.socket(fileno=line)))
     if simulated is not None:

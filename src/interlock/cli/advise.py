@@ -27,7 +27,7 @@ from interlock.catalog.moves import Moved, Plan
 from interlock.cli.arguments import Output
 from interlock.cli.console import (
     Exit,
-    Listing,
+    ListingFormat,
     escaped,
     json_text,
     parts,
@@ -43,7 +43,7 @@ from interlock.cli.load_machines import load_value
 from interlock.cli.route import move_database, plan_of, run_move
 from interlock.clock import Clock, SystemClock
 from interlock.errors import BadUsage, TargetNotFound, UnusableFile
-from interlock.hotrow.advice_journal import Applied, Journal
+from interlock.hotrow.applied_advice import Applied, Journal
 from interlock.hotrow.placement import (
     VOTES,
     WINDOWS,
@@ -166,7 +166,7 @@ class Routing(NamedTuple):
     home: str | None
 
 
-class Places(NamedTuple):
+class AdvicePlaces(NamedTuple):
     """The places on the command line."""
 
     home: str | None
@@ -179,7 +179,7 @@ class Places(NamedTuple):
 class VerdictApplier:
     """Applies verdicts after confirmation, and reverts applied ones."""
 
-    def __init__(self, where: Places, *, yes: bool, clock: Clock, router: "DatabaseRouter") -> None:
+    def __init__(self, where: AdvicePlaces, *, yes: bool, clock: Clock, router: "DatabaseRouter") -> None:
         self._where = where
         self._yes = yes
         self._clock = clock
@@ -498,7 +498,7 @@ def advise(
     yes: Yes = False,
     to: To = None,
     postgres: Postgres = None,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """Say where workloads should live: verdict, evidence, the command to run. Changes nothing without --apply.
 
@@ -507,7 +507,7 @@ def advise(
     reached.
     """
     _refuse_mixed(apply=apply, undo=undo, yes=yes, output=output)
-    where = Places(home, to, postgres, {})
+    where = AdvicePlaces(home, to, postgres, {})
     if undo:
         _undo(names or [], VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter()), output)
         return
@@ -527,7 +527,7 @@ def advise(
     found = [_advise(name, measured, declared, advisors) for name, measured in windows.items()]
     if state is not None:
         write_file(state, json_text(_SavedState(FORMAT, advisors)) + "\n")
-    if output is Listing.TABLE:
+    if output is ListingFormat.TABLE:
         show_advice(found)
     applying = VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter())
     if apply:
@@ -535,10 +535,10 @@ def advise(
     _show_results(found, output, [each.name for each in found], applying)
 
 
-def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: Listing) -> None:
+def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: ListingFormat) -> None:
     if apply and undo:
         raise BadUsage("--apply and --undo were both said.", why="One does what the other takes back.")
-    if (apply or undo) and output is not Listing.TABLE and not yes:
+    if (apply or undo) and output is not ListingFormat.TABLE and not yes:
         raise BadUsage(
             f"-o {output.value} needs --yes.",
             why="Each change has to be confirmed, and here a program reads the output.",
@@ -546,17 +546,17 @@ def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: Listing) -> Non
         )
 
 
-def _undo(names: Sequence[str], applying: VerdictApplier, output: Listing) -> None:
+def _undo(names: Sequence[str], applying: VerdictApplier, output: ListingFormat) -> None:
     wanted: Sequence[str | None] = names or [None]
     found = [done for name in wanted if (done := applying.undo(name)) is not None]
     _show_results(found, output, [str(each.number) for each in found], applying)
 
 
-def _show_results(found: object, output: Listing, ids: Sequence[str], applier: VerdictApplier) -> None:
+def _show_results(found: object, output: ListingFormat, ids: Sequence[str], applier: VerdictApplier) -> None:
     """Print JSON or ids; a table was printed before, so that the user could confirm each change."""
-    if output is Listing.JSON:
+    if output is ListingFormat.JSON:
         show_json(found)
-    elif output is Listing.IDS:
+    elif output is ListingFormat.IDS:
         show_ids(ids)
     if applier.declined:
         raise typer.Exit(Exit.ERROR)

@@ -18,7 +18,7 @@ from typing import Annotated, TypeVar, cast
 import msgspec
 import typer
 
-from interlock.cli.console import Exit, Listing, Report, counting, exit_for, show_error
+from interlock.cli.console import Exit, ListingFormat, ResultFormat, counting, exit_for, show_error
 from interlock.cli.load_machines import load_machines
 from interlock.core.decide import suggestion
 from interlock.core.events import Event
@@ -29,8 +29,8 @@ from interlock.errors import BadUsage, InterlockError, InternalError, InvalidPay
 
 LIMIT_MAX = 10_000
 
-Output = Annotated[Listing, typer.Option("--output", "-o", help="A table, JSON, or only the ids.")]
-OutputOfOne = Annotated[Report, typer.Option("--output", "-o", help="Text for people, or JSON.")]
+Output = Annotated[ListingFormat, typer.Option("--output", "-o", help="A table, JSON, or only the ids.")]
+OutputOfOne = Annotated[ResultFormat, typer.Option("--output", "-o", help="Text for people, or JSON.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="The maximum number of results.")]
 OneMachine = Annotated[
     str, typer.Argument(metavar="MACHINE", help="The machine: MODULE:ATTR; with --server also its name alone.")

@@ -122,12 +122,10 @@ def group_commit(
         typer.Option(metavar="URL", help="A lane that does not exist yet, on the disk to measure; removed afterwards."),
     ] = None,
     window: Annotated[
-        list[float] | None,
-        typer.Option(metavar="SECONDS", help="group_commit_window. May be given several times."),
+        list[float] | None, typer.Option(metavar="SECONDS", help="group_commit_window. May be given several times.")
     ] = None,
     batch: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="group_commit_max_batch. May be given several times."),
+        list[int] | None, typer.Option(metavar="N", help="group_commit_max_batch. May be given several times.")
     ] = None,
     clients: Annotated[int, typer.Option(metavar="N", help="Clients, each with one commit under way.")] = 256,
     seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
@@ -154,11 +152,11 @@ def group_commit(
     write_files(result, json, plot, group_commit_plot)
 
 
-def _group_commit_line(point: group_commit_experiment.Point) -> str:
+def _group_commit_line(point: group_commit_experiment.GroupCommitPoint) -> str:
     return f"window {_milliseconds(point.window_s)}, batch {point.batch:,}: {point.commits_per_s:,.0f} commits/s"
 
 
-def _show_group_commit(result: group_commit_experiment.Experiment) -> None:
+def _show_group_commit(result: group_commit_experiment.GroupCommitResult) -> None:
     rows = [
         (
             _milliseconds(point.window_s),
@@ -241,12 +239,12 @@ def contention(
     write_files(result, json, plot, contention_plot)
 
 
-def _contention_line(point: contention_experiment.Point) -> str:
+def _contention_line(point: contention_experiment.ContentionPoint) -> str:
     spread = f", {point.databases} databases" if point.databases > 1 else ""
     return f"{point.series}{spread}, {point.clients:,} clients: {point.commits_per_s:,.0f} commits/s"
 
 
-def _show_contention(result: contention_experiment.Experiment) -> None:
+def _show_contention(result: contention_experiment.ContentionResult) -> None:
     rows: list[Sequence[str]] = []
     part = ""
     for point in result.points:
@@ -325,7 +323,7 @@ def _durability_line(cycle: durability_experiment.Cycle) -> str:
     )
 
 
-def _show_durability(result: durability_experiment.Experiment) -> None:
+def _show_durability(result: durability_experiment.DurabilityResult) -> None:
     cells = (
         f"{len(result.cycles):,}",
         f"{result.acknowledged:,}",
@@ -359,8 +357,7 @@ def orders(
         typer.Option(metavar="URL", help="A folder that does not exist yet: lanes:///…; removed afterwards."),
     ] = None,
     clients: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Concurrent orders. May be given several times."),
+        list[int] | None, typer.Option(metavar="N", help="Concurrent orders. May be given several times.")
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 2.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.5 seconds each.")] = False,
@@ -382,11 +379,11 @@ def orders(
     write_files(result, json, plot, orders_plot)
 
 
-def _orders_line(point: orders_experiment.Point) -> str:
+def _orders_line(point: orders_experiment.OrdersPoint) -> str:
     return f"{point.series}, {point.clients:,} concurrent: {point.orders_per_s:,.0f} orders/s"
 
 
-def _show_orders(result: orders_experiment.Experiment) -> None:
+def _show_orders(result: orders_experiment.OrdersResult) -> None:
     times = {(ratio.series, ratio.clients): f"{ratio.times_by_hand:.1f}" for ratio in result.ratios}
     rows = [
         (

@@ -4,12 +4,9 @@ Progress goes to stderr and the verdicts to stdout, so that the JSON stays JSON.
 whose cleanup runs to its end; a second Ctrl-C does not interrupt that.
 """
 
-import asyncio
-import contextlib
-import signal
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,10 +14,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from interlock.chaos.scenario import Load, Report, Scenario, Stage, Verdict
+from interlock.chaos.scenario import ChaosReport, Scenario, ScenarioLoad, ScenarioVerdict, Stage
 from interlock.chaos.scenarios import SCENARIOS, Watch, run_all
-from interlock.cli.console import Exit, counted, json_text, show_raw, show_table, stderr, stdout
-from interlock.cli.console import Report as Format
+from interlock.cli.console import (
+    Exit,
+    ResultFormat,
+    counted,
+    json_text,
+    run_interruptible,
+    show_raw,
+    show_table,
+    stderr,
+    stdout,
+)
 from interlock.errors import BadUsage
 
 # --- Output of `interlock chaos` -------------------------------------------------------------------------------------
@@ -36,7 +42,7 @@ class Progress:
     def __init__(self, names: Sequence[str]) -> None:
         self._rows: dict[str, tuple[str, str]] = dict.fromkeys(names, ("", ""))
 
-    def note(self, scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
+    def note(self, scenario: Scenario, stage: Stage | None, verdict: ScenarioVerdict | None) -> None:
         """Update the progress of a scenario."""
         if verdict is not None or stage is not None:
             self._rows[scenario.name] = _progress_of(stage, verdict)
@@ -65,7 +71,7 @@ def watching(console: Console, names: Sequence[str]) -> Generator[Watch, None, N
 def _print_steps(console: Console) -> Watch:
     printed: list[tuple[str, str]] = []
 
-    def watch(scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
+    def watch(scenario: Scenario, stage: Stage | None, verdict: ScenarioVerdict | None) -> None:
         doing, figures = _progress_of(stage, verdict)
         if printed[-1:] != [(scenario.name, doing)]:
             printed.append((scenario.name, doing))
@@ -74,7 +80,7 @@ def _print_steps(console: Console) -> Watch:
     return watch
 
 
-def _progress_of(stage: Stage | None, verdict: Verdict | None) -> tuple[str, str]:
+def _progress_of(stage: Stage | None, verdict: ScenarioVerdict | None) -> tuple[str, str]:
     """Return what a scenario is doing, or its outcome, and the figures."""
     if verdict is not None:
         figures = f"{counted(verdict.orders, 'order')}, {_recovery(verdict)} to recover, {verdict.seconds:.1f} s in all"
@@ -90,11 +96,11 @@ def _progress_of(stage: Stage | None, verdict: Verdict | None) -> tuple[str, str
     return stage.doing, text + (f", breaker of {', '.join(sorted(opened))} open" if opened else "")
 
 
-def _recovery(verdict: Verdict) -> str:
+def _recovery(verdict: ScenarioVerdict) -> str:
     return "-" if verdict.recovery_s is None else f"{verdict.recovery_s:.1f} s"
 
 
-def show_report(console: Console, report: Report) -> None:
+def show_report(console: Console, report: ChaosReport) -> None:
     """Print the verdicts as a table, the broken promises, and one last line."""
     if not console.is_terminal:
         console.width = max(console.width, PIPED_WIDTH)  # One line each, for `grep`.
@@ -117,7 +123,7 @@ def show_report(console: Console, report: Report) -> None:
         console.print(f"Everything that was left is in {report.folder}", soft_wrap=True)
 
 
-def _last_line(report: Report) -> Text:
+def _last_line(report: ChaosReport) -> Text:
     kept, broken, left_out = (len(report.named(outcome)) for outcome in ("kept", "broken", "not run"))
     orders = sum(each.orders for each in report.verdicts)
     acknowledged = sum(each.acknowledged for each in report.verdicts)
@@ -134,8 +140,6 @@ def _last_line(report: Report) -> Text:
 
 # --- `interlock chaos` -----------------------------------------------------------------------------------------------
 
-ResultT = TypeVar("ResultT")
-
 ORDERS_MIN, ORDERS_MAX = 15, 10_000
 SECONDS_MAX, DEADLINE_S_MAX = 600.0, 3_600.0
 PROMISE_MAX = 400
@@ -145,26 +149,27 @@ PROMISE_MAX = 400
 def chaos(
     *,
     only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Run this scenario; may be given several times."),
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Run this scenario; may be given several times.")
     ] = None,
     listing: Annotated[
         bool, typer.Option("--list", help="List the scenarios and what they promise; run none.")
     ] = False,
     seconds: Annotated[
         float, typer.Option(min=0.1, max=SECONDS_MAX, help="How long each disturbance lasts at least.")
-    ] = Load().seconds,
+    ] = ScenarioLoad().seconds,
     orders: Annotated[
         int, typer.Option(min=ORDERS_MIN, max=ORDERS_MAX, help="How many orders flow through each scenario, at least.")
-    ] = Load().orders,
+    ] = ScenarioLoad().orders,
     deadline: Annotated[
         float,
         typer.Option(
             min=1.0, max=DEADLINE_S_MAX, help="How many seconds anything may take that has to come back by itself."
         ),
-    ] = Load().deadline_s,
+    ] = ScenarioLoad().deadline_s,
     seed: Annotated[int, typer.Option(help="Which calls fail by chance follows from it.")] = 1,
-    output: Annotated[Format, typer.Option("--output", "-o", help="A table for people, or JSON.")] = Format.TABLE,
+    output: Annotated[
+        ResultFormat, typer.Option("--output", "-o", help="A table for people, or JSON.")
+    ] = ResultFormat.TABLE,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with stores and logs, and say where.")] = False,
 ) -> None:
     """Break everything around running orders, and check that what was promised is kept.
@@ -184,10 +189,10 @@ def chaos(
         cells = [(name, ", ".join(each.needs) or "nothing", each.promise) for name, each in scenarios]
         show_table(("scenario", "needs", "promise"), cells, cell_max=PROMISE_MAX)
         return
-    load = Load(orders=orders, seconds=seconds, deadline_s=deadline, seed=seed)
+    load = ScenarioLoad(orders=orders, seconds=seconds, deadline_s=deadline, seed=seed)
     with watching(stderr(), names) as watch:
-        report = _interruptible(run_all(names, load, watch, keep=keep))
-    if output is Format.JSON:
+        report = run_interruptible(run_all(names, load, watch, keep=keep))
+    if output is ResultFormat.JSON:
         show_raw(json_text(report))
     else:
         show_report(stdout(), report)
@@ -205,35 +210,9 @@ def _choose_scenarios(only: list[str] | None) -> list[str]:
     return [name for name in SCENARIOS if not only or name in only]
 
 
-def _exit_code(report: Report, *, named: bool) -> Exit:
+def _exit_code(report: ChaosReport, *, named: bool) -> Exit:
     if report.named("broken"):
         return Exit.ERROR
     if report.named("not run") and (named or not report.named("kept")):
         return Exit.UNAVAILABLE
     return Exit.OK
-
-
-def _interruptible(work: Coroutine[object, object, ResultT]) -> ResultT:
-    """Run the coroutine in a new event loop. The first signal cancels it, and its cleanup runs; others do nothing."""
-
-    async def watched() -> ResultT:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        received: list[signal.Signals] = []
-
-        def stop(number: signal.Signals) -> None:
-            if not received:
-                task.cancel()
-            received.append(number)
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ValueError):  # Only the main thread may install handlers.
-                loop.add_signal_handler(number, stop, number)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if received:
-                raise KeyboardInterrupt from None
-            raise
-
-    return asyncio.run(watched())

@@ -1,12 +1,15 @@
-"""Output of commands: consoles, files, tables, exit codes and progress.
+"""Output of commands: consoles, files, tables, exit codes and progress; and commands that clean up after Ctrl-C.
 
 Results go to stdout, errors and remarks to stderr. Colours are for terminals: a pipe gets plain text without escape
 codes and without line breaks at some width, so that `grep` and diff tools see whole lines. Text that comes
 from the user's code is never read as markup.
 """
 
+import asyncio
+import contextlib
+import signal
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -132,7 +135,7 @@ CELL_CHARACTERS_MAX = 80
 ItemT = TypeVar("ItemT")
 
 
-class Listing(StrEnum):
+class ListingFormat(StrEnum):
     """How a listing is printed."""
 
     TABLE = "table"
@@ -140,7 +143,7 @@ class Listing(StrEnum):
     IDS = "ids"
 
 
-class Report(StrEnum):
+class ResultFormat(StrEnum):
     """How one result is printed."""
 
     TABLE = "table"
@@ -164,7 +167,7 @@ def show_ids(ids: Iterable[str]) -> None:
 
 
 def show_listing(
-    output: Listing,
+    output: ListingFormat,
     items: Sequence[ItemT],
     heading: Sequence[str],
     cells_of: Callable[[ItemT], Sequence[object]],
@@ -174,11 +177,11 @@ def show_listing(
 ) -> None:
     """Print items as a table, as JSON, or only their ids; an empty table is only its heading."""
     match output:
-        case Listing.TABLE:
+        case ListingFormat.TABLE:
             show_table(heading, [cells_of(each) for each in items], cell_max=cell_max)
-        case Listing.JSON:
+        case ListingFormat.JSON:
             show_json(items)
-        case Listing.IDS:
+        case ListingFormat.IDS:
             show_ids(ids)
 
 
@@ -259,6 +262,40 @@ _BY_CLASS: tuple[tuple[type[InterlockError], Exit], ...] = (
 def exit_for(error: InterlockError) -> Exit:
     """Return the exit code for an error."""
     return next((code for cls, code in _BY_CLASS if isinstance(error, cls)), Exit.ERROR)
+
+
+ResultT = TypeVar("ResultT")
+
+
+def run_interruptible(work: Coroutine[object, object, ResultT]) -> ResultT:
+    """Run the coroutine in a new event loop, and raise KeyboardInterrupt after its cleanup when a signal ended it.
+
+    The first signal cancels it, between two steps and never within one; later ones do nothing. An ignored Ctrl-C (a
+    background job of a shell) stays ignored.
+    """
+
+    async def watched() -> ResultT:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        received: list[signal.Signals] = []
+
+        def stop(number: signal.Signals) -> None:
+            if not received:
+                task.cancel()
+            received.append(number)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                with contextlib.suppress(ValueError):  # Only the main thread may install handlers.
+                    loop.add_signal_handler(number, stop, number)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if received:
+                raise KeyboardInterrupt from None
+            raise
+
+    return asyncio.run(watched())
 
 
 # --- Progress --------------------------------------------------------------------------------------------------------

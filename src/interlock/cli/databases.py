@@ -19,8 +19,8 @@ from interlock.cli.arguments import Output, OutputOfOne
 from interlock.cli.console import (
     SEVERITY_STYLES,
     Exit,
-    Listing,
-    Report,
+    ListingFormat,
+    ResultFormat,
     counted,
     json_text,
     parts,
@@ -34,7 +34,7 @@ from interlock.cli.console import (
     stdout,
     watching,
 )
-from interlock.cli.homes import Home, KeyFile, Place, Server, StoreHome, client_at, place_of, refuse_memory
+from interlock.cli.homes import CommandPlace, Home, KeyFile, Server, StoreHome, client_at, place_of, refuse_memory
 from interlock.clock import SystemClock
 from interlock.database.doctor import HomeReport, examine_database, examine_home, examine_in_bucket, is_home
 from interlock.database.inventory import Resident, residents_of
@@ -45,7 +45,7 @@ from interlock.lanes.objectlog.report import BucketReport, State
 from interlock.redis.doctor import RedisReport, examine_redis
 from interlock.store.open import migrate_store
 from interlock.urls import REDIS_SCHEMES, is_bucket_url, parse_redis_url, redact_secrets
-from interlock.wire import WireHot
+from interlock.wire import ShownHot
 
 # --- `interlock databases` -------------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ CELL_CHARACTERS_MAX = 2_000
 TITLES: dict[Kind, str] = {"databases": "database", "workflows": "workflows"}
 
 
-def databases(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
+def databases(*, home: StoreHome, output: Output = ListingFormat.TABLE) -> None:
     """List the databases of a home: where each of them lives, and what is moving. Changes nothing.
 
     The workflows of machines that were moved are listed too. A place that cannot be looked at is listed as the catalog
@@ -72,7 +72,7 @@ def databases(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
         ids=(each.name for each in found if each.kind == "databases"),
         cell_max=CELL_CHARACTERS_MAX,
     )
-    if output is Listing.TABLE:
+    if output is ListingFormat.TABLE:
         for each in found:
             if each.note:
                 remark(f"{each.name} could not be looked at: {each.note}")
@@ -113,7 +113,7 @@ NOTHING = "Nothing is hot: no writer was seen to wait for another one of the sam
 UNSEEN = "Nothing is hot as far as can be seen from here, and no writer has reported anything."
 
 
-class Shape(StrEnum):
+class HotFormat(StrEnum):
     """How hot rows are printed."""
 
     TABLE = "table"
@@ -126,8 +126,7 @@ def hot(
     url: Annotated[
         str | None,
         typer.Argument(
-            metavar="URL",
-            help="A database or a home: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
+            metavar="URL", help="A database or a home: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop."
         ),
     ] = None,
     *,
@@ -135,20 +134,19 @@ def hot(
     server: Server = None,
     key_file: KeyFile = None,
     seconds: Annotated[
-        float,
-        typer.Option(metavar="N", min=0, max=SECONDS_MAX, help="Watch PostgreSQL, or wait for a lane, so long."),
+        float, typer.Option(metavar="N", min=0, max=SECONDS_MAX, help="Watch PostgreSQL, or wait for a lane, so long.")
     ] = 3.0,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="The maximum number of rows.")] = 20,
     output: Annotated[
-        Shape, typer.Option("--output", "-o", help="A table, JSON, only the keys, or metrics for Prometheus.")
-    ] = Shape.TABLE,
+        HotFormat, typer.Option("--output", "-o", help="A table, JSON, only the keys, or metrics for Prometheus.")
+    ] = HotFormat.TABLE,
 ) -> None:
     """List the rows and workflows that writers wait for each other on, worst first. Changes nothing.
 
     A write that has to wait for another one of its row is a hand-off; writes to distinct rows are not. Exits with 0
     also when nothing is hot, with 4 when there is no such database, and with 5 when it cannot be reached.
     """
-    place = Place(home=url) if url is not None else place_of(home, server, key_file)
+    place = CommandPlace(home=url) if url is not None else place_of(home, server, key_file)
     notes: list[str] = []
     if place.server is not None:
         rows, nothing = asyncio.run(_hot_from_server(place, limit)), NOTHING
@@ -156,23 +154,23 @@ def hot(
         report = asyncio.run(look(place.home, seconds, clock=SystemClock()))
         rows, nothing, notes = worst(report.windows, limit), NOTHING if report.windows else UNSEEN, list(report.notes)
     match output:
-        case Shape.TABLE:
+        case HotFormat.TABLE:
             _show_hot(rows, nothing)
-        case Shape.JSON:
+        case HotFormat.JSON:
             show_json(rows)
-        case Shape.IDS:
+        case HotFormat.IDS:
             show_ids([key_text(row.key).replace("\n", "\\n") for row in rows if row.key is not None])
-        case Shape.METRICS:
+        case HotFormat.METRICS:
             show_raw(exposition(rows, limit=limit))
     for note in notes:
         remark(note)
 
 
-async def _hot_from_server(place: Place, limit: int) -> list[Hot]:
+async def _hot_from_server(place: CommandPlace, limit: int) -> list[Hot]:
     """Return the hot rows that the server has seen, worst first."""
     async with client_at(place) as client:
         rows = (await client.contention())[:limit]
-    return [placed(row, (row.database or "") if isinstance(row, WireHot) else "") for row in rows]
+    return [placed(row, (row.database or "") if isinstance(row, ShownHot) else "") for row in rows]
 
 
 def _show_hot(rows: list[Hot], nothing: str) -> None:
@@ -342,7 +340,7 @@ def doctor(
     probe: Annotated[
         bool, typer.Option("--probe", help="Also test the bucket's conditional writes, with objects of its own.")
     ] = False,
-    output: OutputOfOne = Report.TABLE,
+    output: OutputOfOne = ResultFormat.TABLE,
 ) -> None:
     """Look at a lane: is it whole, who owns it, what stands in its way. Changes nothing.
 
@@ -350,7 +348,7 @@ def doctor(
     and with 5 when it is locked so that it cannot even be read, or when its bucket does not answer.
     """
     report = _examine(url, probe=probe)
-    if output is Report.JSON:
+    if output is ResultFormat.JSON:
         show_raw(json_text(report))
     else:
         _show_examination(report)

@@ -183,7 +183,7 @@ KeyFile = Annotated[
 ]
 
 
-class Place(NamedTuple):
+class CommandPlace(NamedTuple):
     """A home, or a server with its key."""
 
     home: str = ""
@@ -191,7 +191,7 @@ class Place(NamedTuple):
     key: str | None = None
 
 
-def place_of(home: str | None, server: str | None, key_file: Path | None) -> Place:
+def place_of(home: str | None, server: str | None, key_file: Path | None) -> CommandPlace:
     """Return the place of the command. Raises BadUsage for both and for neither."""
     if home is not None and server is not None:
         stronger = _rank(home) - _rank(server)
@@ -209,7 +209,7 @@ def place_of(home: str | None, server: str | None, key_file: Path | None) -> Pla
                 why="Addresses are shown in errors and in listings of processes, and a secret must not be.",
                 fix=f"Leave it out, and put the API key into {KEY_VARIABLE}, or into a file for --key-file.",
             )
-        return Place(server=server, key=_key(key_file, os.environ))
+        return CommandPlace(server=server, key=_key(key_file, os.environ))
     if home is None:
         raise BadUsage(
             "neither a home nor a server is given.",
@@ -217,11 +217,11 @@ def place_of(home: str | None, server: str | None, key_file: Path | None) -> Pla
             fix="Write --home lanes:///var/shop or --server http://127.0.0.1:8080; or set INTERLOCK_HOME or "
             "INTERLOCK_SERVER, or home in interlock.toml.",
         )
-    return Place(home=home)
+    return CommandPlace(home=home)
 
 
 @asynccontextmanager
-async def client_at(place: Place) -> AsyncGenerator[Client]:
+async def client_at(place: CommandPlace) -> AsyncGenerator[Client]:
     """Open a client of the server. Errors about the key name the options of the command line."""
     async with Client(place.server or "", key=place.key, retry=ATTEMPTS) as client:
         try:

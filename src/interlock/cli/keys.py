@@ -16,8 +16,8 @@ import typer
 
 from interlock.cli.arguments import Failures, Output, OutputOfOne, ids_of, seconds_of
 from interlock.cli.console import (
-    Listing,
-    Report,
+    ListingFormat,
+    ResultFormat,
     escaped,
     moment_text,
     remark,
@@ -77,7 +77,7 @@ def create(
     expires: Annotated[
         str | None, typer.Option(metavar="TIME", help="The key ends after so long: 12h, 90d. Without it: never.")
     ] = None,
-    output: OutputOfOne = Report.TABLE,
+    output: OutputOfOne = ResultFormat.TABLE,
 ) -> None:
     """Make an API key and print it, once: it cannot be shown again.
 
@@ -98,7 +98,7 @@ def create(
 
 
 @keys.command(name="list", epilog="Example: interlock keys list --home lanes:///var/shop")
-def list_keys(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
+def list_keys(*, home: StoreHome, output: Output = ListingFormat.TABLE) -> None:
     """List the API keys, the oldest first: never the keys themselves. Changes nothing."""
     now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
 
@@ -160,8 +160,8 @@ def audit(
         int, typer.Option(metavar="N", min=1, max=ENTRIES_READ_MAX, help="The maximum number of entries.")
     ] = 100,
     output: Annotated[
-        Listing, typer.Option("--output", "-o", help="A table, JSON, or only what they did it to.")
-    ] = Listing.TABLE,
+        ListingFormat, typer.Option("--output", "-o", help="A table, JSON, or only what they did it to.")
+    ] = ListingFormat.TABLE,
 ) -> None:
     """Show what operators did, the newest first: who, what, when; before and after are in the JSON. Changes nothing."""
 
@@ -196,8 +196,8 @@ def _run(home: str, act: Callable[[Security], Awaitable[ResultT]]) -> ResultT:
     return asyncio.run(run())
 
 
-def _show_created(created: CreatedKey, output: Report) -> None:
-    if output is Report.JSON:
+def _show_created(created: CreatedKey, output: ResultFormat) -> None:
+    if output is ResultFormat.JSON:
         show_json({"id": created.record.id, "key": created.key.reveal()})
         return
     # As it is, on a line of its own: for a person to copy, or for a script to read.

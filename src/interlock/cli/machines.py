@@ -16,7 +16,7 @@ from rich.text import Text
 from interlock.cli.console import (
     SEVERITY_STYLES,
     Exit,
-    Listing,
+    ListingFormat,
     counted,
     deliver,
     json_text,
@@ -54,13 +54,12 @@ class Checked(NamedTuple):
 
 def check(
     targets: Annotated[
-        list[str],
-        typer.Argument(metavar="MODULE[:ATTR]", help="Machines, lists of machines, or whole modules."),
+        list[str], typer.Argument(metavar="MODULE[:ATTR]", help="Machines, lists of machines, or whole modules.")
     ],
     *,
     output: Annotated[
-        Listing, typer.Option("--output", "-o", help="Full text, JSON, or only the codes of the findings.")
-    ] = Listing.TABLE,
+        ListingFormat, typer.Option("--output", "-o", help="Full text, JSON, or only the codes of the findings.")
+    ] = ListingFormat.TABLE,
     severity: Annotated[Severity, typer.Option(help="Show findings from this severity upwards.")] = Severity.INFO,
     errors_only: Annotated[bool, typer.Option("--errors-only", help="The same as --severity error.")] = False,
 ) -> None:
@@ -73,11 +72,11 @@ def check(
     results = _check_all(targets)
     findings = [(result, finding) for result in results for finding in result.findings if finding.severity in visible]
     match output:
-        case Listing.TABLE:
+        case ListingFormat.TABLE:
             _show_findings(findings, results)
-        case Listing.JSON:
+        case ListingFormat.JSON:
             show_raw(json_text([{"machine": result.machine, **asdict(finding)} for result, finding in findings]))
-        case Listing.IDS:
+        case ListingFormat.IDS:
             show_ids(finding.code for _, finding in findings)
     if any(finding.severity == "error" for result in results for finding in result.findings):
         raise typer.Exit(Exit.ERROR)
@@ -168,9 +167,7 @@ def diagram(
 
 
 def describe(
-    target: Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="A machine.")],
-    *,
-    output: OutputFile = None,
+    target: Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="A machine.")], *, output: OutputFile = None
 ) -> None:
     """Print a machine as JSON, to keep beside a release and compare later with `interlock plan`."""
     machine = load_machine(target)

@@ -103,14 +103,14 @@ COMMANDS = {
         "List the events that have a transition from where a workflow stands. Changes nothing.",
         "allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop",
     ),
-    "interlock.cli.operate:compensations": (
+    "interlock.cli.operator_commands:compensations": (
         "List the undos that are owed: pending, being tried, or given up. Changes nothing.",
         "compensations shop.orders --home lanes:///var/shop",
     ),
-    "interlock.cli.operate:dead_letters": (
+    "interlock.cli.operator_commands:dead_letters": (
         "What gave up and waits for a person: list it, have it tried again, or say that it is dealt with.",
     ),
-    "interlock.cli.operate:breakers": (
+    "interlock.cli.operator_commands:breakers": (
         "List the breakers of dependencies: as engines last noted them, or as a server has them; or hold one.",
         "breakers -o json --home postgresql://shop@db.internal/shop",
     ),
@@ -129,7 +129,7 @@ COMMANDS = {
         ),
         "route stock --to postgresql://shop@db.internal/shop?schema=stock --home lanes:///var/shop --dry-run",
     ),
-    "interlock.cli.operate:prune": (
+    "interlock.cli.operator_commands:prune": (
         "Remove workflows that ended some time ago: the workflow, its history, its effects and letters.",
         "prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop",
     ),

@@ -14,12 +14,14 @@ import typer
 from interlock.catalog.catalog import ALL, workflows_at
 from interlock.catalog.moves import Moved, Plan
 from interlock.cli.arguments import OutputOfOne
-from interlock.cli.console import Exit, Report, counted, remark, say, show_json, show_table, watching
+from interlock.cli.console import Exit, ResultFormat, counted, remark, say, show_json, show_table, watching
 from interlock.clock import SystemClock
-from interlock.errors import MovedElsewhere
+from interlock.database.inventory import is_absent
+from interlock.errors import MovedElsewhere, TargetNotFound
 from interlock.relocate.database.mover import is_same, shown_url
+from interlock.relocate.database.parts import DatabasePart, address_of
 from interlock.relocate.database.route import Route, abandon_route, find_route, move_along, plan_route
-from interlock.urls import is_postgres_url, redact_secrets
+from interlock.urls import is_postgres_url, redact_secrets, stream_name
 
 if TYPE_CHECKING:
     from interlock.relocate.workflows.move_to_postgres import WorkflowsRoute
@@ -45,15 +47,24 @@ def route(
             help="Where it goes: lanes:///folder/name, postgresql://host/db, or s3://bucket/name.",
         ),
     ],
+    stream: Annotated[
+        str | None, typer.Option("--stream", metavar="KEY", help="One write stream of the database, alone.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would take, and change nothing.")] = False,
     abandon: Annotated[
         bool, typer.Option("--abandon", help="End a move that was begun: it stays where it is.")
+    ] = False,
+    unchecked_credentials: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked-credentials", help="Do not try whether programs on this machine can follow to the target."
+        ),
     ] = False,
     home: Annotated[
         str | None,
         typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="Where the name is written down."),
     ] = None,
-    output: OutputOfOne = Report.TABLE,
+    output: OutputOfOne = ResultFormat.TABLE,
 ) -> None:
     """Move a database, or workflows, to another place while they are used: copied, caught up with, compared, switched.
 
@@ -61,19 +72,19 @@ def route(
     goes on with a move that was interrupted, and does nothing when it is over. Exits with 2 when there is something at
     the target already, with 4 when there is no such database, and with 5 when it cannot be done now.
     """
-    move = asyncio.run(_find_move(name, to, home, finish=not dry_run))
+    move = asyncio.run(_find_move(name, to, home, stream=stream, finish=not dry_run))
     if abandon:
         result = "The move was ended" if asyncio.run(move.abandon()) else "No move was begun"
         remark(f"{result}: {move.place}.")
         return
     plan = plan_of(move)
-    if plan is not None and (dry_run or output is Report.TABLE):
+    if plan is not None and (dry_run or output is ResultFormat.TABLE):
         _show_plan(plan, output)
     if dry_run:
         if plan is None:
             remark(f"There is no move to plan: everything lives at {shown_url(move.route.target)}.")
         raise typer.Exit(Exit.OK)
-    _show_moved(run_move(move), move.route.undo, output)
+    _show_moved(run_move(move, checked=not unchecked_credentials), move.route.undo, output)
 
 
 class Move(NamedTuple):
@@ -99,8 +110,18 @@ def move_database(route: Route) -> Move:
     )
 
 
-async def _find_move(name: str, to: str, home: str | None, *, finish: bool) -> Move:
+async def _find_move(name: str, to: str, home: str | None, *, stream: str | None, finish: bool) -> Move:
     clock = SystemClock()
+    if stream is not None:
+        whole = await find_route(name, to, home=home, clock=clock, finish=finish)
+        address = address_of(whole.source, DatabasePart("streams", stream_name(stream)))
+        if await is_absent(address):
+            raise TargetNotFound(
+                f"{shown_url(whole.source)} has no stream {stream!r}.",
+                why="A stream is made by db.stream(key), of a database that was opened with db_per_write_stream=True.",
+                fix="Check the key; or leave --stream out, to move the whole database.",
+            )
+        return move_database(await find_route(address, to, home=None, clock=clock, finish=finish))
     if home is not None and "://" not in name and await _may_be_workflows(name, to, home):
         from interlock.relocate.workflows import move_to_postgres as mover  # noqa: PLC0415 -- needs the driver of PostgreSQL, an extra.
 
@@ -122,10 +143,10 @@ async def _may_be_workflows(name: str, to: str, home: str) -> bool:
     return name == ALL or is_postgres_url(to) or is_postgres_url(await workflows_at(home, [name]))
 
 
-def run_move(move: Move) -> Moved:
+def run_move(move: Move, *, checked: bool = True) -> Moved:
     """Make the move, and show the progress."""
     with watching("watch") as watch:
-        return asyncio.run(move.run(watch=watch))
+        return asyncio.run(move.run(watch=watch, checked=checked))
 
 
 def plan_of(move: Move) -> Plan | None:
@@ -140,8 +161,8 @@ def plan_of(move: Move) -> Plan | None:
         return None
 
 
-def _show_plan(plan: Plan, output: Report) -> None:
-    if output is Report.JSON:
+def _show_plan(plan: Plan, output: ResultFormat) -> None:
+    if output is ResultFormat.JSON:
         show_json(plan)
         return
     show_table(
@@ -157,8 +178,8 @@ def _show_plan(plan: Plan, output: Report) -> None:
         say(f"Note: {note}")
 
 
-def _show_moved(moved: Moved, undo: str, output: Report) -> None:
-    if output is Report.JSON:
+def _show_moved(moved: Moved, undo: str, output: ResultFormat) -> None:
+    if output is ResultFormat.JSON:
         show_json(moved)
         return
     result = f"{counted(moved.rows, 'row')}, checksum {moved.checksum}" if moved.checksum else "It had arrived already"

@@ -27,8 +27,8 @@ from interlock.observe.logs import log_as_json, log_as_text
 from interlock.observe.metrics import installed
 from interlock.redaction import logger_of
 from interlock.server.app_declaration import App
-from interlock.server.running import HOST, PORT, Listening, admission_from, run_until_stopped
-from interlock.server.running import serve as run
+from interlock.server.lifecycle import HOST, PORT, Listening, admission_from, run_until_stopped
+from interlock.server.lifecycle import serve as run
 from interlock.server.service import SIGNALS
 from interlock.server.workers import WORKERS_MAX, check_home, inherited_descriptors, serve_worker, supervise
 from interlock.signals import Observer
@@ -49,8 +49,7 @@ Burst = Annotated[
     typer.Option(metavar="N", envvar="INTERLOCK_BURST", help="The burst of calls: half as many again as a second's."),
 ]
 InFlightMax = Annotated[
-    int | None,
-    typer.Option(metavar="N", envvar="INTERLOCK_IN_FLIGHT_MAX", help="Concurrent calls: 100,000."),
+    int | None, typer.Option(metavar="N", envvar="INTERLOCK_IN_FLIGHT_MAX", help="Concurrent calls: 100,000.")
 ]
 
 RedisUrl = Annotated[
@@ -153,14 +152,7 @@ def serve(
         command.append("--worker" if worker else "--no-worker")
         code = asyncio.run(
             supervise(
-                command,
-                home,
-                count=workers,
-                host=host,
-                port=port,
-                leave_s=leave_s,
-                listening=listening,
-                tell=say,
+                command, home, count=workers, host=host, port=port, leave_s=leave_s, listening=listening, tell=say
             )
         )
         if code:
@@ -200,11 +192,7 @@ def settle_admission(
     environment: MutableMapping[str, str], *, rate_per_s: float | None, burst: float | None, in_flight_max: int | None
 ) -> None:
     """Put the admission options where every process of this server reads them. Raises BadUsage if out of range."""
-    chosen = {
-        "INTERLOCK_RATE_PER_S": rate_per_s,
-        "INTERLOCK_BURST": burst,
-        "INTERLOCK_IN_FLIGHT_MAX": in_flight_max,
-    }
+    chosen = {"INTERLOCK_RATE_PER_S": rate_per_s, "INTERLOCK_BURST": burst, "INTERLOCK_IN_FLIGHT_MAX": in_flight_max}
     values = {name: str(value) for name, value in chosen.items() if value is not None}
     admission_from(values)
     environment.update(values)
@@ -266,11 +254,7 @@ async def work(
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     engine = await Engine.open(
-        home,
-        machines=app.machines,
-        dependencies=app.dependencies,
-        observers=observers,
-        alerts=receivers_in(os.environ),
+        home, machines=app.machines, dependencies=app.dependencies, observers=observers, alerts=receivers_in(os.environ)
     )
 
     def stop_on_signal() -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from interlock.cli.arguments import OutputOfOne
-from interlock.cli.console import Exit, Report, counted, json_text, progress_bar, show_raw, stderr, stdout
+from interlock.cli.console import Exit, ResultFormat, counted, json_text, progress_bar, show_raw, stderr, stdout
 from interlock.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def lanes(
         int | None,
         typer.Option(metavar="K", help="Machines that want the lane, 1 to 8; by default each seed has two to four."),
     ] = None,
-    output: OutputOfOne = Report.TABLE,
+    output: OutputOfOne = ResultFormat.TABLE,
 ) -> None:
     """Simulate lanes whose log is a bucket: processes that are killed or stand still, and a bucket that fails.
 
@@ -55,7 +55,7 @@ def engine(
     *,
     seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds to run.")] = 1_000,
     first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
-    output: OutputOfOne = Report.TABLE,
+    output: OutputOfOne = ResultFormat.TABLE,
 ) -> None:
     """Simulate the engine: processes that are killed anywhere, a store that fails, a world outside that misbehaves.
 
@@ -68,8 +68,8 @@ def engine(
     _show_campaign(campaign, output)
 
 
-def _show_campaign(campaign: "Campaign", output: Report) -> None:
-    if output is Report.JSON:
+def _show_campaign(campaign: "Campaign", output: ResultFormat) -> None:
+    if output is ResultFormat.JSON:
         show_raw(json_text(campaign))
     else:
         _show_results(stdout(), campaign)

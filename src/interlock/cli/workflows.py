@@ -35,7 +35,7 @@ from interlock.cli.arguments import (
 )
 from interlock.cli.console import (
     Exit,
-    Listing,
+    ListingFormat,
     escaped,
     moment_text,
     one_line,
@@ -83,9 +83,9 @@ AllowedOf = tuple[str, list[ShownAllowed]]
 # JSON is the same with a machine and without one, and the same as over HTTP.
 
 
-def show_workflows(workflows: Sequence[ShownWorkflow], output: Listing, *, many: bool) -> None:
+def show_workflows(workflows: Sequence[ShownWorkflow], output: ListingFormat, *, many: bool) -> None:
     """Print workflows as a listing; one alone as an object, or with a line for each of its parts."""
-    if many or output is Listing.IDS:
+    if many or output is ListingFormat.IDS:
         # Without the machine `waiting` is unknown, and an empty column would mean: for nothing.
         last = 4 if any(each.waiting is msgspec.UNSET for each in workflows) else 5
 
@@ -94,7 +94,7 @@ def show_workflows(workflows: Sequence[ShownWorkflow], output: Listing, *, many:
 
         heading = ("id", "state", "version", "updated", "waiting")[:last]
         show_listing(output, workflows, heading, cells, ids=(each.id for each in workflows))
-    elif output is Listing.JSON and workflows:
+    elif output is ListingFormat.JSON and workflows:
         show_json(workflows[0])
     elif workflows:
         _show_parts(workflows[0])
@@ -117,11 +117,11 @@ def _show_parts(workflow: ShownWorkflow) -> None:
         say(Text.assemble((f" {name:<9}", "dim"), line))
 
 
-def _show_history(rows: Sequence[HistoryOf], output: Listing, *, many: bool) -> None:
-    if output is Listing.JSON:
+def _show_history(rows: Sequence[HistoryOf], output: ListingFormat, *, many: bool) -> None:
+    if output is ListingFormat.JSON:
         show_json([{"workflow": workflow, **msgspec.structs.asdict(row)} for workflow, row in rows])
         return
-    if output is Listing.IDS:
+    if output is ListingFormat.IDS:
         show_ids(dict.fromkeys(workflow for workflow, _ in rows))
         return
     cells = [
@@ -142,16 +142,16 @@ def _show_history(rows: Sequence[HistoryOf], output: Listing, *, many: bool) -> 
     show_table(heading[first:], [cell[first:] for cell in cells])
 
 
-def _show_allowed(found: Sequence[AllowedOf], output: Listing, *, many: bool) -> None:
+def _show_allowed(found: Sequence[AllowedOf], output: ListingFormat, *, many: bool) -> None:
     if not found and not many:
         return
     flat = [(workflow, each) for workflow, answers in found for each in answers]
-    if output is Listing.IDS:
+    if output is ListingFormat.IDS:
         # Of several workflows those that take any event; of one the names of the events.
         show_ids(dict.fromkeys(workflow if many else each.event for workflow, each in flat))
-    elif output is Listing.JSON and many:
+    elif output is ListingFormat.JSON and many:
         show_json([{"id": workflow, **msgspec.structs.asdict(each)} for workflow, each in flat])
-    elif output is Listing.JSON:
+    elif output is ListingFormat.JSON:
         show_json(found[0][1])
     else:
         first = 0 if many else 1
@@ -168,14 +168,14 @@ def _show_allowed(found: Sequence[AllowedOf], output: Listing, *, many: bool) ->
         show_table(("id", "event", "to", "guard", "blocked by")[first:], [row[first:] for row in rows])
 
 
-def _show_moves(moves: list[ShownMove], output: Listing, *, many: bool) -> None:
-    if output is Listing.IDS:
+def _show_moves(moves: list[ShownMove], output: ListingFormat, *, many: bool) -> None:
+    if output is ListingFormat.IDS:
         show_ids([each.id for each in moves if not each.ignored])
-    elif output is Listing.JSON and many:
+    elif output is ListingFormat.JSON and many:
         show_json(moves)
-    elif output is Listing.JSON and moves:
+    elif output is ListingFormat.JSON and moves:
         show_json(moves[0])
-    elif output is Listing.TABLE and (moves or many):
+    elif output is ListingFormat.TABLE and (moves or many):
         rows = [
             (each.id, each.state, each.version, "duplicate" * each.duplicate or "ignored" * each.ignored)
             for each in moves
@@ -427,7 +427,7 @@ def show(
     home: Home = None,
     server: Server = None,
     key_file: KeyFile = None,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """Show a workflow: its state, its context, its version, and what it waits for. Changes nothing.
 
@@ -455,7 +455,7 @@ def history(
     home: Home = None,
     server: Server = None,
     key_file: KeyFile = None,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """Show everything that happened to a workflow, in the order it happened. Changes nothing.
 
@@ -475,7 +475,7 @@ def history(
             return [await _stored_history(store, row, machines) async for row in _rows_of(store, argument, failures)]
 
     rows = [row for rows in asyncio.run(read()) for row in rows]
-    if rows or output is not Listing.TABLE or not failures.code:
+    if rows or output is not ListingFormat.TABLE or not failures.code:
         _show_history(rows, output, many=argument == "-")
     raise typer.Exit(failures.code)
 
@@ -503,12 +503,11 @@ def find(
     server: Server = None,
     key_file: KeyFile = None,
     state: Annotated[
-        str | None,
-        typer.Option(metavar="STATE", help="Only those in this state.", autocompletion=complete_state),
+        str | None, typer.Option(metavar="STATE", help="Only those in this state.", autocompletion=complete_state)
     ] = None,
     limit: Limit = 100,
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after the previous page.")] = None,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """List the workflows of a machine, page by page. Changes nothing.
 
@@ -533,7 +532,7 @@ def find(
 
     with refuse_invalid_payloads():
         found, more = asyncio.run(read())
-    if output is Listing.JSON:
+    if output is ListingFormat.JSON:
         show_json({"items": found, "cursor": more})
         return
     show_workflows(found, output, many=True)
@@ -559,13 +558,11 @@ def stalled(
     state: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="STATE",
-            help="Only in this state. May be given several times.",
-            autocompletion=complete_state,
+            metavar="STATE", help="Only in this state. May be given several times.", autocompletion=complete_state
         ),
     ] = None,
     limit: Limit = 1_000,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """List the workflows that have been in their state for too long, the longest first. Changes nothing.
 
@@ -607,7 +604,7 @@ def allowed(
     home: Home = None,
     server: Server = None,
     key_file: KeyFile = None,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """List the events that have a transition from where a workflow stands. Changes nothing.
 
@@ -656,7 +653,7 @@ def start(
     home: Home = None,
     server: Server = None,
     key_file: KeyFile = None,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """Start a workflow. The same id with the same context again is the one that exists.
 
@@ -709,7 +706,7 @@ def send(
     expect_version: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only if the workflow has this version.")
     ] = None,
-    output: Output = Listing.TABLE,
+    output: Output = ListingFormat.TABLE,
 ) -> None:
     """Send an event to a workflow; it is durable when the command ends.
 

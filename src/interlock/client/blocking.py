@@ -8,7 +8,6 @@ One event loop in one thread per client; any number of threads may call it, and 
 """
 
 import ssl
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Generic, Self, TypeVar, overload
 
@@ -19,7 +18,7 @@ from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import ContextT, StateT
-from interlock.engine.blocking import BlockingProxy, Portal, blocking, plain
+from interlock.engine.blocking import BlockingProxy, ClosingProxy, Portal, blocking, plain
 from interlock.engine.bound_machine import AnyMachine
 from interlock.engine.views import PlainState
 from interlock.errors import BadUsage, UnavailableError
@@ -66,7 +65,7 @@ class BlockingStream(BlockingProxy[Stream], Iterator[Streamed]):
         self.close()
 
 
-class BlockingClient(BlockingProxy[Client]):
+class BlockingClient(ClosingProxy[Client]):
     """A client for code that is not async. Use it as `with BlockingClient(url) as client`, or close it."""
 
     def __init__(
@@ -94,7 +93,6 @@ class BlockingClient(BlockingProxy[Client]):
             tls=tls,
         )
         super().__init__(ClientPortal("interlock-client"), inside)
-        self._closing = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<Blocking{repr(self._inside)[1:]}"
@@ -150,25 +148,6 @@ class BlockingClient(BlockingProxy[Client]):
         """Stream events as `Client.stream`: `with client.stream() as events: for event in events: …`."""
         inside = self._inside.stream(machine=machine, workflow=workflow, kinds=kinds, last_event_id=last_event_id)
         return BlockingStream(self._portal, inside)
-
-    def close(self) -> None:
-        """Close the client as `Client.close`, then end its thread. A second call does nothing."""
-        self._portal.refuse_for_ever()
-        with self._closing:
-            try:
-                if not self._portal.is_stopped:
-                    self._portal.call(self._inside.close)
-            finally:
-                self._portal.stop()
-
-    def __enter__(self) -> Self:
-        """Return the client; it connects when it is first used. Leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the client. In a forked child there is nothing to close."""
-        if not self._portal.is_forked:
-            self.close()
 
 
 class ClientPortal(Portal):

@@ -33,14 +33,14 @@ from interlock.engine.bound_machine import AnyMachine
 from interlock.engine.dependencies.breakers import Breakers, BreakerView
 from interlock.engine.leases import LEASE_S, WAIT_S
 from interlock.engine.path.caller_commands import check_kind
-from interlock.engine.pruning import BATCH, Pruned
+from interlock.engine.retention import BATCH, Pruned
 from interlock.engine.settings import Admission
 from interlock.engine.views import Compensation, Counts, DeadLetter, HistoryRow, Moved, Page, PlainState, Refused, View
 from interlock.errors import BadUsage, DefinitionError, TargetNotFound, UnavailableError
 from interlock.lanes.contention import HotRow
 from interlock.signals import Observer
 from interlock.urls import escaped, parse_server_url, query_of
-from interlock.wire import Listing, ShownPruned, WireHot, encode
+from interlock.wire import Listing, ShownHot, ShownPruned, encode
 
 ItemT = TypeVar("ItemT")
 EventT = TypeVar("EventT", bound=Event)
@@ -264,11 +264,7 @@ class Client:
             raise BadUsage(error.what, why=error.why, fix=error.fix) from error
 
     async def set_limit(
-        self,
-        dependency: str,
-        *,
-        concurrency_max: int | None = None,
-        rate_per_s: float | EllipsisType | None = ...,
+        self, dependency: str, *, concurrency_max: int | None = None, rate_per_s: float | EllipsisType | None = ...
     ) -> None:
         """Change the limits of a dependency of a running server; a limit that is not passed keeps its value (C8).
 
@@ -338,7 +334,7 @@ class Client:
 
     async def contention(self) -> list[HotRow]:
         """Return the rows and workflows that writers contend for, worst first, as the server has measured them."""
-        return [*await self._list("/v1/contention", Listing[WireHot])]
+        return [*await self._list("/v1/contention", Listing[ShownHot])]
 
     # --- calls that only an engine has -------------------------------------------------------------------------------
     # A program that changes from an engine to a client gets a helpful error instead of an AttributeError.

@@ -21,7 +21,7 @@ import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be 
 from interlock.client.connection import Attempt, Connect, ExchangeError, Garbage, Head, Incoming, Lost, NotSent, Pool
 from interlock.clock import Chance
 from interlock.core.policies import Budget, Retry
-from interlock.engine.dependencies.dependency import RetryBudget
+from interlock.engine.dependencies.outlet import RetryBudget
 from interlock.urls import ServerAddress
 from interlock.wire import members_of
 

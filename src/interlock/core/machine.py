@@ -96,8 +96,7 @@ class Step(Generic[ContextT, ResultT]):
     def undo(
         self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: Literal[True]
     ) -> Callable[
-        [Callable[[ContextT, DoneT | None, StepContext], None]],
-        Callable[[ContextT, DoneT | None, StepContext], None],
+        [Callable[[ContextT, DoneT | None, StepContext], None]], Callable[[ContextT, DoneT | None, StepContext], None]
     ]: ...
     def undo(
         self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: bool = False

@@ -22,16 +22,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote
 from weakref import WeakSet
 
+import apsw
 import msgspec
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.open_lane import Place, closing_thread, is_free_again, open_in_thread, place_of
 from interlock.clock import Clock, SystemClock
+from interlock.database.interactive_transactions import EngineTransaction, InteractiveTransaction
 from interlock.database.lane_engine import OnLane, opened_here
 from interlock.database.transactions import refuse_inside
 from interlock.database.write_streams import (
     SHARD,
     STREAM,
+    Elsewhere,
     LaneStreams,
     NestedStreams,
     PostgresStreams,
@@ -56,13 +59,22 @@ from interlock.hotrow.stock import Stock
 from interlock.hotrow.tools import Tool, tool_settings
 from interlock.hotrow.window_quotas import Quota
 from interlock.lanes.connection import copy_error, opening
-from interlock.lanes.contention import HotRow
+from interlock.lanes.contention import OPEN_SOURCES, HotRow
 from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import HandOff, Lane, LaneStats
 from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.settings import configured, lane_settings
-from interlock.sql.values import EngineName, Row
-from interlock.urls import check_address, is_postgres_url, redact_secrets, redact_url, stream_name, with_secrets
+from interlock.sql.values import Answer, EngineName, Row
+from interlock.urls import (
+    check_address,
+    is_postgres_url,
+    parse_postgres_url,
+    redact_secrets,
+    redact_url,
+    stream_name,
+    with_schema,
+    with_secrets,
+)
 
 if TYPE_CHECKING:
     from interlock.database.postgres_engine import OnPostgres
@@ -109,12 +121,28 @@ class DatabaseEngine(Protocol):
         """Run a function as one serialized durable transaction."""
         ...
 
-    async def contention(self) -> list[HotRow]:
+    def run(self, sql: str, args: tuple[object, ...]) -> Awaitable[Answer]:
+        """Run one statement; return its rows, the number of changed rows, and its columns."""
+        ...
+
+    def inspect(self, look: Callable[[apsw.Connection], object]) -> Awaitable[object]:
+        """Run a function that reads the catalog. Raises BadUsage if the engine is not a lane."""
+        ...
+
+    def begin(self, *, read_only: bool) -> EngineTransaction:
+        """Return an interactive transaction, which begins with its first call."""
+        ...
+
+    def hot_rows(self) -> list[HotRow]:
         """Return the rows with the most contention between writers, worst first."""
         ...
 
     def stats(self) -> LaneStats:
         """Return the statistics since it was opened."""
+        ...
+
+    async def has_shards_beside(self) -> bool:
+        """Return whether the shards of counters are databases of their own, and not rows of this one."""
         ...
 
 
@@ -130,6 +158,9 @@ HOPS_MAX: Final = 32
 
 LOOK_S: Final = 0.02
 """Interval of the check whether a mover has released the new place."""
+
+LOGIN_S: Final = 0.5
+"""Interval of the attempts to log in at the new place, whose credentials may not be there yet."""
 
 _MOVE_PROBES: dict[EngineName, str] = {"lane": "SELECT 1", "postgres": "SELECT 1 FROM interlock_gate LIMIT 1"}
 """The smallest call that detects a move. A move takes the gate away; a lane checks its tombstone at every read."""
@@ -165,12 +196,26 @@ async def _open_current(
 
 
 async def _open_hop(hop: Hop, opens: Callable[[Hop], Awaitable[ResultT]], wait_s: float) -> ResultT:
-    looks = int(wait_s / LOOK_S) if hop.sent else 0
-    for _ in range(looks):
-        with contextlib.suppress(LaneOwned):
+    if not hop.sent:
+        return await opens(hop)
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + wait_s
+    has_warned = False
+    while True:
+        try:
             return await opens(hop)
-        await asyncio.sleep(LOOK_S)
-    return await opens(hop)
+        except LaneOwned:
+            pause_s = LOOK_S
+            if loop.time() >= deadline_s:
+                raise
+        except UnavailableError as error:
+            pause_s = min(LOGIN_S, wait_s)
+            if type(error) is not UnavailableError or loop.time() >= deadline_s:
+                raise
+            if not has_warned:
+                has_warned = True
+                log.warning("callers wait for %s, where their database has moved: %s", redact_secrets(hop.url), error)
+        await asyncio.sleep(pause_s)
 
 
 def _next_hop(chain: list[Hop], moved: MovedElsewhere) -> Hop:
@@ -256,9 +301,16 @@ class Database:
         self._reopening = Reopening()
         self._found_below = False
         """For a stream or shard: whether its parent was confirmed to live at the same place."""
+        self._parent: tuple[Database, str, Streams[Database]] | None = None
+        """For a stream or shard: its database, its key, and the streams that it belongs to."""
         self._counters: Counters | None = None
+        self._shards: tuple[DatabaseEngine, bool] | None = None
+        """Whether the shards of counters are databases of their own, at this engine."""
+        self._transactions: WeakSet[InteractiveTransaction] = WeakSet()
+        """Interactive transactions, which end when the database is closed."""
         self._streams_in_use: WeakSet[Database] = WeakSet()
         """Streams that callers still reference, whose counters may have changes to roll up."""
+        self._is_closed = False
 
     @staticmethod
     def open(
@@ -305,6 +357,11 @@ class Database:
         """The engine of the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
         return self._engine.name
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it must be opened again: it was closed, or its lane has stopped after a failed commit."""
+        return self._is_closed or (isinstance(self._engine, OnLane) and self._engine.lane.is_broken)
+
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
         """Run one statement as one durable transaction; return the number of changed rows."""
         engine = self._engine
@@ -342,6 +399,38 @@ class Database:
             await self._follow(engine, error)
         return await self.transact(function, *args, key=key)
 
+    def transaction(self, *, read_only: bool = False) -> InteractiveTransaction:
+        """Return a transaction that the caller drives: `async with db.transaction() as tx`.
+
+        On a lane it holds the writer from its first statement to its end, for `transaction_timeout_s` at most; a
+        read-only one runs on a reader, with one snapshot. On PostgreSQL it is SERIALIZABLE, and a conflict raises
+        TransactionEnded. `transact` is faster: its function runs inside the writer, and after a conflict again.
+        """
+        found = InteractiveTransaction(lambda: self._engine, self._follow, read_only=read_only)
+        self._transactions.add(found)
+        return found
+
+    async def run(self, sql: str, /, *args: object) -> Answer:
+        """Run one statement as `query` does; return its rows, the number of changed rows, and its columns."""
+        engine = self._engine
+        try:
+            return await engine.run(sql, args)
+        except UnavailableError as error:
+            await self._follow(engine, error)
+        return await self.run(sql, *args)
+
+    async def inspect(self, look: Callable[[apsw.Connection], ResultT], /) -> ResultT:
+        """Run a function that reads the lane's catalog, inside the writer; it must change nothing.
+
+        Raises BadUsage if the database is not on a lane.
+        """
+        engine = self._engine
+        try:
+            return cast("ResultT", await engine.inspect(look))
+        except UnavailableError as error:
+            await self._follow(engine, error)
+        return await self.inspect(look)
+
     async def stream(self, key: str) -> "Database":
         """Return the database of one independent write stream (D4).
 
@@ -361,9 +450,17 @@ class Database:
         """Return the database for one shard of a row that is written too often (D5).
 
         A lane executes one write after the other, so a shard that should run in parallel has a database of its own. On
-        PostgreSQL another row is enough, and this is the database itself.
+        PostgreSQL another row is enough, and this is the database itself. A database that moves between the two keeps
+        what it has: the keys of earlier calls are where their rows are.
         """
-        if self.engine == "postgres":
+        engine = self._engine
+        if self._shards is None or self._shards[0] is not engine:
+            try:
+                self._shards = engine, await engine.has_shards_beside()
+            except UnavailableError as error:
+                await self._follow(engine, error)
+                return await self.shard(number)
+        if not self._shards[1]:
             return self
         refuse_inside(self.url)
         return await self._part(f"{SHARD}{number}")
@@ -396,7 +493,7 @@ class Database:
 
     async def contention(self) -> list[HotRow]:
         """Return the rows with the most contention between writers, worst first (D9)."""
-        return await self._engine.contention()
+        return self._engine.hot_rows()
 
     def stats(self) -> LaneStats:
         """Return the statistics since the database was opened."""
@@ -405,11 +502,20 @@ class Database:
     async def close(self) -> None:
         """Finish pending calls, and close the database and its streams. It is closed even if this is cancelled."""
         refuse_inside(self.url, self._engine)
+        self._is_closed = True
+        self._abandon_transactions()
         try:
             await self._end_counters()
         finally:
+            OPEN_SOURCES.discard(self._engine)
             await self._reopening.over()  # A reopening at a new place must end first.
             await self._found.below.close()
+
+    def _abandon_transactions(self) -> None:
+        for transaction in list(self._transactions):
+            transaction.abandon()
+        for stream in list(self._streams_in_use):
+            stream._abandon_transactions()  # noqa: SLF001 -- of the same class.
 
     async def _end_counters(self) -> None:
         """Prevent further roll-ups, here and in streams: they would find their database closed."""
@@ -422,36 +528,65 @@ class Database:
         """Return a stream or shard. It is looked up again if its parent moved before it was created."""
         while True:
             below = self._found.below
-            found = await below.get(key)
+            try:
+                found = await below.get(key)
+            except UnavailableError:
+                await self._reopening.over()  # It closes the streams of a place that was left.
+                if below is self._found.below:
+                    raise
+                continue
             if found._found_below:  # noqa: SLF001 -- of the same class.
                 return found
-            # It exists now, so that a later mover of the parent finds it and refuses to move. A user without the right
+            # It exists now, so that a later mover of the parent finds it and moves it first. A user without the right
             # to make tables has no gate, and a lane at the new place has no such table.
             with contextlib.suppress(TransactionError, DialectError):
                 await self.query(_MOVE_PROBES[self.engine])
             if below is self._found.below:
                 found._found_below = True  # noqa: SLF001 -- as above.
+                found._parent = self, key, below  # noqa: SLF001 -- as above.
                 return found
 
-    async def _follow(self, engine: DatabaseEngine, error: UnavailableError) -> None:
+    async def _follow(self, engine: object, error: UnavailableError) -> None:
         """Return when a call that this engine refused can be repeated; nothing of it has happened. Else raise it."""
+        if type(error) is UnavailableError:
+            await self._reopening.over()  # It closes this engine when the new place is open.
         if engine is not self._engine:
             # A late call gets one of these errors: the engine was left and closed meanwhile.
             if not isinstance(error, _LEFT) and type(error) is not UnavailableError:
                 raise error
+        elif self._parent is not None and type(error) is UnavailableError:
+            await self._adopt_from_parent(error)
         elif self._found.places is None or not isinstance(error, _LEFT):
             raise error
         else:
-            await self._reopening.once(lambda: self._reopen(engine, error))
+            try:
+                await self._reopening.once(lambda: self._reopen(engine, error))
+            except UnavailableError as failed:
+                if self._parent is None or type(failed) is not UnavailableError:
+                    raise
+                await self._adopt_from_parent(failed)
 
-    async def _reopen(self, engine: DatabaseEngine, error: UnavailableError) -> None:
+    async def _adopt_from_parent(self, error: UnavailableError) -> None:
+        """Go on with the stream of a parent that has followed a move, and has closed the old ones. Else raise it."""
+        assert self._parent is not None
+        parent, key, below = self._parent
+        await parent._reopening.over()  # noqa: SLF001 -- of the same class.
+        if below is parent._found.below:  # noqa: SLF001 -- as above.
+            raise error
+        found = await parent._part(key)  # noqa: SLF001 -- as above.
+        self._adopt(found._found)  # noqa: SLF001 -- as above.
+        self._parent = found._parent  # noqa: SLF001 -- as above.
+
+    async def _reopen(self, engine: object, error: UnavailableError) -> None:
         left = self._found
         if left.engine is not engine or left.places is None:
             return
-        self._adopt(await left.places.reopen(left, error))
-        if self._found.below is not left.below:
-            with contextlib.suppress(InterlockError):  # It is unusable, and has released its file.
+        found = await left.places.reopen(left, error)
+        if found.below is not left.below:
+            # It is unusable. A stream that has followed before may own what the new place is about to open.
+            with contextlib.suppress(InterlockError):
                 await left.below.close()
+        self._adopt(found)
 
     def _adopt(self, found: "FoundDatabase") -> None:
         self._engine, self._found = found.engine, found
@@ -483,8 +618,70 @@ class FoundDatabase(NamedTuple):
     engine: DatabaseEngine
     below: Streams[Database]
     hop: Hop = Hop("")
-    places: "Opening | None" = None
-    """Finds it again after a move; None for a stream or a shard, which lives below its parent."""
+    places: "PlaceFinder | None" = None
+    """Finds it again after a move."""
+
+
+class PlaceFinder(Protocol):
+    """Finds a database again."""
+
+    async def reopen(self, left: FoundDatabase, error: UnavailableError) -> FoundDatabase:
+        """Open the database at its current place after a call failed at the old one. Raises the opening's error."""
+        ...
+
+
+class _PartPlaces:
+    """Finds a stream or shard again. All of its handles get what the first of them has opened."""
+
+    def __init__(self, opening: "Opening", elsewhere: Elsewhere[FoundDatabase], key: str) -> None:
+        self._opening = opening
+        self._elsewhere = elsewhere
+        self._key = key
+
+    async def reopen(self, left: FoundDatabase, error: UnavailableError) -> FoundDatabase:
+        """Open it at its current place, unless another handle has done so."""
+        return await self._elsewhere.find(self._key, left, lambda: self._reopen(left, error))
+
+    async def _reopen(self, left: FoundDatabase, error: UnavailableError) -> FoundDatabase:
+        return (await self._opening.reopen(left, error))._replace(places=self)
+
+
+class _PartFollows:
+    """Opens the streams and shards of one database that have left their places."""
+
+    def __init__(self, opening: "Opening", url: str, elsewhere: Callable[[], Elsewhere[FoundDatabase]]) -> None:
+        self._opening = opening
+        self._url = url
+        self._elsewhere = elsewhere
+
+    def places(self, path: str) -> tuple[Hop, _PartPlaces]:
+        """Return where the part is created, and how it is found again."""
+        address = part_address(self._url, path)
+        return Hop(address), _PartPlaces(self._opening.at(address), self._elsewhere(), path)
+
+    async def open(self, path: str, moved: MovedElsewhere) -> FoundDatabase:
+        """Open it where its tombstones lead."""
+        hop, places = self.places(path)
+        return (await self._opening.at(hop.url).open_at(hop, moved))._replace(places=places)
+
+    def wrap(self, path: str, found: FoundDatabase) -> Database:
+        """Return a handle."""
+        del path
+        return Database(found)
+
+    async def close(self, found: FoundDatabase) -> None:
+        """Close what was opened."""
+        await found.below.close()
+
+
+def part_address(url: str, path: str) -> str:
+    """Return the address of a stream or shard, at any depth, from the keys that lead to it."""
+    if not is_postgres_url(url):
+        return url_below(url, path)
+    from interlock.database.postgres_engine import part_of, part_schema  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    schema = parse_postgres_url(url).schema if "schema=" in url.partition("?")[2] else "public"
+    return with_schema(url, part_schema(schema, *part_of(path)))
 
 
 class Opening:
@@ -532,12 +729,12 @@ class Opening:
         if self._catalog is not None:
             entry = await self._catalog.ensure_entry(self._name)
             start = Hop(self._catalog.address(self._name, entry), entry.epoch)
-        return Database(await self._open_at(start))
+        return Database(await self.open_at(start))
 
     async def reopen(self, left: FoundDatabase, error: UnavailableError) -> FoundDatabase:
         """Open the database at its current place after a call failed at the old one. Raises the opening's error."""
         if isinstance(error, MovedElsewhere):
-            return await self._open_at(left.hop, error)
+            return await self.open_at(left.hop, error)
         wait_s = self._settings.seal_wait_s
         if not isinstance(left.engine, OnLane) or not await is_free_again(left.hop.url, self.clock, wait_s=wait_s):
             raise error
@@ -546,15 +743,20 @@ class Opening:
         )
         await asyncio.wrap_future(closing_thread(left.engine.lane.close))  # The next one needs its local file.
         try:
-            found = await self._open_at(left.hop)
+            found = await self.open_at(left.hop)
         except LaneOwned as owned:
             raise error from owned
-        if found.hop.url == left.hop.url and isinstance(left.below, LaneStreams) and isinstance(found.engine, OnLane):
-            left.below.replace_engine(found.engine)
-            return found._replace(below=left.below)
+        if found.hop.url == left.hop.url and isinstance(found.engine, OnLane):
+            # The streams are still open.
+            return found._replace(below=left.below.at(found.engine))
         return found
 
-    async def _open_at(self, start: Hop, moved: MovedElsewhere | None = None) -> FoundDatabase:
+    def at(self, url: str) -> "Opening":
+        """Return the opening of another address with the same settings."""
+        return Opening(url, clock=self.clock, hand_off=self._hand_off, cache=self._cache, settings=self._settings)
+
+    async def open_at(self, start: Hop, moved: MovedElsewhere | None = None) -> FoundDatabase:
+        """Open it at a place, or where its tombstones lead."""
         found = await _open_current(start, self._open, moved, wait_s=self._settings.seal_wait_s)
         if self._catalog is not None and found.hop.sent:
             with contextlib.suppress(InterlockError):  # Only a shortcut: other clients follow the tombstones as we did.
@@ -564,18 +766,31 @@ class Opening:
     async def _open(self, hop: Hop) -> FoundDatabase:
         if is_postgres_url(hop.url):
             remote = await self._on_postgres(hop)()
-            return FoundDatabase(remote, PostgresStreams(remote, _postgres_stream), hop, self)
-        place = self._place_of(hop.url)
+            return FoundDatabase(remote, self._schemas_below(remote, hop.url), hop, self)
+        # A client that a tombstone sent here knows that the move has happened: a draft has arrived.
+        permission = Arrived(hop.epoch) if hop.sent else None
+        place = self._place_of(hop.url, permission)
         made: list[OnLane] = []
 
         def make() -> Lane:
-            # A client that a tombstone sent here knows that the move has happened: a draft has arrived.
-            made.append(self._lane(place, hop.url, Arrived(hop.epoch) if hop.sent else None))
+            made.append(self._lane(place, hop.url, permission))
             return made[-1].lane
 
         _ = await open_in_thread(make)
-        below: LaneStreams[Database] = LaneStreams(made[-1], lambda path: self._opened_below(hop.url, path, below))
+        follows = _PartFollows(self, hop.url, lambda: below.elsewhere)
+        below: LaneStreams[Database, FoundDatabase] = LaneStreams(
+            made[-1], lambda path: self._opened_below(path, below, follows), follows
+        )
         return FoundDatabase(made[-1], below, hop, self)
+
+    def _schemas_below(self, engine: "OnPostgres", url: str) -> PostgresStreams[Database, FoundDatabase]:
+        def make(part: "OnPostgres", key: str) -> Database:
+            hop, places = follows.places(key)
+            return Database(FoundDatabase(part, self._schemas_below(part, hop.url), hop, places))
+
+        follows = _PartFollows(self, url, lambda: below.elsewhere)
+        below: PostgresStreams[Database, FoundDatabase] = PostgresStreams(engine, make, follows)
+        return below
 
     def _on_postgres(self, hop: Hop) -> "Callable[[], Awaitable[OnPostgres]]":
         from interlock.database.postgres_engine import opener  # noqa: PLC0415 -- an extra, which may not be installed.
@@ -587,21 +802,26 @@ class Opening:
             hop.url, hand_off=hand_off, settings=self._settings, clock=self.clock, tombstone_epoch=tombstone_epoch
         )
 
-    def _place_of(self, url: str) -> Place:
-        return place_of(url, settings=self._settings, clock=self.clock, hand_off=self._hand_off, cache=self._cache)
+    def _place_of(self, url: str, permission: Arrived | None = None) -> Place:
+        return place_of(
+            url,
+            settings=self._settings,
+            clock=self.clock,
+            hand_off=self._hand_off,
+            cache=self._cache,
+            permission=permission,
+        )
 
     def _lane(self, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
         return opened_here(place, url=redact_url(url), settings=self._settings, clock=self.clock, permission=permission)
 
-    def _opened_below(self, url: str, path: str, below: LaneStreams[Database]) -> tuple[Lane, Database]:
+    def _opened_below(
+        self, path: str, below: LaneStreams[Database, FoundDatabase], follows: _PartFollows
+    ) -> tuple[Lane, Database]:
         """Open one stream or shard, at any depth, in this thread, which blocks on the disk."""
-        address = url_below(url, path)
-        engine = self._lane(self._place_of(address), address)
-        return engine.lane, Database(FoundDatabase(engine, NestedStreams(below, path, engine)))
-
-
-def _postgres_stream(engine: "OnPostgres", below: Streams[Database]) -> Database:
-    return Database(FoundDatabase(engine, below))
+        hop, places = follows.places(path)
+        engine = self._lane(self._place_of(hop.url), hop.url)
+        return engine.lane, Database(FoundDatabase(engine, NestedStreams(below, path, engine), hop, places))
 
 
 def _check_tool(tool: object) -> None:

@@ -102,7 +102,7 @@ def _is_name(text: str) -> bool:
 async def _load_resident(catalog: Catalog, kind: Kind, name: str, entry: Entry) -> Resident:
     url = catalog.home if kind == "workflows" and not entry.url else catalog.address(name, entry)
     found, note = Marks("unseen"), ""
-    if kind == "databases":
+    if kind == "databases" and not is_bucket_url(url):
         try:
             found = await marks_at(url)
         except (InterlockError, OSError, apsw.Error) as error:
@@ -123,7 +123,9 @@ async def marks_at(url: str) -> Marks:
     """Read the marks of the place at an address. Raises the error of the read."""
     if is_postgres_url(url):
         return await _marks_in_postgres(url)
-    path = None if is_bucket_url(url) else lane_path(url)
+    if is_bucket_url(url):
+        return await asyncio.wrap_future(opening_thread(lambda: _marks_in_bucket(url)))
+    path = lane_path(url)
     return Marks("unseen") if path is None else await asyncio.wrap_future(opening_thread(lambda: _marks_in_file(path)))
 
 
@@ -135,12 +137,21 @@ async def is_absent(url: str) -> bool:
 
 
 def _has_no_manifest(url: str) -> bool:
+    return _marks_in_bucket(url).state == "absent"
+
+
+def _marks_in_bucket(url: str) -> Marks:
+    """Look at the manifest alone, which has the new place of a database that was left."""
     from interlock.lanes.objectlog.bucket_protocol import answering  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objectlog.log import bucket_of  # noqa: PLC0415 -- as above.
-    from interlock.lanes.objectlog.manifest import KEY  # noqa: PLC0415 -- as above.
+    from interlock.lanes.objectlog.manifest import read_manifest  # noqa: PLC0415 -- as above.
 
     with answering("look for the database"):
-        return bucket_of(parse_bucket_url(url)).get(KEY) is None
+        found = read_manifest(bucket_of(parse_bucket_url(url)))
+    if found is None:
+        return Marks("absent")
+    left = found[0].left
+    return Marks("unseen") if left is None else Marks("left", left.url, left.epoch)
 
 
 def _marks_in_file(path: Path) -> Marks:

@@ -13,6 +13,7 @@ Sections: translation, stored schema statements, statements in a session, engine
 import contextvars
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -22,12 +23,13 @@ import msgspec
 from interlock.catalog.open_lane import Place
 from interlock.clock import Chance, Clock, Ids, RandomIds, SystemChance
 from interlock.database.call_digest import digest_of
+from interlock.database.interactive_transactions import LaneTransaction, ReaderHost, WriterHost
 from interlock.database.transactions import Transaction, inside_of, not_a_text, refuse_inside, refuse_no_function
-from interlock.errors import ConstraintViolation, TransactionError
+from interlock.errors import ConstraintViolation, DialectError, TransactionError
 from interlock.hotrow.hot_rows import as_written
 from interlock.hotrow.tables import check_key
 from interlock.lanes.connection import overdue_read, translate_error
-from interlock.lanes.contention import HotRow
+from interlock.lanes.contention import OPEN_SOURCES, HotRow
 from interlock.lanes.handover import Permission
 from interlock.lanes.lane import Lane, LaneStats
 from interlock.lanes.settings import LaneSettings
@@ -35,18 +37,23 @@ from interlock.lanes.transact import Requests, drive
 from interlock.lanes.writer import Session, Work
 from interlock.sql.dialect import Dialect
 from interlock.sql.entries import Sources, aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.functions.sequences import Positions
 from interlock.sql.parse import quoted_name
 from interlock.sql.schema import (
     COLUMNS_QUERY,
+    IDENTITIES_QUERY,
     OBJECTS_QUERY,
     REFERENCES_QUERY,
     ColumnRow,
+    Numbering,
     ObjectRow,
     ReferenceRow,
     Schema,
+    has_old_keys,
+    identities,
     schema_from_rows,
 )
-from interlock.sql.values import EngineName, Row, Statement, row_class
+from interlock.sql.values import Answer, EngineName, ResultT, Row, Statement, StoredValue, row_class
 
 # --- Translation -----------------------------------------------------------------------------------------------------
 # Statements are translated for one connection, with the schema that the connection currently has. The writer's schema
@@ -67,6 +74,11 @@ class Translator:
         self._schema_version: int | None = None
         self._undone: int | None = None
         self._dialect = Dialect(lambda: self._schema)
+        self._identities: dict[tuple[str, str], Numbering] = {}
+        columns = cast("list[ColumnRow]", self._run(COLUMNS_QUERY).fetchall())
+        if has_old_keys(columns) and any(row[0] == "interlock_definitions" for row in columns):
+            # Before statements of users may run: whatever changes such a table since makes it anew.
+            self._identities = identities(cast("str", text) for (text,) in self._run(IDENTITIES_QUERY))
 
     def statement(self, sql: str, undone: int | None = None) -> Statement:
         """Return the statement for SQLite. Raises DialectError for SQL outside the subset.
@@ -89,21 +101,44 @@ class Translator:
             columns = cast("list[ColumnRow]", self._run(COLUMNS_QUERY).fetchall())
             references = cast("list[ReferenceRow]", self._run(REFERENCES_QUERY).fetchall())
             objects = cast("list[ObjectRow]", self._run(OBJECTS_QUERY).fetchall())
-            version_of_ours = self._schema.version + 1
-            self._schema = schema_from_rows(columns, version=version_of_ours, references=references, objects=objects)
+            self._schema = schema_from_rows(
+                columns,
+                version=self._schema.version + 1,
+                references=references,
+                objects=objects,
+                identities=self._identities,
+            )
             self._schema_version = version
 
 
-def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: Chance, ids: Ids) -> None:
-    """Register the functions that translated statements call at a connection."""
-    sources = Sources(now=lambda: _EPOCH + timedelta(microseconds=now_us()), random=chance.fraction, uuid=ids.new)
+_POSITION = "SELECT seq FROM sqlite_sequence WHERE name = ?1"
+
+
+def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: Chance, ids: Ids) -> Positions:
+    """Register the functions that translated statements call at a connection; return the positions of sequences."""
+
+    def look_up(name: str) -> int | None:
+        try:
+            return cast("int | None", connection.execute(_POSITION, (name,)).get)
+        except apsw.SQLError as error:
+            if "no such table" not in str(error):
+                raise
+            return None  # Before the first definition of a lane.
+
+    positions = Positions(look_up)
+    sources = Sources(
+        now=lambda: _EPOCH + timedelta(microseconds=now_us()),
+        random=chance.fraction,
+        uuid=ids.new,
+        positions=positions,
+    )
     for function in scalar_functions(sources):
         connection.create_scalar_function(
             function.name,
             function.call,
             function.arguments,
             deterministic=function.deterministic,
-            # They have no side effects, so a schema may use them: DEFAULT now().
+            # A schema may use them: DEFAULT now().
             flags=apsw.SQLITE_INNOCUOUS,
         )
     for aggregate in aggregate_functions():
@@ -114,6 +149,7 @@ def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: 
         connection.create_window_function(window.name, cast("Callable[[], Any]", window.make), window.arguments)
     for collation in collations():
         connection.create_collation(collation.name, collation.compare)
+    return positions
 
 
 class Translators:
@@ -124,10 +160,11 @@ class Translators:
         self._ids = RandomIds()
         self._known: WeakKeyDictionary[apsw.Connection, Translator] = WeakKeyDictionary()
 
-    def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
+    def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> Positions:
         """Register the functions of the dialect at a new connection."""
-        register(connection, now_us, chance=self._chance, ids=self._ids)
+        positions = register(connection, now_us, chance=self._chance, ids=self._ids)
         self._known[connection] = Translator(connection)
+        return positions
 
     def of(self, connection: apsw.Connection) -> Translator:
         """Return the translator of this connection."""
@@ -152,8 +189,11 @@ _BOUND = "DELETE FROM interlock_definitions WHERE number <= (SELECT max(number) 
 def define(session: Session, statement: Statement, *, written: str) -> None:
     """Run a statement on the schema, and store it as it was written if it has changed anything."""
     before = session.query(_VERSION)
+    if session.memory is not None:
+        memory = session.memory
+        session.own(lambda run: memory.define(run, statement.text))
     if statement.several:
-        _define_together(session, statement)
+        _together(session, lambda: run_definition(session.connection, statement, session.execute, session.own))
     else:
         session.execute(statement.text)
     if session.query(_VERSION) == before:
@@ -162,19 +202,19 @@ def define(session: Session, statement: Statement, *, written: str) -> None:
     session.own(lambda run: _store_definition(run, written))
 
 
-def _define_together(session: Session, statement: Statement) -> None:
-    """Run a definition of several statements: all of them happen, or none."""
-    connection = session.connection
-    session.own(lambda run: run("SAVEPOINT definition"))
+def _together(session: Session, work: Callable[[], ResultT]) -> ResultT:
+    """Run several statements of SQLite: all of them happen, or none."""
+    session.own(lambda run: run("SAVEPOINT several"))
     try:
-        run_definition(connection, statement, session.execute, session.own)
+        result = work()
     except BaseException:
-        if connection.in_transaction:
-            session.own(lambda run: run("ROLLBACK TO definition"))
-            session.own(lambda run: run("RELEASE definition"))
+        if session.connection.in_transaction:
+            session.own(lambda run: run("ROLLBACK TO several"))
+            session.own(lambda run: run("RELEASE several"))
         session.undone += 1
         raise
-    session.own(lambda run: run("RELEASE definition"))
+    session.own(lambda run: run("RELEASE several"))
+    return result
 
 
 def run_definition(
@@ -193,7 +233,7 @@ def run_definition(
         execute(statement.text)
         return
     if connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
-        raise TransactionError(
+        raise DialectError(
             f"{table!r} cannot change while a deferred foreign key of this transaction is violated.",
             fix="Change the table in a transaction of its own.",
         )
@@ -223,6 +263,14 @@ def query_in(session: Session, translator: Translator, sql: str, args: tuple[obj
     if statement.kind == "schema":
         define(session, statement, written=sql)
         return []
+    if statement.steps:
+        return _together(session, lambda: _query_statement(session, statement, values))
+    return _query_statement(session, statement, values)
+
+
+def _query_statement(session: Session, statement: Statement, values: tuple[StoredValue, ...]) -> list[Row]:
+    if statement.steps:
+        values = statement.run_steps(values, session.query)
     rows = session.query(statement.text, values)
     return [statement.decode(row) for row in rows]
 
@@ -234,10 +282,30 @@ def execute_in(session: Session, translator: Translator, sql: str, args: tuple[o
     if statement.kind == "schema":
         define(session, statement, written=sql)
         return 0
+    if statement.steps:
+        return _together(session, lambda: _execute_statement(session, statement, values))
+    return _execute_statement(session, statement, values)
+
+
+def _execute_statement(session: Session, statement: Statement, values: tuple[StoredValue, ...]) -> int:
+    if statement.steps:
+        values = statement.run_steps(values, session.query)
     if statement.kind == "write" and not statement.returns_rows:
         return session.execute(statement.text, values)
     # A result that PostgreSQL could not return is an error here too, although it is discarded.
     return len([statement.decode(row) for row in session.query(statement.text, values)])
+
+
+def answer_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> Answer:
+    """Run one statement in the session; return its rows, how many it changed or found, and its columns."""
+    statement = translator.statement(sql, session.undone)
+    if statement.returns_rows:
+        return _answer(statement, query_in(session, translator, sql, args))
+    return Answer([], execute_in(session, translator, sql, args))
+
+
+def _answer(statement: Statement, rows: list[Row]) -> Answer:
+    return Answer(rows, len(rows), tuple([(column.name, column.type.name) for column in statement.columns]))
 
 
 def _perform(
@@ -289,6 +357,7 @@ class OnLane:
         self.lane = lane
         self._translators = translators
         self.clock = clock
+        OPEN_SOURCES.add(self)
 
     @property
     def settings(self) -> LaneSettings:
@@ -324,7 +393,38 @@ class OnLane:
         work = Work(run, key=key, limit_s=self.lane.settings.transaction_timeout_s)
         return self._run(work, "transact", function, args)
 
-    async def contention(self) -> list[HotRow]:
+    async def run(self, sql: str, args: tuple[object, ...]) -> Answer:
+        """Run one statement as `query` does; return its columns too."""
+        refuse_inside(self.url, self)
+        if str(sql).lstrip().lower().startswith(_READS):
+            found = await self.lane.read(lambda connection: self._read_answer(connection, sql, args))
+            if found is not None:
+                return cast("Answer", found)
+        return cast("Answer", await self.lane.submit(Work(partial(_run_in, self._translators), sql, args, single=True)))
+
+    def inspect(self, look: Callable[[apsw.Connection], object]) -> Awaitable[object]:
+        """Run a function that reads the catalog, in the writer: readers may not read the stored definitions."""
+        refuse_inside(self.url, self)
+        return self.lane.submit(Work(Session.inspect, look))
+
+    def begin(self, *, read_only: bool) -> LaneTransaction:
+        """Return an interactive transaction, which takes the writer, or a reader, with its first call."""
+        translators = self._translators
+        return LaneTransaction(
+            self.lane,
+            self.clock,
+            on_writer=lambda session: WriterHost(session, partial(_run_in, translators)),
+            on_reader=(lambda connection: ReaderHost(connection, self._read_answer)) if read_only else None,
+        )
+
+    async def has_shards_beside(self) -> bool:
+        """Return whether the shards of counters are lanes of their own: not in a lane that came from PostgreSQL."""
+        try:
+            return not await self.query("SELECT 1 FROM hotrow_counter_shard LIMIT 1", (), None)
+        except TransactionError:  # There is no such table.
+            return True
+
+    def hot_rows(self) -> list[HotRow]:
         """Return the rows with the most contention between writers, worst first, their keys as written (D9)."""
         contention = self.lane.contention
         return [
@@ -347,6 +447,10 @@ class OnLane:
         return self.lane.submit(work)
 
     def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
+        found = self._read_answer(connection, sql, args)
+        return None if found is None else found.rows
+
+    def _read_answer(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> Answer | None:
         statement = self._translators.of(connection).statement(sql)
         if statement.kind != "read":
             return None
@@ -357,7 +461,11 @@ class OnLane:
             if self.lane.path is None:
                 raise  # It ran in the writer, which raises its own error.
             raise overdue_read() from error
-        return [statement.decode(row) for row in rows]
+        return _answer(statement, [statement.decode(row) for row in rows])
+
+
+def _run_in(translators: Translators, session: Session, sql: str, args: tuple[object, ...]) -> Answer:
+    return answer_in(session, translators.of(session.connection), sql, args)
 
 
 def _execute(session: Session, translators: Translators, sql: str, args: tuple[object, ...]) -> int:

@@ -4,6 +4,8 @@ One statement on one table runs as it is, in one round trip (`postgres.isolation
 SERIALIZABLE transaction. It is retried after a conflict, from the second attempt on in turn (`ConflictTurns`). A
 transaction with a key writes the key first and the result last, so that a repetition waits for the first and then
 reads its result. With a key, an unknown outcome is resolved by a retry.
+
+Sections: connections, parts, engine.
 """
 
 import asyncio
@@ -14,6 +16,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hash
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+import apsw
+
 from interlock.clock import Chance, Clock, SystemChance
 from interlock.database.call_digest import KEYS_SCHEMA as KEYS
 from interlock.database.call_digest import digest_of
@@ -22,7 +26,9 @@ from interlock.database.postgres_transactions import (
     Contended,
     NoGate,
     PostgresAttempt,
+    PostgresInteractive,
     StoredKeys,
+    not_a_lane,
     pause_s,
     run_function,
     turns_of,
@@ -38,16 +44,16 @@ from interlock.errors import (
 )
 from interlock.hotrow.tables import check_key
 from interlock.lanes import forks
-from interlock.lanes.contention import Contention, HotRow
+from interlock.lanes.contention import OPEN_SOURCES, Contention, HotRow
 from interlock.lanes.lane import HandOff, LaneStats
 from interlock.lanes.settings import LaneSettings
 from interlock.postgres.errors import LostConnection, closed, is_missing, state_of
 from interlock.postgres.handover import GATE, arrive, handover_marks, refuse_marked
 from interlock.postgres.isolation import Parameter, PlainTables, Plan, plan_of
 from interlock.postgres.pool import Pool
-from interlock.postgres.statements import DENIED, Answer, Client, Conflict, opened
-from interlock.sql.values import EngineName, Row
-from interlock.urls import PostgresAddress, parse_postgres_url, stream_name
+from interlock.postgres.statements import DENIED, Client, Conflict, opened
+from interlock.sql.values import Answer, EngineName, Row
+from interlock.urls import PartKind, PostgresAddress, parse_postgres_url, stream_name
 
 # --- Connections -----------------------------------------------------------------------------------------------------
 # One pool per event loop, because a connection belongs to its loop. A user without the right to create tables can
@@ -103,6 +109,33 @@ class Connections:
                 await self.pause(0.01 * attempt)
             else:
                 return
+
+    async def has_schema(self, schema: str, *, local: str) -> bool:
+        """Return whether the server has a schema of that name."""
+        return await self._ask("SELECT to_regnamespace($1) IS NOT NULL", f'"{schema}"', local)
+
+    async def has_comment(self, begin: str, *, local: str) -> bool:
+        """Return whether the comment of a schema begins with this text."""
+        sql = "SELECT EXISTS (SELECT FROM pg_namespace WHERE starts_with(obj_description(oid, 'pg_namespace'), $1))"
+        return await self._ask(sql, begin, local)
+
+    async def describe(self, schema: str, comment: str, *, local: str) -> None:
+        """Write the comment of a schema, unless it is there. Its owner may; for others the part cannot be moved."""
+        if await self.has_comment(comment, local=local):
+            return
+        text = "'" + comment.replace("'", "''") + "'"
+
+        async def write(client: Client) -> object:
+            return await client.run(f'COMMENT ON SCHEMA "{schema}" IS {text}', (), schema=local, writing=False)
+
+        with contextlib.suppress(TransactionError, Conflict):
+            async with self.client() as client:
+                _ = await PostgresAttempt(client, "").run(write)
+
+    async def _ask(self, sql: str, value: str, local: str) -> bool:
+        async with self.client() as client:
+            [(found,)] = (await client.run(sql, (value,), schema=local, writing=False)).rows
+        return bool(found)
 
     async def close(self) -> None:
         """Close all pools; each in its own event loop, if that still runs."""
@@ -177,6 +210,41 @@ async def _closed_with_loop(pool: Pool) -> AsyncGenerator[None]:
         await pool.close()
 
 
+# --- Parts -----------------------------------------------------------------------------------------------------------
+# A stream or shard is a schema, named after its parent and the name that it has in a lane. Where that is too long or
+# would mean another one, the name is a digest, and a comment of the schema has what it stands for: a move to a lane
+# needs the name.
+
+PART_BYTES_MAX: Final = 63
+
+
+def part_of(key: str) -> tuple[PartKind, str]:
+    """Return the kind and the name of the part with this key: `stream:customer` or `shard:3`."""
+    kind, _, rest = key.partition(":")
+    return ("streams", stream_name(rest)) if kind == "stream" else ("shards", rest)
+
+
+def part_schema(schema: str, kind: PartKind, name: str) -> str:
+    """Return the schema of a part of the database in this schema."""
+    plain = f"{schema}__{name}"
+    # Two underscores in the name would mean a stream of a stream; PostgreSQL truncates names at its limit.
+    if (
+        kind == "streams"
+        and "__" not in f"_{name}"
+        and name[0] != "="
+        and "-" not in name
+        and len(plain) <= PART_BYTES_MAX
+    ):
+        return plain
+    return f"{schema[:20]}__{digest_of(kind.removesuffix('s'), schema, (name,)).hex()}"
+
+
+def part_comment(schema: str, kind: PartKind, name: str = "") -> str:
+    """Return the comment of the schema of a part; without a name the beginning that all of its kind share."""
+    begin = f"interlock {kind} of {schema}: "
+    return begin + name
+
+
 # --- Engine ----------------------------------------------------------------------------------------------------------
 
 LOST_MAX: Final = 3
@@ -198,7 +266,14 @@ class OnPostgres:
     """One schema of a PostgreSQL, as a database."""
 
     def __init__(
-        self, connections: Connections, schema: str, *, settings: LaneSettings, clock: Clock, local: bool = False
+        self,
+        connections: Connections,
+        schema: str,
+        *,
+        settings: LaneSettings,
+        clock: Clock,
+        local: bool = False,
+        comment: str = "",
     ) -> None:
         self.name: EngineName = "postgres"
         self.url = connections.address.redacted_url
@@ -208,6 +283,8 @@ class OnPostgres:
         self._connections = connections
         self._is_stream = local
         """Whether this is a stream, which uses its parent's connections."""
+        self._comment = comment
+        """What the schema's name does not tell: of which database it is which part."""
         self._closed = False
         self._local = schema if local or connections.address.pgbouncer else ""
         """The schema that each transaction must set as search_path; empty if the connection has it."""
@@ -217,6 +294,7 @@ class OnPostgres:
         self._keys = StoredKeys(settings)
         self._chance: Chance = SystemChance()
         self._contention = Contention(settings, source="postgres")
+        OPEN_SOURCES.add(self)
         self._done = self._failed = self._waiting = 0
 
     def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Awaitable[int]:
@@ -232,7 +310,50 @@ class OnPostgres:
         """Run `async def function(tx, *args)` as one SERIALIZABLE transaction."""
         return self._run_counted(lambda: self._transact(function, args, key))
 
-    async def contention(self) -> list[HotRow]:
+    def run(self, sql: str, args: tuple[object, ...]) -> Awaitable[Answer]:
+        """Run one statement; return its rows, the number of changed rows, and its columns."""
+
+        async def statement() -> Answer:
+            return await self._statement(self._plan_call(sql, None), sql, args)
+
+        return self._run_counted(statement)
+
+    async def inspect(self, look: Callable[[apsw.Connection], object]) -> object:
+        """Raise BadUsage: the catalog of PostgreSQL is read with SQL."""
+        del look
+        raise not_a_lane()
+
+    def begin(self, *, read_only: bool) -> PostgresInteractive:
+        """Return an interactive SERIALIZABLE transaction, which acquires its connection with the first call."""
+
+        async def begin(client: Client) -> None:
+            if self._closed:
+                raise closed()
+            attempt = PostgresAttempt(
+                client,
+                self._local,
+                serializable=True,
+                read_only=read_only,
+                shares=self._has_gate and not read_only,
+            )
+            try:
+                await attempt.begin()
+            except NoGate:
+                await client.rollback()
+                await self._refuse_moved()
+                self._has_gate = False
+                await begin(client)
+
+        def touched(plan: Plan) -> None:
+            if plan.kind == "schema":
+                self._tables.forget()
+
+        limit_s = self.settings.transaction_timeout_s
+        return PostgresInteractive(
+            self._connections.client, begin, schema=self._local, limit_s=limit_s, touched=touched
+        )
+
+    def hot_rows(self) -> list[HotRow]:
         """Return the rows with the most contention between writers of this process, worst first (D9)."""
         return self._contention.worst(self.clock.monotonic_s())
 
@@ -248,14 +369,24 @@ class OnPostgres:
             folds_failed=0,
         )
 
-    def stream(self, key: str) -> "OnPostgres":
-        """Return the database of one stream: a schema of its own, on the same connections."""
-        name = stream_name(key)
-        schema = f"{self.schema}__{name}"
-        # Two underscores in the name would mean a stream of a stream; PostgreSQL truncates names at its limit.
-        if "__" in f"_{name}" or "-" in name or len(schema) > 63:  # noqa: PLR2004
-            schema = f"{self.schema[:20]}__{digest_of('stream', self.schema, (key,)).hex()}"
-        return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
+    async def part(self, key: str) -> "OnPostgres":
+        """Return the database of a stream or shard: a schema of its own, on the same connections."""
+        kind, name = part_of(key)
+        schema = part_schema(self.schema, kind, name)
+        if key.partition(":")[2] != name:
+            # The first previews named it otherwise: with a sign that no address has, or after the key itself.
+            earlier = f"{self.schema}__{name}"
+            if len(earlier) > PART_BYTES_MAX:
+                earlier = f"{self.schema[:20]}__{digest_of('stream', self.schema, (key.partition(':')[2],)).hex()}"
+            schema = earlier if await self._connections.has_schema(earlier, local=self._local) else schema
+        comment = "" if schema == f"{self.schema}__{name}" else part_comment(self.schema, kind, name)
+        return OnPostgres(
+            self._connections, schema, settings=self.settings, clock=self.clock, local=True, comment=comment
+        )
+
+    async def has_shards_beside(self) -> bool:
+        """Return whether the shards of counters are databases of their own, as in the lane that it came from."""
+        return await self._connections.has_comment(part_comment(self.schema, "shards"), local=self._local)
 
     async def create_missing(self, *, tombstone_epoch: int = 0) -> "OnPostgres":
         """Create what is missing on the server: the schema, and the tables of keys and turns.
@@ -264,6 +395,8 @@ class OnPostgres:
         that died after writing it has left only the arrival to be completed.
         """
         await self._connections.make(self.schema, local=self._local, tombstone_epoch=tombstone_epoch)
+        if self._comment:
+            await self._connections.describe(self.schema, self._comment, local=self._local)
         return self
 
     async def close(self) -> None:

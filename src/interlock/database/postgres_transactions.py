@@ -3,32 +3,46 @@
 The function follows the rules of a lane: it awaits only its `tx`, and its own code runs without a current event loop.
 A task or timer that it started would outlive a rollback and run twice.
 
-Sections: turns, keys, attempts, functions.
+Sections: turns, keys, attempts, functions, interactive transactions.
 """
 
 # ruff: noqa: S608 -- the only names in these texts are our own.
 
 import asyncio
+import contextlib
 import contextvars
 from asyncio import events
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+import apsw
+
 from interlock.clock import Clock
 from interlock.database.call_digest import KEYS_TABLE
-from interlock.database.transactions import Transaction, not_a_text
-from interlock.errors import KeyReused, TransactionError
+from interlock.database.transactions import (
+    Transaction,
+    TransactionEnded,
+    aborted_error,
+    not_a_text,
+    over_error,
+    rolled_back_instead,
+    timed_out_error,
+)
+from interlock.errors import BadUsage, KeyReused, TransactionError
+from interlock.lanes.connection import copy_error
 from interlock.lanes.idempotency_keys import decode_result, encode_result
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.transact import Requests, conversation, run_watched
 from interlock.postgres.errors import state_of
 from interlock.postgres.handover import GATE, SHARE_GATE
 from interlock.postgres.isolation import Plan, plan_of
-from interlock.postgres.statements import DENIED, Client
-from interlock.sql.values import Row, Statements, row_class
+from interlock.postgres.statements import DENIED, Client, Conflict, translate_user_errors
+from interlock.sql.parse import quoted_name
+from interlock.sql.values import Answer, Row, Statements, row_class
 
 # --- Turns after a conflict ------------------------------------------------------------------------------------------
 # SERIALIZABLE runs transactions concurrently and rolls conflicting ones back. That is fast while conflicts are rare.
@@ -241,7 +255,7 @@ class PostgresAttempt:
         """Run the body and commit. An exception rolls back."""
         client = self._client
         try:
-            await self._begin()
+            await self.begin()
             result = await body(client)
         except Exception:
             await client.rollback()
@@ -249,7 +263,8 @@ class PostgresAttempt:
         await client.commit()
         return result
 
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
+        """Begin the transaction, without its body. Raises NoGate."""
         try:
             await self._client.begin(
                 "SERIALIZABLE" if self._serializable else "READ COMMITTED",
@@ -386,3 +401,175 @@ def _run_step(limit_s: float, function: Callable[[], object]) -> object:
 
 def _interrupt_nothing() -> None:
     """Interrupt nothing: no statement runs while the user's code does."""
+
+
+# --- Interactive transactions ----------------------------------------------------------------------------------------
+# The caller drives it on a connection of its own. There is no second attempt: the caller has seen the first one's rows.
+
+
+class PostgresInteractive:
+    """An interactive SERIALIZABLE transaction on one connection, which it acquires with its first call."""
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Client]],
+        begin: Callable[[Client], Awaitable[None]],
+        *,
+        schema: str,
+        limit_s: float,
+        touched: Callable[[Plan], None],
+    ) -> None:
+        self._connect = connect
+        self._begin = begin
+        self._schema = schema
+        self._limit_s = limit_s
+        self._touched = touched
+        self._calls = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._end_error: TransactionError | None = None
+        self._is_aborted = self._is_abandoned = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self, sql: str, args: tuple[object, ...]) -> Answer:
+        """Run one statement."""
+        self._touched(_plan(sql))
+        return await self._call(lambda client: client.run(sql, args, schema=self._schema, writing=False))
+
+    async def run_many(self, sql: str, many: Sequence[Sequence[object]]) -> int:
+        """Run one statement with each of several arguments; return the number of changed rows."""
+        changed = 0
+        for args in many:
+            changed += (await self.run(sql, tuple(args))).changed
+        return changed
+
+    async def inspect(self, look: Callable[[apsw.Connection], ResultT]) -> ResultT:
+        """Raise BadUsage: the catalog of PostgreSQL is read with SQL."""
+        del look
+        raise not_a_lane()
+
+    async def savepoint(self, name: str) -> None:
+        """Define a savepoint."""
+        await self._control(f"SAVEPOINT {quoted_name(name)}")
+
+    async def rollback_to(self, name: str) -> None:
+        """Undo everything since the savepoint."""
+        await self._control(f"ROLLBACK TO SAVEPOINT {quoted_name(name)}")
+
+    async def release(self, name: str) -> None:
+        """Forget the savepoint, and keep its changes."""
+        await self._control(f"RELEASE SAVEPOINT {quoted_name(name)}")
+
+    async def commit(self) -> None:
+        """Commit. Raises TransactionEnded after a conflict, and TransactionError for an aborted transaction."""
+        async with self._calls:
+            self._refuse_over()
+            try:
+                if self._is_aborted:
+                    raise rolled_back_instead()
+                if self._client is not None:
+                    self._client.spent = True  # Until it is known to have committed.
+                    await self._client.commit()
+                    self._client.spent = False
+                    self._client = None
+            except Conflict as error:
+                raise conflict_error() from error
+            finally:
+                await self._close(over_error())
+
+    async def rollback(self) -> None:
+        """Undo everything."""
+        async with self._calls:
+            await self._close(over_error())
+
+    def abandon(self) -> None:
+        """Roll it back soon, in its own event loop."""
+        self._is_abandoned = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # A closed loop has closed its connections.
+                self._loop.call_soon_threadsafe(self._expire, over_error())
+
+    async def _control(self, sql: str) -> None:
+        async def run(client: Client) -> None:
+            with translate_user_errors(writing=False):
+                await client.driver.execute(sql, timeout=self._limit_s)
+
+        await self._call(run, ends_abort=sql.startswith("ROLLBACK"))
+
+    async def _call(self, call: Callable[[Client], Awaitable[ResultT]], *, ends_abort: bool = False) -> ResultT:
+        async with self._calls:
+            self._refuse_over()
+            if self._is_aborted and not ends_abort:
+                raise aborted_error()
+            client = self._client or await self._opened()
+            try:
+                answer = await call(client)
+            except Conflict as error:
+                await self._close(conflict_error())
+                raise conflict_error() from error
+            except TransactionError:
+                self._is_aborted = True
+                raise
+            except BaseException:
+                client.spent = True  # The statement may still be under way.
+                await self._close(over_error())
+                raise
+            self._is_aborted = False
+            return answer
+
+    async def _opened(self) -> Client:
+        client = await self._stack.enter_async_context(self._connect())
+        try:
+            await self._begin(client)
+        except BaseException:
+            await client.rollback()
+            await self._stack.aclose()
+            raise
+        self._client, self._loop = client, asyncio.get_running_loop()
+        self._timer = self._loop.call_later(self._limit_s, self._expire, timed_out_error(self._limit_s))
+        return client
+
+    def _refuse_over(self) -> None:
+        if self._end_error is not None:
+            raise copy_error(self._end_error)
+        if self._is_abandoned:
+            raise over_error()
+
+    def _expire(self, error: TransactionError) -> None:
+        async def expire() -> None:
+            async with self._calls:
+                await self._close(error)
+
+        task = asyncio.ensure_future(expire())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _close(self, error: TransactionError) -> None:
+        if self._end_error is not None:
+            return
+        self._end_error = error
+        if self._timer is not None:
+            self._timer.cancel()
+        client, self._client = self._client, None
+        if client is not None and not client.spent:
+            await client.rollback()
+        await self._stack.aclose()
+
+
+def conflict_error() -> TransactionEnded:
+    """Return the error for an interactive transaction that PostgreSQL has undone because of another one."""
+    return TransactionEnded(
+        "the transaction met another one and was rolled back by PostgreSQL.",
+        why="It is SERIALIZABLE: of two that read and change the same rows only one can win.",
+        fix="Repeat the transaction; `transact` does so by itself.",
+    )
+
+
+def not_a_lane() -> BadUsage:
+    """Return the error for a look at the catalog of a database that is not on a lane."""
+    return BadUsage(
+        "the database is on PostgreSQL, whose catalog Interlock does not describe.",
+        fix="Read information_schema or pg_catalog, or connect with PostgreSQL's own driver.",
+    )

@@ -4,8 +4,10 @@ Nothing else may be used inside. Another database would make a transaction over 
 crash. The database itself would wait for the running transaction.
 """
 
+import contextlib
 import contextvars
 from collections.abc import Callable
+from typing import Protocol
 
 from interlock.errors import DialectError, TransactionError
 from interlock.lanes.transact import Request, Requests
@@ -13,6 +15,25 @@ from interlock.sql.values import Row
 
 _inside: contextvars.ContextVar[tuple[str, object] | None] = contextvars.ContextVar("transaction", default=None)
 """The database whose transaction is running in this context."""
+
+
+class OpenBlock(Protocol):
+    """An interactive transaction whose block may be left already."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was committed or rolled back."""
+        ...
+
+
+_block: contextvars.ContextVar[tuple[object, OpenBlock] | None] = contextvars.ContextVar("block", default=None)
+"""The engine and the interactive transaction of the innermost block in this context."""
+
+
+class TransactionEnded(TransactionError):
+    """The transaction is over, and nothing of it remains: it took too long, or its database was closed or moved."""
+
+    retry = "now"
 
 
 Performing = Callable[[str, tuple[object, ...]], Callable[[], object]]
@@ -43,11 +64,58 @@ def inside_of(context: contextvars.Context, database: tuple[str, object]) -> con
     return inside
 
 
+def enter_block(engine: object, transaction: OpenBlock) -> contextvars.Token[tuple[object, OpenBlock] | None]:
+    """Record that this context is inside the block of an interactive transaction."""
+    return _block.set((engine, transaction))
+
+
+def leave_block(token: contextvars.Token[tuple[object, OpenBlock] | None]) -> None:
+    """Take back what `enter_block` recorded. A block that is left by another task has recorded nothing there."""
+    with contextlib.suppress(ValueError):
+        _block.reset(token)
+
+
 def schema_inside() -> str | None:
     """Return the schema of PostgreSQL whose transaction runs this code; None in a lane or outside a transaction."""
     found = _inside.get()
     schema: object = None if found is None else getattr(found[1], "schema", None)
     return schema if isinstance(schema, str) else None
+
+
+def timed_out_error(limit_s: float) -> TransactionEnded:
+    """Return the error for an interactive transaction that was open too long."""
+    return TransactionEnded(
+        f"the transaction was open for more than {limit_s:g} s (transaction_timeout_s) and was rolled back.",
+        why="On a lane it holds the single writer while it is open, on PostgreSQL rows that others wait for.",
+        fix="Repeat it, and do slow work before or after it; or raise transaction_timeout_s.",
+    )
+
+
+def over_error() -> TransactionEnded:
+    """Return the error for an interactive transaction that is used after its end."""
+    return TransactionEnded(
+        "the transaction has ended.",
+        why="It was committed or rolled back, or its database was closed.",
+        fix="Begin another one.",
+    )
+
+
+def aborted_error() -> TransactionError:
+    """Return the error for a statement after one that failed, as PostgreSQL has it."""
+    return TransactionError(
+        "the transaction is aborted; statements are ignored until it is rolled back.",
+        why="One of its statements has failed.",
+        fix="Roll it back, or back to a savepoint that was defined before the failed statement.",
+    )
+
+
+def rolled_back_instead() -> TransactionError:
+    """Return the error for the commit of an aborted transaction."""
+    return TransactionError(
+        "the transaction was rolled back instead of committed.",
+        why="One of its statements has failed, and it was not rolled back to a savepoint since.",
+        fix="Handle the error of that statement; nothing needs to be undone.",
+    )
 
 
 def not_a_text(sql: object, on: str) -> DialectError:
@@ -71,6 +139,13 @@ def refuse_no_function(function: object) -> None:
 
 def refuse_inside(url: str, database: object = None) -> None:
     """Raise TransactionError inside a function given to `transact`: there only its tx may be used (D17)."""
+    block = _block.get()
+    if block is not None and block[0] is database and not block[1].is_over:
+        raise TransactionError(
+            f"{url} was used inside the block of a transaction of its own.",
+            why="It would be a transaction beside the one of the block, and wait for its end.",
+            fix="Use tx.execute and tx.query inside the block, or do this after it.",
+        )
     found = _inside.get()
     if found is None:
         return

@@ -1,22 +1,23 @@
 """Streams and shards of a database, each with a write stream of its own (D4, D5).
 
 Those of a lane are lanes, at any depth, and one bound limits their total number. Those of a schema of PostgreSQL are
-schemas beside it, on the same connections. They are closed with their parent, and are created where it lives. A
-database that has some is not moved (see `relocate.database.mover`).
+schemas beside it, on the same connections. They are closed with their parent, and are created where it lives. Each is
+a database that moves by its own tombstone, alone or before its parent (see `relocate.database.parts`); its handles
+follow it.
 """
 
 import asyncio
 import contextlib
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from interlock.catalog.open_lane import closing_thread, opening_thread
 from interlock.database.lane_engine import OnLane
-from interlock.errors import Overloaded, UnavailableError
+from interlock.errors import MovedElsewhere, Overloaded, UnavailableError
 from interlock.lanes import forks
 from interlock.lanes.connection import closed_error
 from interlock.lanes.lane import Lane
@@ -38,6 +39,9 @@ _THEN = "\x00"
 
 DatabaseT = TypeVar("DatabaseT")
 DatabaseT_co = TypeVar("DatabaseT_co", covariant=True)
+FoundT = TypeVar("FoundT")
+"""An open database with the place where it was found."""
+
 Opens = Callable[[str], tuple[Lane, DatabaseT]]
 """Opens the stream of a key, and returns its lane and its database. Blocks."""
 
@@ -53,6 +57,10 @@ class Streams(Protocol[DatabaseT_co]):
         """Close all of them, then the database itself."""
         ...
 
+    def at(self, engine: OnLane) -> "Streams[DatabaseT_co]":
+        """Return the same for the lane of the database, which was opened again at the same place."""
+        ...
+
 
 def url_below(url: str, path: str) -> str:
     """Return the address of a stream or shard, at any depth, from the keys that lead to it."""
@@ -60,6 +68,73 @@ def url_below(url: str, path: str) -> str:
         kind, mark, rest = step.partition(":")
         url = stream_url(url, rest) if kind + mark == STREAM else shard_url(url, int(rest))
     return url
+
+
+class Elsewhere(Generic[FoundT]):
+    """Streams that were opened again at another place, each once for all handles and event loops."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, Future[FoundT]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._found
+
+    async def find(self, key: str, left: FoundT | None, opens: Callable[[], Awaitable[FoundT]]) -> FoundT:
+        """Return what was opened since `left`; without it open it, or wait for a concurrent caller that does.
+
+        The opening continues for others when this call is cancelled.
+        """
+        with self._lock:
+            if self._closed:
+                raise closed_error()
+            flight = self._found.get(key)
+            mine = flight is None or (flight.done() and flight.result() is left)
+            if flight is None or mine:
+                flight = self._found[key] = Future()
+                _ = flight.set_running_or_notify_cancel()  # So that no waiting call can cancel it for the others.
+        if mine:
+            task = asyncio.ensure_future(self._open(key, flight, opens))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await asyncio.wrap_future(flight)
+
+    async def _open(self, key: str, flight: Future[FoundT], opens: Callable[[], Awaitable[FoundT]]) -> None:
+        try:
+            flight.set_result(await opens())
+        except BaseException as error:
+            with self._lock:
+                del self._found[key]
+            flight.set_exception(error if isinstance(error, Exception) else closed_error())
+            if not isinstance(error, Exception):
+                raise
+
+    async def close(self, close: Callable[[FoundT], Awaitable[None]]) -> None:
+        """Close everything that is open or being opened: another place may be about to open the same."""
+        with self._lock:
+            self._closed = True
+            flights = list(self._found.values())
+        for found in await asyncio.gather(*map(asyncio.wrap_future, flights), return_exceptions=True):
+            if not isinstance(found, BaseException):
+                await close(found)
+
+
+class Follows(Protocol[DatabaseT_co, FoundT]):
+    """Opens a stream that has left its place."""
+
+    def open(self, path: str, moved: MovedElsewhere) -> Awaitable[FoundT]:
+        """Open it where its tombstones lead."""
+        ...
+
+    def wrap(self, path: str, found: FoundT) -> DatabaseT_co:
+        """Return a handle."""
+        ...
+
+    async def close(self, found: FoundT) -> None:
+        """Close what was opened."""
+        ...
 
 
 class _OpenLane(Generic[DatabaseT]):
@@ -72,7 +147,7 @@ class _OpenLane(Generic[DatabaseT]):
         self.used_s = 0.0
 
 
-class LaneStreams(Generic[DatabaseT]):
+class LaneStreams(Generic[DatabaseT, FoundT]):
     """All lanes below a lane, at any depth: one per key for all event loops, closed together with their parent.
 
     The first call for a key opens its lane. One that failed to open, was closed or has died is opened again by the
@@ -81,9 +156,11 @@ class LaneStreams(Generic[DatabaseT]):
     another, because its rows would be lost.
     """
 
-    def __init__(self, engine: OnLane, opens: Opens[DatabaseT]) -> None:
+    def __init__(self, engine: OnLane, opens: Opens[DatabaseT], follows: Follows[DatabaseT, FoundT]) -> None:
         self._engine = engine
         self._opens = opens
+        self._follows = follows
+        self.elsewhere: Elsewhere[FoundT] = Elsewhere()
         self._settings = engine.settings
         self._clock = engine.clock
         self._lock = threading.Lock()
@@ -100,7 +177,7 @@ class LaneStreams(Generic[DatabaseT]):
             if self._closed:
                 raise closed_error()
             stream = self._known.get(key)
-            if stream is None or _is_dead(stream.lane):
+            if stream is None or (_is_dead(stream.lane) and key not in self.elsewhere):
                 if stream is not None and stream.lane is not None:
                     self._leaving[key] = stream.lane
                 elif len(self._known) >= self._settings.streams_max:
@@ -110,7 +187,21 @@ class LaneStreams(Generic[DatabaseT]):
             stream.used_s = self._clock.monotonic_s()
             self._known.pop(key, None)
             self._known[key] = stream
-        return await asyncio.wrap_future(stream.done)
+        try:
+            return await asyncio.wrap_future(stream.done)
+        except MovedElsewhere as error:
+            moved = error
+        return self._adopt(key, await self.elsewhere.find(key, None, lambda: self._follows.open(key, moved)))
+
+    def _adopt(self, key: str, found: FoundT) -> DatabaseT:
+        """Return the one handle of a stream that had left when it was asked for."""
+        with self._lock:
+            stream = self._known.get(key)
+            if stream is None or not stream.done.done() or stream.done.exception() is not None:
+                stream = self._known[key] = _OpenLane[DatabaseT]()
+                stream.done = Future()
+                stream.done.set_result(self._follows.wrap(key, found))
+            return stream.done.result()
 
     async def close(self) -> None:
         """Close all of them, then the database itself. This completes even if the call is cancelled."""
@@ -123,11 +214,13 @@ class LaneStreams(Generic[DatabaseT]):
         # A stream that is still being opened closes itself as soon as it is open.
         opening = (asyncio.wrap_future(stream.done) for stream in streams if stream.lane is None)
         await asyncio.gather(closing, *opening, return_exceptions=True)
+        await asyncio.gather(self.elsewhere.close(self._follows.close), return_exceptions=True)
         closing.result()
 
-    def replace_engine(self, engine: OnLane) -> None:
+    def at(self, engine: OnLane) -> "LaneStreams[DatabaseT, FoundT]":
         """Replace the engine of the parent, which was opened again at the same place."""
         self._engine = engine
+        return self
 
     def forked(self) -> None:
         """Replace the lock and drop the streams in the child of a fork: a thread of the parent may hold the lock."""
@@ -224,10 +317,10 @@ def _close_one(lane: Lane, failed: list[Exception]) -> None:
         failed.append(error)
 
 
-class NestedStreams(Generic[DatabaseT]):
+class NestedStreams(Generic[DatabaseT, FoundT]):
     """The lanes below a stream. The parent database keeps them, because the stream may be closed and reopened."""
 
-    def __init__(self, below: LaneStreams[DatabaseT], path: str, engine: OnLane) -> None:
+    def __init__(self, below: LaneStreams[DatabaseT, FoundT], path: str, engine: OnLane) -> None:
         self._below = below
         self._path = path
         self._engine = engine
@@ -236,35 +329,64 @@ class NestedStreams(Generic[DatabaseT]):
         """Return the database of this key; open it if necessary."""
         return await self._below.get(f"{self._path}{_THEN}{key}")
 
+    def at(self, engine: OnLane) -> "NestedStreams[DatabaseT, FoundT]":
+        """Return the same for the stream that was opened again at the same place."""
+        return NestedStreams(self._below, self._path, engine)
+
     async def close(self) -> None:
         """Close the stream only; the lanes below it are closed with the parent database."""
         await asyncio.wrap_future(closing_thread(self._engine.lane.close))
 
 
-class PostgresStreams(Generic[DatabaseT]):
+class PostgresStreams(Generic[DatabaseT, FoundT]):
     """The schemas beside a schema of PostgreSQL. They share its connections and need no close.
 
     G6: at most `streams_max` are cached; others are looked up again.
     """
 
-    def __init__(self, engine: "OnPostgres", make: "Callable[[OnPostgres, Streams[DatabaseT]], DatabaseT]") -> None:
+    def __init__(
+        self,
+        engine: "OnPostgres",
+        make: "Callable[[OnPostgres, str], DatabaseT]",
+        follows: Follows[DatabaseT, FoundT],
+    ) -> None:
         self._engine = engine
         self._make = make
-        self._known: OrderedDict[str, tuple[OnPostgres, DatabaseT]] = OrderedDict()
+        self._follows = follows
+        self.elsewhere: Elsewhere[FoundT] = Elsewhere()
+        self._known: OrderedDict[str, tuple[OnPostgres | None, DatabaseT]] = OrderedDict()
+        """By key, with the engine; None for a stream that lives elsewhere."""
 
     async def get(self, key: str) -> DatabaseT:
         """Return the database of this key; create its schema if necessary."""
         found = self._known.get(key)
-        if found is None or found[0].is_closed:
-            engine = await self._engine.stream(key.removeprefix(STREAM)).create_missing()
-            found = self._known[key] = engine, self._make(engine, PostgresStreams(engine, self._make))
-            if len(self._known) > engine.settings.streams_max:
+        if found is None or (found[0] is not None and found[0].is_closed and key not in self.elsewhere):
+            found = self._known[key] = await self._open(key)
+            if len(self._known) > self._engine.settings.streams_max:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return found[1]
 
+    async def _open(self, key: str) -> "tuple[OnPostgres | None, DatabaseT]":
+        engine = await self._engine.part(key)
+        try:
+            engine = await engine.create_missing()
+        except MovedElsewhere as error:
+            moved = error
+        else:
+            return engine, self._make(engine, key)
+        opened = await self.elsewhere.find(key, None, lambda: self._follows.open(key, moved))
+        return self._known.get(key) or (None, self._follows.wrap(key, opened))
+
+    def at(self, engine: OnLane) -> "PostgresStreams[DatabaseT, FoundT]":
+        """Do nothing: there is no lane."""
+        del engine
+        return self
+
     async def close(self) -> None:
         """Close all of them, then the database itself."""
+        await self.elsewhere.close(self._follows.close)
         for engine, _ in self._known.values():
-            await engine.close()
+            if engine is not None:
+                await engine.close()
         await self._engine.close()

@@ -25,7 +25,7 @@ from interlock.core.machine import Machine
 from interlock.core.values import ContextT, StateT
 from interlock.engine.engine import Engine, Workflows
 from interlock.engine.leases import LEASE_S, WAIT_S, Lease, Leasing
-from interlock.engine.open import Opening
+from interlock.engine.open import Closing, Opening
 from interlock.engine.transactions import BlockingTransaction
 from interlock.errors import BadUsage, UnavailableError
 
@@ -39,6 +39,7 @@ P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 InsideT = TypeVar("InsideT")
 InsideT_co = TypeVar("InsideT_co", covariant=True)
+ClosingT_co = TypeVar("ClosingT_co", bound=Closing, covariant=True)
 
 
 class Portal:
@@ -209,6 +210,34 @@ def _copy_result(answer: "Future[ResultT]", task: "asyncio.Task[ResultT]") -> No
             answer.set_result(task.result())
 
 
+class ClosingProxy(BlockingProxy[ClosingT_co]):
+    """A blocking counterpart that is closed, and whose portal ends with it. Use it in `with`, or close it."""
+
+    def __init__(self, portal: Portal, inside: ClosingT_co) -> None:
+        super().__init__(portal, inside)
+        self._closing = threading.Lock()
+
+    def close(self) -> None:
+        """Close it as its async counterpart; then the thread ends. Idempotent: a second call waits for the first."""
+        self._portal.refuse_for_ever()
+        with self._closing:
+            try:
+                if not self._portal.is_stopped:
+                    self._portal.call(self._inside.close)
+            finally:
+                # Also when Ctrl-C has interrupted the closing: it is closed in the loop before that ends.
+                self._portal.stop()
+
+    def __enter__(self) -> Self:
+        """Return it; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it, also after an error in the block. In a forked child there is nothing to close."""
+        if not self._portal.is_forked:
+            self.close()
+
+
 # --- Blocking engine -------------------------------------------------------------------------------------------------
 
 EventT = TypeVar("EventT", bound=Event)
@@ -287,12 +316,8 @@ async def _await_engine(opening: Opening[Engine]) -> Engine:
     return await opening
 
 
-class BlockingEngine(BlockingProxy[Engine]):
+class BlockingEngine(ClosingProxy[Engine]):
     """An open engine for code that is not async. Make one with `BlockingEngine.open`."""
-
-    def __init__(self, portal: Portal, engine: Engine) -> None:
-        super().__init__(portal, engine)
-        self._closing = threading.Lock()
 
     open = staticmethod(_blocking_open(Engine.open))
 
@@ -335,26 +360,3 @@ class BlockingEngine(BlockingProxy[Engine]):
     def transaction(self, connection: object) -> AbstractContextManager[BlockingTransaction]:
         """As `Engine.transaction`, for connections without an event loop. It does not run in the engine's loop."""
         return self._inside.transaction(connection)
-
-    def close(self) -> None:
-        """As `Engine.close`; then the thread ends. Idempotent: a second call waits for the first."""
-        self._portal.refuse_for_ever()
-        with self._closing:
-            try:
-                if not self._portal.is_stopped:
-                    self._portal.call(self._inside.close)
-            finally:
-                # Also when Ctrl-C has interrupted the closing: the store is closed in the loop before it ends.
-                self._portal.stop()
-
-    def __enter__(self) -> Self:
-        """Return the engine, which is open already; leaving the block closes it."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it, also after an error in the block. In a forked child there is nothing to close."""
-        del kind, error, trace
-        if not self._portal.is_forked:
-            self.close()

@@ -48,7 +48,7 @@ from interlock.engine.path.caller_commands import (
     no_workflow,
 )
 from interlock.engine.path.pipeline import confirm, is_here
-from interlock.engine.pruning import BATCH, Pruned, Pruner
+from interlock.engine.retention import BATCH, Pruned, Pruner
 from interlock.engine.settings import Admission
 from interlock.engine.transactions import TransactionBlock, TransactionCalls
 from interlock.engine.views import (
@@ -85,7 +85,7 @@ P = ParamSpec("P")
 def _repeat_after_move(
     call: Callable[Concatenate["Engine", P], Coroutine[Any, Any, ResultT]],
 ) -> Callable[Concatenate["Engine", P], Coroutine[Any, Any, ResultT]]:
-    """Repeat a reading call as `Engine._repeated` does, without another coroutine: `wait` is called for every order."""
+    """Repeat a call at the new place of the workflows if they were moved meanwhile."""
 
     @functools.wraps(call)
     async def again(self: "Engine", /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
@@ -398,11 +398,7 @@ class Engine:
         line.outlet.force(forced, "a person lets it decide again" if forced is None else f"a person holds it {forced}")
 
     def set_limit(
-        self,
-        dependency: str,
-        *,
-        concurrency_max: int | None = None,
-        rate_per_s: float | EllipsisType | None = ...,
+        self, dependency: str, *, concurrency_max: int | None = None, rate_per_s: float | EllipsisType | None = ...
     ) -> None:
         """Change the limits of a dependency while the engine runs; omitted ones stay as they are (C8).
 
@@ -472,15 +468,10 @@ class Engine:
 
     # --- internals ---------------------------------------------------------------------------------------------------
 
+    @_repeat_after_move
     async def _repeated(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Repeat the call at the new place of the workflows if they were moved meanwhile."""
-        while True:
-            inside = self._inside
-            try:
-                return await call()
-            except UnavailableError as error:
-                if self._follower is None or not await self._follower.followed(inside, error):
-                    raise
+        """Await the call, for the server."""
+        return await call()
 
     def _enter(self, inside: EngineParts) -> None:
         self._inside = inside

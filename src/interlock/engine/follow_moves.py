@@ -23,8 +23,8 @@ from interlock.catalog.entries import below
 from interlock.catalog.open_lane import is_free_again
 from interlock.clock import Chance, Clock
 from interlock.engine.internals import EngineParts
+from interlock.engine.path.engine_commands import EffectDone, EffectFailed, Result
 from interlock.engine.path.pipeline import closed, confirm, stopped
-from interlock.engine.path.reports import EffectDone, EffectFailed, Result
 from interlock.engine.path.staging import Envelope
 from interlock.engine.shared.reads import AddCounts
 from interlock.errors import (

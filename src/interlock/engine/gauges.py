@@ -11,6 +11,7 @@ import msgspec
 
 from interlock.engine.dependencies.breakers import Breakers, view_of_line
 from interlock.engine.internals import EngineParts
+from interlock.lanes.contention import HotRow
 from interlock.store.memory import MemoryStore
 
 LETTERS_MAX = 10_000
@@ -79,9 +80,10 @@ class Gauges:
         """The number of exceptions of observers."""
         return self._parts.subscribers.failures
 
-    def now_s(self) -> float:
-        """Return the event loop's time."""
-        return self._parts.now_s()
+    def hot_rows(self) -> list[tuple[str, HotRow]]:
+        """Return the hot workflows and the hot rows of this process, with the database of each, worst first."""
+        self._parts.refuse_if_closed()
+        return self._parts.hot_rows()
 
     async def depth(self) -> Depth:
         """Count workflows, undos, dead letters and stalls in the store."""

@@ -14,26 +14,20 @@ from typing import cast
 from interlock.clock import Chance, Clock, Ids, SystemClock
 from interlock.core.policies import Dependency
 from interlock.core.table import Node
-from interlock.engine.alerts.alert import Alert, loop_alert
+from interlock.engine.alerts.alert import Alert, hot_row_alert, loop_alert
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
 from interlock.engine.definitions import check_definitions
 from interlock.engine.dependencies.breakers import BreakerPublisher
-from interlock.engine.dependencies.dependency import Change
+from interlock.engine.dependencies.outlet import Change
 from interlock.engine.dependencies.wait_queue import Places, lines_of
 from interlock.engine.leases import LeaseBook
 from interlock.engine.owned_store_policy import OwnedStorePolicy
 from interlock.engine.path.admission import Gate
 from interlock.engine.path.caller_commands import Send, Start
-from interlock.engine.path.pipeline import (
-    Contended,
-    Pipeline,
-    closed,
-    machine_of,
-    stopped,
-)
-from interlock.engine.path.reports import Bug, Late
+from interlock.engine.path.engine_commands import Bug, Late
+from interlock.engine.path.pipeline import Contended, Pipeline, closed, machine_of, stopped
 from interlock.engine.path.staging import DecisionContext, Envelope, Staged
 from interlock.engine.settings import Admission, EngineSettings
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
@@ -53,6 +47,7 @@ from interlock.errors import (
     UserCodeError,
 )
 from interlock.faultpoints import reach
+from interlock.lanes.contention import OPEN_SOURCES, HotRow, badness
 from interlock.redaction import logger_of
 from interlock.redis.leases import HIGHEST, Epochs, StoreLeases, read_highest
 from interlock.signals import LoopBlocked, Subscribers
@@ -64,6 +59,12 @@ from interlock.urls import RedisAddress
 log = logger_of("interlock.operators")
 
 PAGE = 1_000
+
+HOT_ALERTS_MAX = 20
+"""Flagged rows of a process that have an alert at the same time; the metrics count the others."""
+
+WORKFLOWS = "workflows"
+"""The name under which hot workflows stand among the hot rows of databases."""
 
 UNBLOCKED_S = 300.0
 """An alert ends when its step has not blocked the event loop for this time."""
@@ -121,6 +122,8 @@ class EngineParts:
         self._unwatch: Callable[[], None] = _nothing
         self._blocking: dict[str, tuple[Alert, asyncio.TimerHandle]] = {}
         """Alerts of steps that blocked the event loop, with the timer that ends each."""
+        self._hot: dict[str, Alert] = {}
+        """Alerts of rows that are flagged now."""
         self._ending: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
@@ -173,12 +176,7 @@ class EngineParts:
         means = DecisionContext(config.ids, self.places, policy.owner, self.tracing)
         pipeline = Pipeline(self.store, policy, self.machines, means, settings, self, config.contended, config.chance)
         runner = Runner(
-            pipeline,
-            claims=self._sharing,
-            judge=judge,
-            signals=self.signals,
-            settings=settings,
-            working=self._worker,
+            pipeline, claims=self._sharing, judge=judge, signals=self.signals, settings=settings, working=self._worker
         )
         return pipeline, runner
 
@@ -220,6 +218,27 @@ class EngineParts:
             self.keep(detector.run())
         if isinstance(self._config.clock, SystemClock):
             self._unwatch = watch_loop(self.loop_blocked)
+            if self._settings.stall_check_s > 0:
+                self.keep(self._watch_hot_rows())
+
+    def hot_rows(self) -> list[tuple[str, HotRow]]:
+        """Return the hot workflows of this engine and the hot rows of this process's databases, worst first (D19)."""
+        rows = [(WORKFLOWS, row) for row in self._config.contended.worst(self.now_s())] + OPEN_SOURCES.rows()
+        return sorted(rows, key=lambda each: badness(each[1]), reverse=True)
+
+    async def _watch_hot_rows(self) -> None:
+        """Raise an alert for each flagged row of this process, and resolve it when the row is flagged no longer."""
+        while True:
+            await asyncio.sleep(self._settings.stall_check_s)
+            now_us = int(self._config.clock.wall_s() * 1_000_000)
+            flagged = [hot_row_alert(name, row, now_us) for name, row in self.hot_rows() if row.flagged]
+            found = {alert.dedup_key: alert for alert in flagged}
+            for key in self._hot.keys() - found.keys():
+                self.alarms.tell(self._hot.pop(key).over(now_us))
+            new = [key for key in found if key not in self._hot]
+            for key in new[: max(0, HOT_ALERTS_MAX - len(self._hot))]:
+                self._hot[key] = found[key]
+                self.alarms.tell(found[key])
 
     def loop_blocked(self, blocked: Blocked) -> None:
         """Report a blocked event loop to observers and alerts. A step of this engine or other code blocked it."""
@@ -285,6 +304,9 @@ class EngineParts:
         self._unwatch()
         for key in tuple(self._blocking):
             self._end_block_alert(key)
+        for alert in self._hot.values():
+            self.alarms.tell(alert.over(int(self._config.clock.wall_s() * 1_000_000)))
+        self._hot.clear()
         if self.tracing is not None:
             self.tracing.stopped()
         self.places.close()

@@ -1,7 +1,8 @@
 """The policy of a store with one owner (memory, a lane), which has no other writer.
 
 Memory is current, due work is recovered when the engine opens, and its times are kept in memory. A shared store
-(PostgreSQL) has writers in other processes: see `shared.policy`, which answers the same questions, and some more.
+(PostgreSQL) has writers in other processes: see `shared.shared_store_policy`, which answers
+the same questions, and some more.
 """
 
 import asyncio
@@ -12,20 +13,13 @@ from typing import Protocol
 
 from interlock.clock import Chance
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
+from interlock.engine.path.engine_commands import COUNTS_SAVED_S, WriteRow
 from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.reports import COUNTS_SAVED_S, WriteRow
 from interlock.engine.recovery import ALIVE, Recovery, held_s
 from interlock.engine.settings import EngineSettings
 from interlock.engine.steps.runner import Runner
 from interlock.engine.views import Moved, Waiter, Waiters, too_long
-from interlock.errors import (
-    Fenced,
-    InterlockError,
-    InternalError,
-    OutcomeUnknown,
-    UnavailableError,
-    VersionConflict,
-)
+from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.store.protocol import Store
 from interlock.store.records import Row
 

@@ -17,8 +17,8 @@ import msgspec
 from interlock.clock import Chance
 from interlock.engine.bound_machine import BoundMachine, TimerRun, decode_owed
 from interlock.engine.definitions import owing_before
+from interlock.engine.path.engine_commands import CRASHED, Crashed, EffectFailed, Report, WriteRow, crash_of
 from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.reports import CRASHED, Crashed, EffectFailed, Report, WriteRow, crash_of
 from interlock.engine.path.staging import Group, Staged
 from interlock.engine.settings import EngineSettings
 from interlock.engine.steps.runner import Runner

@@ -17,13 +17,13 @@ from interlock.clock import Chance, Clock, Ids
 from interlock.core.policies import FIRST_WAVE, Circuit, TokenRate
 from interlock.engine.alerts.alert import redis_alert
 from interlock.engine.alerts.delivery import Alarms
-from interlock.engine.dependencies.dependency import ClusterPeers, Forced, Outlet
+from interlock.engine.dependencies.outlet import ClusterPeers, Forced, Outlet
 from interlock.engine.leases import LeaseBook, Leasing
 from interlock.errors import InterlockError
 from interlock.redaction import logger_of
 from interlock.redis.breakers import ClusterBreaker, SharedBreaker
 from interlock.redis.connection import Link
-from interlock.redis.leases import Cluster, read_highest
+from interlock.redis.leases import Epochs, SharedLeases, read_highest
 from interlock.redis.token_bucket import SharedTokens
 from interlock.signals import RedisChanged, Subscribers
 from interlock.store.protocol import Leases, Store
@@ -48,6 +48,10 @@ class SharedDependency:
         self._breaker = SharedBreaker(
             link, outlet.declared.name, self, ids, probes=breaker.probes, reset_s=breaker.reset_s
         )
+        # What the outlet asks and announces about its breaker is for the cluster's.
+        shared = self._breaker
+        self.may_probe, self.probed = shared.may_probe, shared.probed
+        self.announce, self.forced = shared.announce, shared.forced
         self.before: ClusterPeers | None = outlet.others
         self.closed = False
         outlet.others = self
@@ -68,25 +72,6 @@ class SharedDependency:
             await self._tokens.close()
 
     # --- from the outlet ---------------------------------------------------------------------------------------------
-
-    def may_probe(self) -> bool:
-        """Whether a probe may be made here."""
-        return self._breaker.may_probe()
-
-    def announce(self, *, opened: bool, reset_s: float, reason: str) -> None:
-        """Announce that the breaker has opened here, or was closed by a probe."""
-        if opened:
-            self._breaker.opened(reset_s, reason)
-        else:
-            self._breaker.closed(reason)
-
-    def probed(self, *, announced: bool) -> None:
-        """End a probe; `announced`: its result was sent with `announce`."""
-        self._breaker.probed(announced=announced)
-
-    def forced(self, forced: Forced | None, reason: str) -> None:
-        """Announce that a person has forced the breaker here, or released it."""
-        self._breaker.forced(forced, reason)
 
     def token(self, now_s: float, *, take: bool) -> float | None:
         """Take or preview a token of the shared rate. Returns None, for the outlet's own rate, while Redis is down."""
@@ -190,21 +175,16 @@ class Clustered:
         self._noting: asyncio.Task[None] | None = None
         self._shared: list[SharedDependency] = []
         self._ingress: SharedTokens | None = None
-        self._cluster = Cluster(
-            address,
-            store.leases,
-            clock=clock,
-            chance=chance,
-            ids=ids,
-            notes=store,
-            changed=self._changed,
-        )
-        self._cluster.link.listen(self)
+        self._link = Link(address, chance, self._changed)
+        self._epochs = Epochs(store.leases, chance, ids, notes=store)
+        self._leases = SharedLeases(self._link, store.leases, self._epochs, clock)
+        self._link.listen(self._leases)  # The first: Redis may grant no lease before it has its epoch.
+        self._link.listen(self)
 
     @property
     def up(self) -> bool:
         """Whether Redis answers."""
-        return self._cluster.link.up
+        return self._link.up
 
     @property
     def where(self) -> str:
@@ -214,31 +194,34 @@ class Clustered:
     @property
     def leases(self) -> Leases:
         """The leases of the cluster; while Redis is lost, of the store."""
-        return self._cluster.leases
+        return self._leases
 
     # --- limits and breakers -----------------------------------------------------------------------------------------
 
     def share(self, outlets: Iterable[Outlet]) -> None:
         """Share these breakers and rates with the other engines."""
-        self._shared += [SharedDependency(outlet, self._cluster.link, self._clock, self._ids) for outlet in outlets]
+        self._shared += [SharedDependency(outlet, self._link, self._clock, self._ids) for outlet in outlets]
 
     def ingress(self, rate: TokenRate | None) -> SharedTokens | None:
         """Return the shared tokens of the engine's admission rate; None without a rate."""
         if self._ingress is not None:
             self._ingress.retire()
-        link = self._cluster.link
-        self._ingress = None if rate is None else SharedTokens(link, INGRESS, rate, self._clock, _wake_no_caller)
+        self._ingress = None
+        if rate is not None:
+            self._ingress = SharedTokens(self._link, INGRESS, rate, self._clock, _wake_no_caller)
         return self._ingress
 
     # --- beginning and end -------------------------------------------------------------------------------------------
 
     async def begin(self, notes: Mapping[str, str], leases: LeaseBook) -> None:
-        """Connect, if Redis answers."""
+        """Connect. A Redis that does not answer does not stop the engine: the link retries until it does."""
         home = notes.get(HOME) or await self._name_home(leases)
         self._noted_several = notes.get(SEVERAL) == "yes"
         # An alert of the last engine is not repeated; if Redis is back by now, the alert is resolved.
         self._alerted = self._noted_alert = notes.get(GONE) == "yes"
-        await self._cluster.begin(home, highest=read_highest(notes), several=self._noted_several)
+        self._epochs.saw(read_highest(notes))
+        self._leases.home, self._leases.several = home, self._noted_several
+        await self._link.begin()
 
     async def _name_home(self, leases: LeaseBook) -> str:
         """Name the home, unless another engine was faster."""
@@ -254,12 +237,12 @@ class Clustered:
 
     async def beat(self) -> None:
         """Note what the next engine needs, if it has changed, and read the notes of the others."""
-        several = self._cluster.leases.several
+        several = self._leases.several
         self._beats += 1
         with contextlib.suppress(InterlockError):
             if self._beats % LEARN_BEATS == 0:
-                await self._cluster.leases.learn()
-            await self._cluster.epochs.save()
+                await self._leases.learn()
+            await self._epochs.save()
             if several != self._noted_several:
                 await self._store.note(SEVERAL, "yes" if several else "no")
                 self._noted_several = several
@@ -279,12 +262,14 @@ class Clustered:
                 LEAVE_S,
             )
         finally:
-            await self._cluster.close()
+            await self._link.close()
             if self._noting is not None and (await asyncio.wait([self._noting], timeout=LEAVE_S))[1]:
                 self._noting.cancel()
                 await asyncio.wait([self._noting])
 
     def _changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 -- the one thing that changes.
+        if not up:
+            self._leases.lost()
         self._subscribers.emit(RedisChanged(self.where, up=up, reason=reason))
         if up != self._alerted:
             return  # Redis was up from the beginning.

@@ -7,7 +7,7 @@ only count get sums instead, once per group, for all moves of a group become dur
 from typing import Literal
 
 from interlock.clock import Clock
-from interlock.engine.path.reports import Failure
+from interlock.engine.path.engine_commands import Failure
 from interlock.engine.path.staging import DecisionContext, Staged
 from interlock.engine.tracer_protocol import Current
 from interlock.errors import GuardRejected, InterlockError, Refusal

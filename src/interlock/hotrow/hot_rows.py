@@ -7,6 +7,7 @@ opens nothing for writing, creates and locks nothing, and has a time limit.
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -19,7 +20,7 @@ from interlock.catalog.entries import below
 from interlock.catalog.open_lane import cache_path
 from interlock.clock import Clock
 from interlock.errors import BadUsage, TargetNotFound
-from interlock.lanes.contention import HotReport, HotRow, Source, badness, hot_path, read_report
+from interlock.lanes.contention import Contention, HotReport, HotRow, Source, badness, hot_path, read_report
 from interlock.lanes.file import owner_of
 from interlock.lanes.settings import KINDS
 from interlock.settings import configured, lane_settings
@@ -279,8 +280,7 @@ async def _look_at_lanes(places: Sequence[LanePlace], seconds: float, clock: Clo
             break
         await asyncio.sleep(LOOK_S)
     return HotRowsReading(
-        windows=sorted(found.values(), key=lambda window: window.at_s),
-        notes=_notes(places, owned, reported),
+        windows=sorted(found.values(), key=lambda window: window.at_s), notes=_notes(places, owned, reported)
     )
 
 
@@ -331,7 +331,7 @@ async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsRe
 
     address = parse_postgres_url(url)
     name = urlsplit(address.url).path.strip("/") or "postgresql"
-    threshold = lane_settings(configured(name, KINDS)).contention_flag_threshold
+    contention = Contention(lane_settings(configured(name, KINDS)), source="postgres")
     link = await connected(address)
     try:
         waits = await sample(link, seconds)
@@ -352,7 +352,7 @@ async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsRe
             handoffs_per_s=row.waits_per_s,
             writes_per_s=row.waits_per_s,
             wait_s=row.wait_s,
-            flagged=row.waits_per_s > threshold,
+            flagged=contention.is_flagged(row.waits_per_s, row.wait_s),
         )
         for row in waits.rows[:ROWS_MAX]
     ]
@@ -363,7 +363,7 @@ async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> HotRowsRe
         at_s=clock.wall_s(),
         seconds=waits.seconds,
         transactions_per_s=waits.commits_per_s,
-        flag_threshold=threshold,
+        flag_threshold=contention.flag_threshold,
         rows=rows,
     )
     return HotRowsReading(windows=[window], notes=notes)
@@ -388,9 +388,16 @@ FAMILY = (
         "Writes of the row that had to be done again because another came first.",
     ),
     ("interlock_row_wait_seconds", "wait_s", "The mean time that a write of the row waited for another one."),
-    ("interlock_row_flagged", "flagged", "1 when the row is above contention_flag_threshold."),
+    (
+        "interlock_row_flagged",
+        "flagged",
+        "1 when the row is flagged: by its rate or by its mean wait.",
+    ),
 )
 """Each metric with the field of a row that it shows."""
+
+HOT_ROWS = ("interlock_hot_rows", "Rows that are flagged, by their rate or by their mean wait.")
+"""The metric that counts flagged rows by database."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -398,11 +405,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def exposition(rows: Iterable[Hot], *, limit: int = METRIC_ROWS_MAX) -> str:
     """Return the metrics of the first `limit` rows; pass them worst first."""
     series: dict[str, Hot] = {}
+    flagged: Counter[str] = Counter()
     for row in rows:
-        if len(series) >= limit:
-            break
-        series.setdefault(_labels(row), row)
-    lines: list[str] = []
+        flagged[row.database] += row.flagged
+        if len(series) < limit:
+            series.setdefault(_labels(row), row)
+    lines = [f"# HELP {HOT_ROWS[0]} {HOT_ROWS[1]}", f"# TYPE {HOT_ROWS[0]} gauge"]
+    lines += [f'{HOT_ROWS[0]}{{database="{_label(database)}"}} {count}' for database, count in flagged.items()]
     for name, field, what in FAMILY:
         lines += [f"# HELP {name} {what}", f"# TYPE {name} gauge"]
         lines += [f"{name}{labels} {getattr(row, field):.6g}" for labels, row in series.items()]

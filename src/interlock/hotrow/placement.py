@@ -675,9 +675,7 @@ def step(state: Advisor, verdict: Verdict, now_s: float) -> Advisor:
     choice = verdict.choice
     recent = (*state.recent, choice)[-WINDOWS:]
     state = msgspec.structs.replace(
-        state,
-        recent=recent,
-        steady_s=state.steady_s if state.proposed == choice else now_s,
+        state, recent=recent, steady_s=state.steady_s if state.proposed == choice else now_s
     )
     if choice == state.choice:
         return msgspec.structs.replace(state, shown=verdict)  # The same, with the figures of today.

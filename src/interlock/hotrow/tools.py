@@ -46,6 +46,7 @@ class Tool(_Named, frozen=True, kw_only=True):
     group_commit_window: float | None = None
     group_commit_max_batch: int | None = None
     contention_flag_threshold: float | None = None
+    contention_flag_wait_s: float | None = None
     db_per_write_stream: bool | None = None
 
     def __post_init__(self) -> None:

@@ -14,10 +14,11 @@ A driver's exception never reaches a user: an error of SQLite gets our three par
 import contextlib
 import copy
 import errno
+import re
 import resource
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import apsw
 
@@ -25,6 +26,7 @@ from interlock.errors import (
     BadUsage,
     ConstraintViolation,
     CorruptionError,
+    DialectError,
     Fenced,
     InterlockError,
     LaneOwned,
@@ -34,7 +36,38 @@ from interlock.errors import (
     UnavailableError,
 )
 
-Prepare = Callable[[apsw.Connection, Callable[[], int]], None]
+
+class GroupMemory(Protocol):
+    """Memory of the layer above that belongs to the groups of a writer, and is written with them."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to write."""
+        ...
+
+    @property
+    def mark(self) -> int:
+        """The present, for `undo`."""
+        ...
+
+    def begin(self) -> int:
+        """Begin a transaction; return its mark."""
+        ...
+
+    def undo(self, mark: int) -> None:
+        """Restore what has to follow a rollback to that mark."""
+        ...
+
+    def write(self, run: Callable[..., object]) -> None:
+        """Write what is pending, before the commit."""
+        ...
+
+    def define(self, run: Callable[..., object], text: str) -> None:
+        """Write what is pending before the running transaction changes the schema."""
+        ...
+
+
+Prepare = Callable[[apsw.Connection, Callable[[], int]], GroupMemory | None]
 """Prepares every new connection for the layer above, such as by registering its SQL functions.
 
 The second argument returns the running transaction's time, in microseconds since the epoch.
@@ -87,12 +120,7 @@ _BESIDE_A_TABLE = {
     apsw.SQLITE_DROP_TRIGGER,
 }
 _NAMED_FIRST = (
-    _ON_A_TABLE
-    | (_BESIDE_A_TABLE - {apsw.SQLITE_ALTER_TABLE})
-    | {
-        apsw.SQLITE_CREATE_VIEW,
-        apsw.SQLITE_DROP_VIEW,
-    }
+    _ON_A_TABLE | (_BESIDE_A_TABLE - {apsw.SQLITE_ALTER_TABLE}) | {apsw.SQLITE_CREATE_VIEW, apsw.SQLITE_DROP_VIEW}
 )
 _CHANGES_TABLES = {apsw.SQLITE_CREATE_TABLE, apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE}
 _PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list", "quick_check"}
@@ -437,7 +465,13 @@ _KINDS: dict[type[apsw.Error], tuple[type[InterlockError], str, str, str]] = {
 """Our class and the three parts of its text, for each error of SQLite; `{}` is SQLite's own text."""
 
 
+_LIMITS = re.compile(r"too (?:many|deep|large|long|complex)|at most [0-9]+ tables|parser stack overflow", re.IGNORECASE)
+"""What SQLite says of a statement beyond its limits, which PostgreSQL does not have."""
+
+
 def _from_sqlite(error: apsw.Error) -> InterlockError:
+    if isinstance(error, apsw.SQLError) and _LIMITS.search(str(error)):
+        return DialectError(f"the statement is too large: {_error_text(error)}.", fix="Split it into several.")
     kind, what, why, fix = next(made for known, made in _KINDS.items() if isinstance(error, known))
     return kind(what.format(_error_text(error)), why=why, fix=fix)
 

@@ -6,7 +6,8 @@ show no hand-offs at all. A *conflict* is a write that had to be done again beca
 serialization failure, a version that had moved on, a retry.
 
 Bounded and cheap: a dictionary of the latest rows, forgetting half of the coldest when it is full; rates decay with a
-time constant, so an old storm fades. `TouchedRows` collects the rows of a transaction, `Publishing` leaves the report.
+time constant, so an old storm fades. `TouchedRows` collects the rows of a transaction, `Publishing` leaves the report,
+`OPEN_SOURCES` has the open databases of the process.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -15,9 +16,12 @@ time constant, so an old storm fades. `TouchedRows` collects the rows of a trans
 import contextlib
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
+from urllib.parse import parse_qs
+from weakref import WeakSet
 
 import apsw
 import msgspec
@@ -71,6 +75,7 @@ class Contention:
         self.source: Source = source
         self.rows_max = settings.contention_rows_max
         self.flag_threshold = settings.contention_flag_threshold
+        self.flag_wait_s = settings.contention_flag_wait_s
         self._rows: dict[tuple[str, object], _Row] = {}
         self._key_types: dict[str, tuple[str, ...]] = {}
 
@@ -142,19 +147,24 @@ class Contention:
             if row.handoffs >= FADED or row.conflicts >= FADED:
                 window_s = _window_s(row, now_s)
                 handoffs_per_s, conflicts_per_s = row.handoffs / window_s, row.conflicts / window_s
+                wait_s = row.wait_s / row.handoffs if row.handoffs >= FADED else 0.0
                 found.append(
                     HotRow(
                         table=table,
                         key=key,
                         handoffs_per_s=handoffs_per_s,
                         writes_per_s=row.writes / window_s,
-                        wait_s=row.wait_s / row.handoffs if row.handoffs >= FADED else 0.0,
-                        flagged=max(handoffs_per_s, conflicts_per_s) > self.flag_threshold,
+                        wait_s=wait_s,
+                        flagged=self.is_flagged(max(handoffs_per_s, conflicts_per_s), wait_s),
                         source=self.source,
                         conflicts_per_s=conflicts_per_s,
                     )
                 )
         return sorted(found, key=badness, reverse=True)
+
+    def is_flagged(self, per_s: float, wait_s: float) -> bool:
+        """Return whether a row is hot: by its rate, or by its mean wait where `contention_flag_wait_s` is set."""
+        return per_s > self.flag_threshold or 0 < self.flag_wait_s < wait_s
 
     def count_recent_rows(self, now_s: float) -> int:
         """Return how many distinct rows, of those remembered, were written within the window."""
@@ -187,6 +197,58 @@ def _decay(row: _Row, now_s: float) -> None:
     row.conflicts *= factor
     row.wait_s *= factor
     row.at_s = now_s
+
+
+# --- Open databases of this process ----------------------------------------------------------------------------------
+# Engines export the hot rows of every database that is open in their process, and raise alerts for flagged ones (D19).
+
+
+class HotRowSource(Protocol):
+    """An open database that measures its contention."""
+
+    @property
+    def url(self) -> str:
+        """Its address, without secrets."""
+        ...
+
+    def hot_rows(self) -> list[HotRow]:
+        """Return its rows with contention, worst first. Called from any thread."""
+        ...
+
+
+class OpenSources:
+    """The open databases of this process. Used from any thread; does not keep a database alive."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sources: WeakSet[HotRowSource] = WeakSet()
+
+    def add(self, source: HotRowSource) -> None:
+        """Add a database that was opened."""
+        with self._lock:
+            self._sources.add(source)
+
+    def discard(self, source: HotRowSource) -> None:
+        """Remove a database that is closed."""
+        with self._lock:
+            self._sources.discard(source)
+
+    def rows(self) -> list[tuple[str, HotRow]]:
+        """Return the rows of all databases with the name of each, worst first."""
+        with self._lock:
+            sources = list(self._sources)
+        found = [(database_name(source.url), row) for source in sources for row in source.hot_rows()]
+        return sorted(found, key=lambda each: badness(each[1]), reverse=True)
+
+
+OPEN_SOURCES = OpenSources()
+
+
+def database_name(url: str) -> str:
+    """Return the name of a database for labels and alerts: the last part of its address, or its schema."""
+    path, _, query = url.partition("?")
+    schema = parse_qs(query).get("schema")
+    return schema[-1] if schema else path.rstrip("/").rpartition("/")[2] or path
 
 
 # --- Touched rows ----------------------------------------------------------------------------------------------------

@@ -158,13 +158,15 @@ def left_for(connection: apsw.Connection, permission: Permission) -> Tombstone |
     """Return the tombstone that redirects a process opening this file, or None.
 
     A draft at a place that was left before keeps that tombstone until it arrives. A process that the end of the move
-    sent here ignores it.
+    sent here ignores it, and so does the mover of a later move, whose draft replaces what was left.
     """
     with one_snapshot(connection):
-        mark = draft_of(connection)
+        mark, stone = draft_of(connection), tombstone_of(connection)
         if mark is not None and isinstance(permission, Arrived) and permission.epoch == mark.epoch:
             return None
-        return tombstone_of(connection)
+        if stone is not None and isinstance(permission, Draft) and stone.epoch < permission.epoch:
+            return None
+        return stone
 
 
 def admit(connection: apsw.Connection, permission: Permission, what: object) -> None:
@@ -174,7 +176,9 @@ def admit(connection: apsw.Connection, permission: Permission, what: object) -> 
     """
     run, mark = connection.cursor().execute, draft_of(connection)
     if isinstance(permission, Draft):
-        if mark is None and run(_FILE_EMPTY).get:
+        stone = find_tombstone(run)
+        if mark is None and (run(_FILE_EMPTY).get or (stone is not None and stone.epoch < permission.epoch)):
+            run(_TOMBSTONE_REMOVE)
             _write_mark(run, permission)
         elif mark is None:
             raise _not_empty(what, permission)
@@ -309,6 +313,20 @@ def watch(connection: apsw.Connection, tables: Mapping[str, Sequence[str]]) -> N
     for name, sql in wanted.items():
         if there.get(name) != sql:
             connection.execute(sql)
+
+
+def is_watching(connection: apsw.Connection, tables: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether exactly these tables are watched: then `watch` would change nothing."""
+    wanted = dict(each for table, key in tables.items() for each in _triggers_of(table, key))
+    return is_watched(connection) and {str(name): str(sql) for name, sql in connection.execute(_TRIGGERS)} == wanted
+
+
+def notes_after(connection: apsw.Connection, after: int, limit: int) -> list[Note]:
+    """Return the notes above number `after`, in order: (number, table, key). A row has one, of its last write."""
+    if not is_watched(connection):
+        return []
+    rows = connection.execute(_NOTES_AFTER, (after, limit)).fetchall()
+    return [(int(str(number)), str(table), _decode_key(str(key))) for number, table, key in rows]
 
 
 def unwatch(connection: apsw.Connection) -> None:
@@ -466,11 +484,8 @@ class Leaving:
         self.write(begin)
 
     def touched(self, after: int, limit: int) -> list[Note]:
-        """Return the notes above number `after`, in order: (number, table, key). A row has one, of its last write."""
-        if not is_watched(self.connection):
-            return []
-        rows = self.connection.execute(_NOTES_AFTER, (after, limit)).fetchall()
-        return [(int(str(number)), str(table), _decode_key(str(key))) for number, table, key in rows]
+        """Return the notes above number `after`, in order (see `notes_after`)."""
+        return notes_after(self.connection, after, limit)
 
     def forget(self, upto: int) -> None:
         """Delete the notes up to this number."""

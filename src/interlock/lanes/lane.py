@@ -21,7 +21,7 @@ import apsw
 import msgspec
 
 from interlock.clock import Clock, RandomIds
-from interlock.errors import CorruptionError, MovedElsewhere, OutcomeUnknown, Overloaded, UnavailableError
+from interlock.errors import CorruptionError, Fenced, MovedElsewhere, OutcomeUnknown, Overloaded, UnavailableError
 from interlock.faultpoints import reach
 from interlock.lanes import forks
 from interlock.lanes.connection import Prepare, closed_error, copy_error, not_executed, opening, stopped_error
@@ -129,35 +129,48 @@ STEPS_PER_CALL = 4
 
 
 class Waiting:
-    """The waiting works of a lane, in the order in which they came."""
+    """The waiting works of a lane, in the order in which they came.
+
+    A work that must be alone in its group (an interactive transaction) has a queue of its own. Groups and such works
+    take turns, so that neither waits for more than one of the other.
+    """
 
     def __init__(self) -> None:
         self._works: deque[Work] = deque()
+        self._alone: deque[Work] = deque()
+        self._alone_is_next = True
         self._calls_until_look = 0
         self.add = self._works.append
         """Add a work. From any thread, without the lock."""
+        self.add_alone = self._alone.append
+        """Add a work that is alone in its group. From any thread, without the lock."""
 
     def __len__(self) -> int:
         """Return the number of works in the queue, cancelled ones included."""
-        return len(self._works)
+        return len(self._works) + len(self._alone)
 
     def alive(self) -> int:
         """Return the number of works that are not cancelled."""
-        return sum(not work.cancelled() for work in list(self._works))
+        return sum(not work.cancelled() for work in [*self._works, *self._alone])
 
     def full(self, most: int) -> bool:
         """Whether at least `most` works wait; removes the cancelled ones now and then."""
-        if len(self._works) < most:
+        if len(self) < most:
             return False
         self._calls_until_look -= 1
         if self._calls_until_look < 0:
             self._throw_out()
-            self._calls_until_look = len(self._works) // STEPS_PER_CALL
-        return len(self._works) >= most
+            self._calls_until_look = len(self) // STEPS_PER_CALL
+        return len(self) >= most
 
     def take(self, most: int) -> list[Work]:
-        """Take at most `most` of the first works."""
+        """Take at most `most` of the first works, or one that is alone in its group."""
         taken: list[Work] = []
+        if self._alone and (self._alone_is_next or not self._works):
+            self._alone_is_next = False
+            work = self._alone.popleft()
+            return [] if work.cancelled() else [work]
+        self._alone_is_next = True
         while self._works and len(taken) < most:
             work = self._works.popleft()
             if not work.cancelled():
@@ -165,13 +178,14 @@ class Waiting:
         return taken
 
     def _throw_out(self) -> None:
-        alive: list[Work] = []
-        for _ in range(len(self._works)):
-            work = self._works.popleft()
-            if not work.cancelled():
-                alive.append(work)
-        # What another thread has added meanwhile came later.
-        self._works.extendleft(reversed(alive))
+        for works in (self._works, self._alone):
+            alive: list[Work] = []
+            for _ in range(len(works)):
+                work = works.popleft()
+                if not work.cancelled():
+                    alive.append(work)
+            # What another thread has added meanwhile came later.
+            works.extendleft(reversed(alive))
 
 
 # --- Notification of waiters -----------------------------------------------------------------------------------------
@@ -284,28 +298,35 @@ class Lane:
         """
         return await self.submit(work)
 
-    def submit(self, work: Work) -> asyncio.Future[object]:
-        """Queue the work and return the future that `run` awaits. Awaiting it directly saves one coroutine each."""
+    def submit(self, work: Work, *, alone: bool = False) -> asyncio.Future[object]:
+        """Queue the work and return the future that `run` awaits. Awaiting it directly saves one coroutine each.
+
+        A work that is `alone` in its group runs once only: no other work can end its group.
+        """
         self._refuse_if_unusable()
         loop = asyncio.get_running_loop()
         future = work.future = loop.create_future()
         work.waiting_since_s = self._clock.monotonic_s()
-        self._waiting.add(work)
+        (self._waiting.add_alone if alone else self._waiting.add)(work)
         if self._nudging is not loop:
             self._nudging = loop  # Each loop nudges for itself: another one may be blocked, or never run again.
             loop.call_soon(self._nudge)
         return future
 
-    async def read(self, read: Read) -> object:
-        """Run a read beside the writer; its answer is held until everything it may have seen is durable (G7)."""
+    async def read(self, read: Read, *, pinned_s: float | None = None) -> object:
+        """Run a read beside the writer; its answer is held until everything it may have seen is durable (G7).
+
+        A read with `pinned_s` sees one snapshot from its beginning, and may take `pinned_s` seconds. It returns rows
+        before it ends, so it awaits `durable_up_to` itself.
+        """
         self._refuse_if_unusable()
         if self._readers is None:
-            return await self.run(Work(lambda session: session.lend(read)))
+            return await self.submit(Work(lambda session: session.lend(read, pinned_s)), alone=pinned_s is not None)
         if self._log is not None and not self._log.is_current():
             await self.run(Work(lambda _session: None))  # An empty group: it renews the lease, or finds it lost.
-        answer = await self._readers.run(read, self._read_left)
+        answer = await self._readers.run(read, self._read_left, pinned_s=pinned_s)
         if self._log is not None:
-            await self._durable_up_to(self.committed)
+            await self.durable_up_to(self.committed)
         return answer
 
     async def leave(self, stone: Tombstone) -> None:
@@ -320,7 +341,8 @@ class Lane:
         if not self._driving or (self._readers is not None and self._readers.is_held):
             self._nudge()  # So that the connection it has returned is closed after a while.
 
-    async def _durable_up_to(self, groups: int) -> None:
+    async def durable_up_to(self, groups: int) -> None:
+        """Wait until the first `groups` groups since the opening are durable."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if self.durable >= groups:
@@ -368,10 +390,11 @@ class Lane:
             threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
         except RuntimeError as error:
             self._driving = False
-            waiting = self._waiting.take(len(self._waiting))
-            for work in waiting:
-                work.error = UnavailableError(f"the lane could not start its thread: {error}; this did not happen.")
-            notify_waiters(waiting)
+            while self._waiting:
+                waiting = self._waiting.take(len(self._waiting))
+                for work in waiting:
+                    work.error = UnavailableError(f"the lane could not start its thread: {error}; this did not happen.")
+                notify_waiters(waiting)
 
     # --- the driver's side: one thread at a time -----------------------------------------------------------------
 
@@ -562,6 +585,12 @@ class Lane:
         if self._closing:
             return "closed"
         return "dead" if self._dead is not None else "busy" if self._driving or self._waiting else "idle"
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether only another opening helps. Not for one that has left its place, or that would lose its rows."""
+        left = self._dead is None or isinstance(self._dead, Fenced | MovedElsewhere)
+        return not left and not self._closing and self.path is not None
 
     def forked(self) -> None:
         """Disable the lane in the child of a fork: nothing of it may be used, or even closed. It is the parent's."""

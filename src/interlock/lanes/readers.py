@@ -198,10 +198,12 @@ _shares = Shares(READ_THREADS_MAX)
 class _Call:
     """One call of `Readers.run`: queues at the gate, runs in a thread, and is answered in its event loop."""
 
-    __slots__ = ("_claimed", "_given_up", "_loop", "_readers", "future", "left", "read")
+    __slots__ = ("_claimed", "_given_up", "_loop", "_readers", "future", "left", "pinned_s", "read")
 
-    def __init__(self, readers: "Readers", read: Read, left: Callable[[], None]) -> None:
+    def __init__(self, readers: "Readers", read: Read, left: Callable[[], None], pinned_s: float | None) -> None:
         self._readers = readers
+        self.pinned_s = pinned_s
+        """Seconds that it may take if it sees its snapshot from the beginning; None for a read of one answer."""
         self._claimed = threading.Lock()
         self.read = read
         self.left = left
@@ -266,12 +268,14 @@ class _Reader:
         """Run the read in one transaction: all its statements see one moment, the look at the schema included."""
         self._control(self._begin)
         self._now_us = None
-        self._deadline_s = self._clock.monotonic_s() + timeout_s
+        self._deadline_s = self._clock.monotonic_s() + (timeout_s if call.pinned_s is None else call.pinned_s)
         self._call = call
         try:
+            if call.pinned_s is not None:
+                self.look()  # Before the read, which returns rows before it ends. It takes the snapshot.
+                return call.read(self.connection)
             answer = call.read(self.connection)
-            with self._wall.down():
-                self._lookout.look()  # After the read: both see the same snapshot.
+            self.look()  # After the read: both see the same snapshot.
             return answer
         finally:
             self._call = None  # An idle connection keeps nothing of its last read alive.
@@ -323,9 +327,9 @@ class Readers:
         self._gate = Gate(settings.readers_max, waiting_max=settings.queue_max, shares=shares or _shares)
         self._closed = False
 
-    async def run(self, read: Read, left: Callable[[], None]) -> object:
+    async def run(self, read: Read, left: Callable[[], None], *, pinned_s: float | None = None) -> object:
         """Run the read in a thread of the process's pool, which calls `left` when the connection is free again."""
-        call = _Call(self, read, left)
+        call = _Call(self, read, left, pinned_s)
         self._gate.enter(call)
         try:
             return await call.future

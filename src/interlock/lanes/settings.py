@@ -25,7 +25,7 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long one statement may run."""
 
     transaction_timeout_s: float = 5.0
-    """How long one function given to `transact` may hold the lane."""
+    """How long one function given to `transact`, or one interactive transaction, may hold the lane."""
 
     seal_wait_s: float = 10.0
     """How long a group waits for a mover that has sealed the lane; then it is refused, and did not happen."""
@@ -67,6 +67,9 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     contention_flag_threshold: float = 50.0
     """A row with more serialized hand-offs per second than this is flagged."""
 
+    contention_flag_wait_s: float = 0.0
+    """A row whose handed-off writes wait longer than this in the mean is flagged as well; 0 flags by rate alone."""
+
     lease_s: float = 10.0
     """On a bucket: another process may take the lane over when its owner has shown no sign of life for this time."""
 
@@ -93,7 +96,7 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
             elif name in CHOICES:
                 good, allowed = value in CHOICES[name], f"one of {', '.join(CHOICES[name])}"
             else:
-                least, most = _LEAST[name], _MOST.get(name, MOST)
+                least, most = _LEAST.get(name, 1), _MOST.get(name, MOST)
                 good, allowed = _within(value, kind, least, most), f"{_ALLOWED[kind]} from {least:g} to {most:,}"
             if not good:
                 raise DefinitionError(
@@ -130,25 +133,18 @@ _MOST: dict[str, int] = {"counter_shard_count": COUNTER_SHARDS_MAX}
 
 _LEAST: dict[str, float] = {
     "group_commit_window": 0.0,
-    "group_commit_max_batch": 1,
-    "queue_max": 1,
     "statement_timeout_s": 0.001,
     "transaction_timeout_s": 0.001,
     "seal_wait_s": 0.001,
     "wal_bytes_max": 65_536,
-    "keys_max": 1,
-    "keys_retained_s": 1.0,
     "key_result_bytes_max": 64,
-    "readers_max": 1,
     "idle_s": 0.0,
-    "counter_shard_count": 1,
-    "streams_max": 1,
-    "contention_rows_max": 1,
     "contention_flag_threshold": 0.0,
+    "contention_flag_wait_s": 0.0,
     "lease_s": 0.1,
     "append_deadline_s": 0.1,
     "request_timeout_s": 0.01,
     "snapshot_bytes_min": 4_096,
-    "snapshots_retained": 1,
     "retention_s": 0.0,
 }
+"""The least value of a setting; of all others it is 1."""

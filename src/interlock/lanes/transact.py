@@ -132,9 +132,7 @@ def drive(start: Callable[[Requests], Awaitable[object]], context: contextvars.C
 
 
 def conversation(
-    start: Callable[[Requests], Awaitable[object]],
-    context: contextvars.Context,
-    run: Run = lambda function: function(),
+    start: Callable[[Requests], Awaitable[object]], context: contextvars.Context, run: Run = lambda function: function()
 ) -> Generator["Request[object]", object, object]:
     """Yield the coroutine's requests one after the other; receive the answers, and return its value.
 

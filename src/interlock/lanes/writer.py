@@ -25,7 +25,7 @@ from interlock.clock import Clock, Ids
 from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.faultpoints import SEAL_POINT
 from interlock.lanes import transact
-from interlock.lanes.connection import Prepare, Wall, translate_error
+from interlock.lanes.connection import GroupMemory, Prepare, Wall, translate_error
 from interlock.lanes.contention import Contention, RowKey, TouchedRows
 from interlock.lanes.handover import Run, SealWait, find_tombstone, moved_error, sealed_too_long
 from interlock.lanes.idempotency_keys import SCHEMA as KEYS_SCHEMA
@@ -79,6 +79,8 @@ class Session:
         self._clock = clock
         self._timeout_s = statement_timeout_s
         self._deadline_s = float("inf")
+        self.ends_s = float("inf")
+        """When an interactive transaction ends, by the monotonic clock: its last statement is interrupted then."""
         self._time = time
         self.time_us = 0
         self.time_asked = False
@@ -89,6 +91,7 @@ class Session:
         """Whether the running transaction has changed the schema."""
         self.wall: Wall | None = None
         """The authorizer, which `own` lets down."""
+        self.memory: GroupMemory | None = None
         connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
 
     def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:
@@ -104,9 +107,9 @@ class Session:
         self._deadline_s = self._clock.monotonic_s() + self._timeout_s
         return self._run(sql, values).fetchall()
 
-    def lend(self, read: Callable[[apsw.Connection], ResultT]) -> ResultT:
-        """Lend the connection to a read, for no longer than one statement may run."""
-        self._deadline_s = self._clock.monotonic_s() + self._timeout_s
+    def lend(self, read: Callable[[apsw.Connection], ResultT], limit_s: float | None = None) -> ResultT:
+        """Lend the connection to a read, for no longer than the limit; without one, than one statement may run."""
+        self._deadline_s = self._clock.monotonic_s() + (self._timeout_s if limit_s is None else limit_s)
         return read(self.connection)
 
     def own(self, use: Callable[[Callable[..., apsw.Cursor]], ResultT]) -> ResultT:
@@ -117,6 +120,12 @@ class Session:
         self.unlimited()
         with contextlib.nullcontext() if self.wall is None else self.wall.down():
             return use(partial(self._run, can_cache=False))
+
+    def inspect(self, look: Callable[[apsw.Connection], ResultT]) -> ResultT:
+        """Run a function of Interlock that reads the catalog and its own tables."""
+        self.unlimited()
+        with contextlib.nullcontext() if self.wall is None else self.wall.down():
+            return look(self.connection)
 
     def now_us(self) -> int:
         """Return the transaction's time: microseconds since the epoch, the same all through, never going back (G8).
@@ -131,13 +140,14 @@ class Session:
     def begin_transaction(self) -> None:
         """Begin the next transaction, with a time of its own."""
         self._time_stands = self.defined = False
+        self.ends_s = float("inf")
 
     def unlimited(self) -> None:
         """Lift the time limit: only our own statements run now."""
         self._deadline_s = float("inf")
 
     def _overdue(self) -> bool:
-        return self._clock.monotonic_s() > self._deadline_s
+        return self._clock.monotonic_s() > min(self._deadline_s, self.ends_s)
 
 
 class Work:
@@ -310,7 +320,7 @@ class Writer:
         self._lookout = Lookout(self._own)
         self._make_tables()
         self.session.time_us = time.at_least(int(str(self._own("SELECT time_us FROM interlock_lane").get)))
-        prepare(connection, self.session.now_us)
+        self.session.memory = prepare(connection, self.session.now_us)
         self._wall = Wall(self._rows.forget_keys)
         connection.set_authorizer(self._wall)
         self.session.wall = self._wall
@@ -370,6 +380,8 @@ class Writer:
     def _vanished(self) -> None:
         self._careful = True
         self.session.undone += 1
+        if self.session.memory is not None:
+            self.session.memory.undo(0)
         self._rows.forget_keys()  # Of tables that are gone with the group.
 
     def commit(self) -> None:
@@ -380,6 +392,9 @@ class Writer:
             if session.time_asked:
                 session.time_asked = False
                 self._control(self._log_time, (session.time_us,))
+            if session.memory is not None and session.memory.pending:
+                session.unlimited()
+                session.memory.write(self._own)
             self._control(self._commit)
         except apsw.Error as error:
             raise OutcomeUnknown(
@@ -433,6 +448,7 @@ class Writer:
         if self._weight:
             self._rows.clear()
         session.begin_transaction()
+        mark = 0 if session.memory is None else session.memory.begin()
         work.error, work.value = None, None
         try:
             work.value = self._result(work)
@@ -443,6 +459,8 @@ class Writer:
             return False
         if work.error is None and connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
             work.error = ConstraintViolation("a deferred foreign key is still violated at the end of the transaction.")
+        if work.error is not None and session.memory is not None:
+            session.memory.undo(mark)
         if single:
             if work.error is not None and not self._undone(changes):
                 return False

@@ -97,16 +97,16 @@ def _trace() -> dict[str, str]:
     return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
 
 
-def log_as_text(*, level: int = logging.WARNING, stream: IO[str] | None = None) -> None:
+def log_as_text() -> None:
     """Log the whole program as text, with secrets masked. A program that has handlers keeps them."""
     root = logging.getLogger()
     if root.handlers:
         return
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Redacting())
     root.addHandler(handler)
-    root.setLevel(level)
+    root.setLevel(logging.WARNING)
 
 
 def log_as_json(*, level: int = logging.INFO, stream: IO[str] | None = None) -> logging.Handler:

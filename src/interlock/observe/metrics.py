@@ -1,7 +1,8 @@
 """Metrics of engines (C13): their names, and sums that any exporter can read at any time.
 
 The dotted name is OpenTelemetry's; with underscores it is Prometheus's, where a counter ends in `_total`. Durations are
-in seconds, and their names have no unit. Dashboards and alerts depend on exactly these names.
+in seconds, and their names have no unit, except those of rows, which `interlock hot` prints as well. Dashboards and
+alerts depend on exactly these names.
 
 Frequent events arrive as sums per group (`signals.Counting`); rare ones (refusals, changes of breakers) as signals.
 Counts of the store's rows are sampled. Nothing here depends on an exporter's format.
@@ -21,7 +22,9 @@ import msgspec
 
 from interlock.engine.dependencies.breakers import Breakers
 from interlock.engine.gauges import Depth, Gauges
+from interlock.engine.internals import WORKFLOWS
 from interlock.errors import UnavailableError
+from interlock.lanes.contention import HotRow
 from interlock.redaction import logger_of
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked, ResultLate, Signal, TransitionRejected
 
@@ -86,6 +89,21 @@ IN_FLIGHT = Metric("calls.in.flight", "gauge", "Calls taken in and not answered.
 UNDER_WAY = Metric("attempts.under.way", "gauge", "Attempts that run.")
 WAITING = Metric("attempts.waiting", "gauge", "Workflows and effects that wait for a place to run.")
 REDIS = Metric("redis.up", "gauge", "1 when Redis answers this process, 0 when it does not; only with Redis.")
+HOT_ROWS = Metric(
+    "interlock.hot.rows", "gauge", "Rows and workflows flagged as hot in this process, by database.", ("database",)
+)
+ROW_HANDOFFS = Metric(
+    "interlock.row.handoffs.per.second",
+    "gauge",
+    "Writes of one of the worst rows that had to wait for another write of it.",
+    ("database", "source", "table", "key"),
+)
+ROW_WAIT = Metric(
+    "interlock.row.wait.seconds",
+    "gauge",
+    "The mean time that a write of one of the worst rows waited for another one.",
+    ("database", "source", "table", "key"),
+)
 DEPTH = Metric(
     "state.machine.depth", "gauge", "Workflows in a state, sampled by a query of the store.", ("machine", "state")
 )
@@ -278,6 +296,12 @@ class Sampled:
 
 # --- Metrics of engines ----------------------------------------------------------------------------------------------
 
+ROWS_SHOWN_MAX = 20
+"""Rows with series of their own (G6)."""
+
+KEY_CHARACTERS_MAX = 80
+"""Characters of a row's key in a label."""
+
 COUNTERS_MAX = 10_000
 """Number of sets of labels that are counted (G6)."""
 
@@ -287,6 +311,9 @@ TOGETHER: dict[Metric, Callable[[tuple[float, float]], float]] = {
     BREAKER: max,
     SAMPLE_AGE: max,
     REDIS: min,
+    HOT_ROWS: max,
+    ROW_HANDOFFS: max,
+    ROW_WAIT: max,
 }
 """How the gauges of two engines of one process are combined, where it is not the sum: the worse of both."""
 
@@ -425,6 +452,20 @@ def _now(sampled: Sampled) -> Values:
     yield WAITING, (), gauges.waiting
     if gauges.redis_up is not None:
         yield REDIS, (), gauges.redis_up
+    yield from _hot(gauges.hot_rows())
+
+
+def _hot(rows: Sequence[tuple[str, HotRow]]) -> Values:
+    """Yield the number of flagged rows of each database, and the worst rows."""
+    flagged = {WORKFLOWS: 0}
+    for database, row in rows:
+        flagged[database] = flagged.get(database, 0) + row.flagged
+    for database, count in flagged.items():
+        yield HOT_ROWS, (database,), count
+    for database, row in rows[:ROWS_SHOWN_MAX]:
+        labels = (database, row.source, row.table, "" if row.key is None else str(row.key)[:KEY_CHARACTERS_MAX])
+        yield ROW_HANDOFFS, labels, row.handoffs_per_s
+        yield ROW_WAIT, labels, row.wait_s
 
 
 def _stored(sampled: Sampled) -> Values:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 from threading import Lock
-from typing import Protocol, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from interlock.clock import Clock, RandomIds, SystemClock
@@ -227,22 +227,6 @@ def _histogram(meter: Meter, metric: declared.Metric, bounds: tuple[float, ...])
 Key = tuple[int, str, tuple[str, ...]]
 
 
-class TypedExporter(Protocol):
-    """The methods of every exporter, with types."""
-
-    def export(self, metrics_data: MetricsData, timeout_millis: float, /, **kwargs: object) -> MetricExportResult:
-        """Send the data."""
-        ...
-
-    def force_flush(self, timeout_millis: float, /) -> bool:
-        """Send pending data."""
-        ...
-
-    def shutdown(self, timeout_millis: float, /, **kwargs: object) -> None:
-        """Stop sending."""
-        ...
-
-
 class Meters(MeterProvider):
     """A meter provider whose histograms are exported as sums, by a periodic reader per exporter."""
 
@@ -274,7 +258,7 @@ class SumExporter(MetricExporter):
         )
         super().__init__(temporality, getattr(exporter, "_preferred_aggregation", None))
         self._is_delta = temporality.get(HistogramKind) is AggregationTemporality.DELTA
-        self._exporter = cast("TypedExporter", exporter)
+        self._exporter = cast("Any", exporter)  # Its arguments have no types.
         self._clock: Clock = clock or SystemClock()
         self._begun_ns = self._now_ns()
         self._counts: list[Counts] = []
@@ -287,11 +271,11 @@ class SumExporter(MetricExporter):
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object) -> MetricExportResult:
         """Pass the data on, with the added histograms."""
-        return self._exporter.export(self.completed(metrics_data), timeout_millis, **kwargs)
+        return cast("MetricExportResult", self._exporter.export(self.completed(metrics_data), timeout_millis, **kwargs))
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
         """Flush the other exporter."""
-        return self._exporter.force_flush(timeout_millis)
+        return bool(self._exporter.force_flush(timeout_millis))
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
         """Shut down the other exporter."""

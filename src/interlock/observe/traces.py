@@ -253,12 +253,7 @@ class Traces:
             here = self._begin(machine, workflow, stored, goes_on=first)
         if here is not None and not here.is_recording:
             return Begun(self._nothing.copy())
-        attributes: Attributes = {
-            "order.id": workflow,
-            "order.state": state,
-            "pipeline.step": step,
-            "step.name": step,
-        }
+        attributes: Attributes = {"order.id": workflow, "order.state": state, "pipeline.step": step, "step.name": step}
         if attempt > 1:
             attributes["step.attempt"] = attempt
         # An effect whose pass has ended gets a trace of its own.
@@ -363,14 +358,7 @@ class Traces:
         return links is not None or crc32(workflow.encode()) < self._below
 
     def _sampled(
-        self,
-        machine: str,
-        workflow: str,
-        stored: str,
-        caller: Span | None,
-        links: list[Link] | None,
-        *,
-        goes_on: bool,
+        self, machine: str, workflow: str, stored: str, caller: Span | None, links: list[Link] | None, *, goes_on: bool
     ) -> Pass:
         parent = NO_PARENT
         if caller is not None:

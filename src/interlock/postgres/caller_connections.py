@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from interlock.errors import BadUsage
@@ -113,10 +113,14 @@ class PsycopgConnection:
 
 
 class AlchemyConnection:
-    """A `Connection` of SQLAlchemy, which begins a transaction by itself with its first statement."""
+    """A `Connection` of SQLAlchemy, which begins a transaction by itself with its first statement.
 
-    def __init__(self, connection: object) -> None:
-        self._lent: Any = connection
+    A `Session` is used by the connection of the transaction it is in.
+    """
+
+    def __init__(self, lent: object, *, session: bool = False) -> None:
+        self._lent: Any = lent
+        self._session = session
 
     def transaction(self) -> AbstractContextManager[object]:
         """Do nothing: the owner of the connection commits."""
@@ -124,21 +128,11 @@ class AlchemyConnection:
 
     def run(self, sql: str, values: Sequence[object]) -> Rows:
         """Run one statement."""
-        connection = self._connection()
+        connection = self._lent.connection() if self._session else self._lent
         text, converted = for_driver(connection.dialect, sql, values)
         refuse_autocommit(connection.connection.dbapi_connection)
         rows: Rows = connection.exec_driver_sql(text, converted).all()
         return rows
-
-    def _connection(self) -> Any:  # noqa: ANN401
-        return self._lent
-
-
-class AlchemySession(AlchemyConnection):
-    """A `Session` of SQLAlchemy: its connection is that of the transaction it is in."""
-
-    def _connection(self) -> Any:  # noqa: ANN401
-        return self._lent.connection()
 
 
 def _stands_alone(connection: Any) -> bool:  # noqa: ANN401
@@ -203,10 +197,11 @@ class AsyncPsycopgConnection:
 
 
 class AsyncAlchemyConnection:
-    """An `AsyncConnection` of SQLAlchemy, which begins a transaction by itself with its first statement."""
+    """An `AsyncConnection` of SQLAlchemy, or an `AsyncSession`: as `AlchemyConnection`."""
 
-    def __init__(self, connection: object) -> None:
-        self._lent: Any = connection
+    def __init__(self, lent: object, *, session: bool = False) -> None:
+        self._lent: Any = lent
+        self._session = session
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """Do nothing: the owner of the connection commits."""
@@ -214,21 +209,11 @@ class AsyncAlchemyConnection:
 
     async def run(self, sql: str, values: Sequence[object]) -> Rows:
         """Run one statement."""
-        connection = await self._connection()
+        connection = await self._lent.connection() if self._session else self._lent
         text, converted = for_driver(connection.dialect, sql, values)
         refuse_autocommit((await connection.get_raw_connection()).dbapi_connection)
         rows: Rows = (await connection.exec_driver_sql(text, converted)).all()
         return rows
-
-    async def _connection(self) -> Any:  # noqa: ANN401
-        return self._lent
-
-
-class AsyncAlchemySession(AsyncAlchemyConnection):
-    """An `AsyncSession` of SQLAlchemy: its connection is that of the transaction it is in."""
-
-    async def _connection(self) -> Any:  # noqa: ANN401
-        return await self._lent.connection()
 
 
 # --- Choice of the adapter -------------------------------------------------------------------------------------------
@@ -238,14 +223,14 @@ ASYNC_ADAPTERS: dict[tuple[str, str], Callable[[object], AsyncAdapter]] = {
     ("asyncpg", "PoolConnectionProxy"): AsyncpgConnection,
     ("psycopg", "AsyncConnection"): AsyncPsycopgConnection,
     ("sqlalchemy", "AsyncConnection"): AsyncAlchemyConnection,
-    ("sqlalchemy", "AsyncSession"): AsyncAlchemySession,
-    ("sqlalchemy", "async_scoped_session"): AsyncAlchemySession,
+    ("sqlalchemy", "AsyncSession"): partial(AsyncAlchemyConnection, session=True),
+    ("sqlalchemy", "async_scoped_session"): partial(AsyncAlchemyConnection, session=True),
 }
 SYNC_ADAPTERS: dict[tuple[str, str], Callable[[object], SyncAdapter]] = {
     ("psycopg", "Connection"): PsycopgConnection,
     ("sqlalchemy", "Connection"): AlchemyConnection,
-    ("sqlalchemy", "Session"): AlchemySession,
-    ("sqlalchemy", "scoped_session"): AlchemySession,
+    ("sqlalchemy", "Session"): partial(AlchemyConnection, session=True),
+    ("sqlalchemy", "scoped_session"): partial(AlchemyConnection, session=True),
 }
 """By the top-level module and the name of the class."""
 

@@ -259,6 +259,8 @@ _KINDS: dict[str | tuple[str, ...], tuple[type[InterlockError], str, str, str]] 
         "Waiting for it would block all statements that wait after this one.",
         "Repeat it; if it stays so, look for idle transactions in pg_stat_activity.",
     ),
+    # Such as currval before nextval, or RESTART of a column that is not numbered: waiting does not help.
+    "55000": (TransactionError, "PostgreSQL refuses a statement: {}.", "", ""),
     "23": (ConstraintViolation, "PostgreSQL refuses the change: {}.", "", ""),
     "XX": (CorruptionError, "PostgreSQL has found damage: {}.", "", "Look at the server's log."),
     TRANSIENT_STATES: (

@@ -15,9 +15,9 @@ from typing import Final, Literal, NamedTuple
 
 from interlock.clock import Clock
 from interlock.errors import DialectError
-from interlock.postgres.statements import Answer
 from interlock.sql.parse import Body, Node, is_syntax_error, kind_of, names_of, parse, split, walk
 from interlock.sql.types import PLAIN_TYPES, refuse
+from interlock.sql.values import Answer
 
 PLANS_MAX: Final = 1024
 
@@ -57,14 +57,14 @@ _REFUSED: Final[dict[str, tuple[str, str]]] = {
             "VariableSetStmt", "DiscardStmt", "ListenStmt", "UnlistenStmt", "PrepareStmt", "ExecuteStmt",
             "DeallocateStmt", "DeclareCursorStmt", "FetchStmt", "ClosePortalStmt", "LoadStmt", "ConstraintsSetStmt",
         ),
-        _SESSION,
+        _SESSION
     ),
     **dict.fromkeys(
         (
             "CopyStmt", "VacuumStmt", "ClusterStmt", "ReindexStmt", "CheckPointStmt", "CallStmt", "DoStmt",
             "NotifyStmt",
         ),
-        _ALONE,
+        _ALONE
     ),
 }  # fmt: skip
 _CHANGES: Final = frozenset({"InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt"})

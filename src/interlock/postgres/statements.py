@@ -22,7 +22,7 @@ from interlock.errors import ConstraintViolation, InterlockError, OutcomeUnknown
 from interlock.postgres.errors import CONNECTION_STATES, LostConnection, asyncpg, is_stale, state_of, translate_errors
 from interlock.postgres.pool import Driver, Link, driver_of
 from interlock.sql.types import PLAIN_TYPES
-from interlock.sql.values import TIME_MAX, TIME_MIN, Encoder, Row, encoder, json_text, refuse_dumped, row_class
+from interlock.sql.values import TIME_MAX, TIME_MIN, Answer, Encoder, Row, encoder, json_text, refuse_dumped, row_class
 from interlock.urls import PostgresAddress
 
 # --- Values: the same Python types as on a lane, and the same refusals -----------------------------------------------
@@ -150,14 +150,6 @@ class Conflict(Exception):
     """The transaction met another one and was undone by the server."""
 
 
-class Answer(NamedTuple):
-    """The result of a statement."""
-
-    rows: list[Row]
-    changed: int
-    """Rows that it changed, or found."""
-
-
 class _Statement(Protocol):
     async def fetch(self, *values: object, timeout: float) -> list[Any]: ...  # noqa: ASYNC109 -- the driver's.
     def get_attributes(self) -> Sequence[Any]: ...
@@ -170,6 +162,7 @@ class _Prepared(NamedTuple):
     encoders: tuple[Send | None, ...]
     decoders: tuple[Receive | None, ...] | None
     row: type[Row]
+    columns: tuple[tuple[str, str], ...]
 
 
 class Client(Link):
@@ -259,7 +252,7 @@ class Client(Link):
                 row([value if how is None else how(value) for how, value in zip(read, each, strict=True)])
                 for each in rows
             ]
-        return Answer(made, _changed_rows(known.statement.get_statusmsg(), len(made)))
+        return Answer(made, _changed_rows(known.statement.get_statusmsg(), len(made)), known.columns)
 
     def _refuse_lost(self, what: str) -> None:
         if self.driver.is_closed():
@@ -309,6 +302,7 @@ class Client(Link):
             encoders_of(cast("_Statement", statement).get_parameters()),
             decoders_of([attribute.type for attribute in attributes]),
             row_class(tuple([str(attribute.name) for attribute in attributes])),
+            tuple([(str(attribute.name), str(attribute.type.name)) for attribute in attributes]),
         )
         if not self.pooled:
             self._known[schema, sql] = known

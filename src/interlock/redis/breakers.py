@@ -111,14 +111,11 @@ class SharedBreaker:
             self._permit = "none"
         return False
 
-    def opened(self, reset_s: float, reason: str) -> None:
-        """Report that it has opened here, or again because a probe has failed."""
-        self._reset_s = reset_s
-        self._start(lambda: self._report("open", reason))
-
-    def closed(self, reason: str) -> None:
-        """Report that a probe has succeeded here."""
-        self._start(lambda: self._report("closed", reason))
+    def announce(self, *, opened: bool, reset_s: float, reason: str) -> None:
+        """Report that it has opened here, or again because a probe has failed; or that a probe has closed it."""
+        if opened:
+            self._reset_s = reset_s
+        self._start(lambda: self._report("open" if opened else "closed", reason))
 
     def forced(self, forced: Forced | None, reason: str) -> None:
         """Report that a person has forced it, or released it."""

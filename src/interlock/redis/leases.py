@@ -15,7 +15,7 @@ another keeper, and the token decides at the protected resource: that of the sto
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol, cast
 
 from interlock.clock import Chance, Clock, Ids
@@ -24,7 +24,6 @@ from interlock.redaction import logger_of
 from interlock.redis.connection import Gone, Link
 from interlock.redis.scripts import ACQUIRE, ADOPT, BEAT, RAISE, RELEASE, RENEW
 from interlock.store.protocol import Granted, Held, Leases
-from interlock.urls import RedisAddress
 
 # --- Epochs and the leases of the store ------------------------------------------------------------------------------
 # Epochs make the tokens of leases grow although two keepers grant them, and one may lose its data (G4). The higher half
@@ -64,13 +63,7 @@ class Epochs:
     """The source of new epochs."""
 
     def __init__(
-        self,
-        store: Leases,
-        chance: Chance,
-        ids: Ids,
-        *,
-        highest: int = 0,
-        notes: Notes | None = None,
+        self, store: Leases, chance: Chance, ids: Ids, *, highest: int = 0, notes: Notes | None = None
     ) -> None:
         self._store = store
         self._notes = notes
@@ -437,47 +430,3 @@ def _no_answer(name: str, token: int, error: Gone) -> UnavailableError:
         why="Only the keeper that granted a lease can renew it.",
         fix="Nothing to do: it is lost when its time is over, and can then be acquired from the store.",
     )
-
-
-# --- Cluster ---------------------------------------------------------------------------------------------------------
-# The order of the listeners matters: leases first, because Redis may grant none before it has its epoch.
-
-
-class Cluster:
-    """The processes that share a Redis and a prefix, as one engine takes part in them."""
-
-    def __init__(
-        self,
-        address: RedisAddress,
-        store: Leases,
-        *,
-        clock: Clock,
-        chance: Chance,
-        ids: Ids,
-        notes: Notes,
-        changed: Callable[[bool, str], None],
-    ) -> None:
-        self.address = address
-        self._on_change = changed
-        self.link = Link(address, chance, self._changed)
-        self.epochs = Epochs(store, chance, ids, notes=notes)
-        self.leases = SharedLeases(self.link, store, self.epochs, clock)
-        self.link.listen(self.leases)
-
-    async def begin(self, home: str, *, highest: int = 0, several: bool = False) -> None:
-        """Connect. A Redis that does not answer does not stop the engine: the link retries until it does.
-
-        `highest` and `several` come from the notes of an earlier process.
-        """
-        self.epochs.saw(highest)
-        self.leases.home, self.leases.several = home, several
-        await self.link.begin()
-
-    async def close(self) -> None:
-        """Close the link."""
-        await self.link.close()
-
-    def _changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 -- the one thing that changes.
-        if not up:
-            self.leases.lost()
-        self._on_change(up, reason)

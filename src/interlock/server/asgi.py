@@ -15,7 +15,7 @@ from interlock.database.database import Database
 from interlock.engine.engine import Engine
 from interlock.errors import InterlockError, OutcomeUnknown, Overloaded
 from interlock.server.app_declaration import Limits, Webhook
-from interlock.server.messages import (
+from interlock.server.http_messages import (
     API_HEADERS,
     CLOSE,
     Answer,
@@ -65,10 +65,7 @@ def _depths() -> list[str]:
     return [PREFIX + "/".join(["{folder}"] * (depth - 1) + ["{path}"]) for depth in sorted(depths)]
 
 
-DASHBOARD: tuple[Route, ...] = tuple(
-    Route(method="GET", path=path, handler=asset, scope=None, summary="", tag="Pages", hidden=True, ignores_query=True)
-    for path in (PAGE, *_depths())
-)
+DASHBOARD: tuple[Route, ...] = tuple(Route("GET", None, path, asset, ignores_query=True) for path in (PAGE, *_depths()))
 
 
 class AsgiApp:

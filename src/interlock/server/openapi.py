@@ -16,8 +16,8 @@ import msgspec
 
 import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
 from interlock.engine.bound_machine import BoundMachine
-from interlock.server.messages import PAGE, Answer, Request, json_answer
-from interlock.server.problems import TITLES, Headers, HttpProblem, phrase, problem_of
+from interlock.server.http_messages import PAGE, Answer, Request, json_answer
+from interlock.server.problems import HTTP_KINDS, TITLES, Headers, HttpProblem, phrase, problem_of
 from interlock.server.routes import ROUTES, Route, mounted_at
 from interlock.server.security.keys import Scope
 from interlock.server.service import Service
@@ -77,28 +77,12 @@ def _sample_errors() -> Iterable[errors.InterlockError]:
     yield errors.InternalError("Something unexpected happened; it is in the server's log as 0b5fd0a1.")
 
 
-_OF_HTTP: dict[str, str] = {
-    "bad-signature": "the delivery has no valid signature.",
-    "breaker-not-found": "there is no breaker 'gatway'. Did you mean 'gateway'?",
-    "database-not-found": "there is no database 'stokc' here.",
-    "head-too-large": "the head of the request is larger than 65,536 bytes (head_bytes_max).",
-    "invalid-request": "the request is not valid HTTP/1.1.",
-    "machine-not-found": "there is no machine 'ordr'. Did you mean 'order'?",
-    "method-not-allowed": "PATCH is not allowed here; GET is.",
-    "no-metrics": "this engine has no Prometheus exporter.",
-    "not-found": "there is nothing at '/v1/nothing'.",
-    "request-timeout": "no piece of the body arrived for 30 s (body_s).",
-    "unsupported-media-type": "the body has the type 'text/plain'.",
-    "webhook-not-found": "there is no source of webhooks 'strpe'.",
-}
-
-
 @functools.cache
 def problem_examples() -> dict[str, Problem]:
     """An example for each code that a client may receive."""
     found = {error.code: problem_of(error) for error in _sample_errors()}
-    for code, what in _OF_HTTP.items():
-        error = HttpProblem(code, what, why="The answer says why.", fix="The answer says how to go on.")
+    for code, kind in HTTP_KINDS.items():
+        error = HttpProblem(code, kind.example, why="The answer says why.", fix="The answer says how to go on.")
         found[code] = problem_of(error)
     return found
 
@@ -172,11 +156,7 @@ def machine_examples(bounds: Sequence[BoundMachine]) -> dict[str, Examples]:
             value = {"event": event.name, "data": data}
             events[name] = {"summary": summary, "value": value}
             lines[name] = {"summary": summary, "value": encode({"id": workflow, **value}).decode() + "\n"}
-    return {
-        "/v1/machines/{machine}/workflows": starts,
-        "/v1/workflows/{id}/events": events,
-        "/v1/events:batch": lines,
-    }
+    return {"/v1/machines/{machine}/workflows": starts, "/v1/workflows/{id}/events": events, "/v1/events:batch": lines}
 
 
 def _read_by(bound: BoundMachine, event: str | None, schema: Schema) -> object:
@@ -294,7 +274,7 @@ DESCRIPTION = (
 def document(routes: Sequence[Route], *, root: str = "", machines: Sequence[BoundMachine] = ()) -> dict[str, object]:
     """Return the document of an app that is mounted at `root`, with examples for these machines."""
     bodies = machine_examples(machines)
-    visible = [route for route in routes if not route.hidden]
+    visible = [route for route in routes if route.summary]
     types = {kind for route in visible for kind in (route.body, route.answer) if kind is not None and kind is not dict}
     ordered = sorted(types, key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(
@@ -379,10 +359,7 @@ def _responses(route: Route, references: dict[type, dict[str, object]]) -> dict[
             schema = {
                 "type": "object",
                 "required": ["items", "cursor"],
-                "properties": {
-                    "items": {"type": "array", "items": schema},
-                    "cursor": {"type": ["string", "null"]},
-                },
+                "properties": {"items": {"type": "array", "items": schema}, "cursor": {"type": ["string", "null"]}},
             }
         content: dict[str, object] = {"schema": schema}
         if route.answer_example is not None:
@@ -493,15 +470,6 @@ def _example_html(value: object) -> str:
 
 
 PAGES: tuple[Route, ...] = tuple(
-    Route(
-        method="GET",
-        path=path,
-        handler=handler,
-        scope=None,
-        summary="",
-        tag="Pages",
-        hidden=True,
-        ignores_query=handler is style,
-    )
+    Route("GET", None, path, handler, ignores_query=handler is style)
     for path, handler in (("/openapi.json", openapi), ("/docs", docs), ("/docs/style.css", style))
 )

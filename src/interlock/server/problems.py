@@ -6,6 +6,7 @@ unexpected exception is answered with 500 and an id under which it is logged: it
 """
 
 from http import HTTPStatus
+from typing import NamedTuple
 
 import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
 from interlock.clock import RandomIds
@@ -42,22 +43,48 @@ STATUS: dict[type[errors.InterlockError], int] = {
 }
 """The status of each class of errors."""
 
-HTTP_STATUS: dict[str, int] = {
-    "bad-signature": 401,
-    "breaker-not-found": 404,
-    "database-not-found": 404,
-    "head-too-large": 431,
-    "invalid-request": 400,
-    "machine-not-found": 404,
-    "method-not-allowed": 405,
-    "no-metrics": 501,
-    "not-found": 404,
-    "overloaded": 429,
-    "request-timeout": 408,
-    "unsupported-media-type": 415,
-    "webhook-not-found": 404,
+
+class HttpKind(NamedTuple):
+    """A kind of problem that only HTTP has: its status, its title, and an example of what happened."""
+
+    status: int
+    title: str
+    example: str
+
+
+HTTP_KINDS: dict[str, HttpKind] = {
+    "bad-signature": HttpKind(
+        401, "The signature of the webhook is not valid.", "the delivery has no valid signature."
+    ),
+    "breaker-not-found": HttpKind(
+        404, "The breaker does not exist.", "there is no breaker 'gatway'. Did you mean 'gateway'?"
+    ),
+    "database-not-found": HttpKind(404, "The database does not exist.", "there is no database 'stokc' here."),
+    "head-too-large": HttpKind(
+        431,
+        "The head of the request is too large.",
+        "the head of the request is larger than 65,536 bytes (head_bytes_max).",
+    ),
+    "invalid-request": HttpKind(400, "The request is not valid HTTP/1.1.", "the request is not valid HTTP/1.1."),
+    "machine-not-found": HttpKind(
+        404, "The machine does not exist.", "there is no machine 'ordr'. Did you mean 'order'?"
+    ),
+    "method-not-allowed": HttpKind(405, "The path does not take this method.", "PATCH is not allowed here; GET is."),
+    "no-metrics": HttpKind(501, "The server has no metrics.", "this engine has no Prometheus exporter."),
+    "not-found": HttpKind(404, "The path does not exist.", "there is nothing at '/v1/nothing'."),
+    "request-timeout": HttpKind(
+        408, "The request did not arrive in time.", "no piece of the body arrived for 30 s (body_s)."
+    ),
+    "unsupported-media-type": HttpKind(
+        415, "The type of the body is not supported.", "the body has the type 'text/plain'."
+    ),
+    "webhook-not-found": HttpKind(
+        404, "The source of webhooks does not exist.", "there is no source of webhooks 'strpe'."
+    ),
 }
-"""The status of each code that only HTTP has."""
+
+HTTP_STATUS: dict[str, int] = {"overloaded": 429, **{code: kind.status for code, kind in HTTP_KINDS.items()}}
+"""The status of each code that an `HttpProblem` may have."""
 
 TITLES: dict[str, str] = {
     "interlock": "The request failed.",
@@ -99,18 +126,7 @@ TITLES: dict[str, str] = {
     "machine-mismatch": "The process has another version of the machine.",
     "corruption": "Stored data contradict themselves.",
     "internal": "The server failed.",
-    "bad-signature": "The signature of the webhook is not valid.",
-    "breaker-not-found": "The breaker does not exist.",
-    "database-not-found": "The database does not exist.",
-    "head-too-large": "The head of the request is too large.",
-    "invalid-request": "The request is not valid HTTP/1.1.",
-    "machine-not-found": "The machine does not exist.",
-    "method-not-allowed": "The path does not take this method.",
-    "no-metrics": "The server has no metrics.",
-    "not-found": "The path does not exist.",
-    "request-timeout": "The request did not arrive in time.",
-    "unsupported-media-type": "The type of the body is not supported.",
-    "webhook-not-found": "The source of webhooks does not exist.",
+    **{code: kind.title for code, kind in HTTP_KINDS.items()},
 }
 """The title of each code."""
 
@@ -124,14 +140,7 @@ class HttpProblem(errors.RequestError):
     code = "http"
 
     def __init__(
-        self,
-        code: str,
-        what: str,
-        *,
-        why: str,
-        fix: str,
-        headers: Headers = (),
-        retry_s: int | None = None,
+        self, code: str, what: str, *, why: str, fix: str, headers: Headers = (), retry_s: int | None = None
     ) -> None:
         super().__init__(what, why=why, fix=fix)
         self.problem_code, self.headers, self.retry_s = code, headers, retry_s

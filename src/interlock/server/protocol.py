@@ -22,13 +22,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from interlock.errors import InterlockError, Overloaded
 from interlock.server.app_declaration import Limits
 from interlock.server.asgi import AsgiApp
-from interlock.server.messages import API_HEADERS, CLOSE, Answer, answer_to, headers_of, is_rest_large
+from interlock.server.http_messages import API_HEADERS, CLOSE, Answer, answer_to, headers_of, is_rest_large
 from interlock.server.problems import Headers, HttpProblem, phrase
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-    from interlock.server.messages import AsgiScope
+    from interlock.server.http_messages import AsgiScope
 
 BUSY_S = 5.0
 """Seconds after which to retry at a server whose connections are all in use."""

@@ -10,6 +10,7 @@ Sections: `Route`, the router, the table.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -21,8 +22,8 @@ from interlock.engine.path.caller_commands import DOT_SEGMENTS
 from interlock.engine.settings import Admission
 from interlock.engine.views import Compensation, Counts, DeadLetter
 from interlock.errors import InvalidPayload
-from interlock.server.handlers import batch, operations, sql, stream, webhooks, workflows
-from interlock.server.messages import Answer, AsgiScope, Request, Streamed
+from interlock.server.handlers import batch, operator_routes, sql, stream, webhooks, workflows
+from interlock.server.http_messages import Answer, AsgiScope, Request, Streamed
 from interlock.server.problems import HttpProblem
 from interlock.server.security.keys import Scope
 from interlock.server.service import Service
@@ -42,23 +43,24 @@ class Parameter(msgspec.Struct, frozen=True):
     example: object = None
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class Route(msgspec.Struct, frozen=True):
     """One route: its path, handler and scope, and its description for OpenAPI."""
 
     method: str
-    path: str
-    handler: Handler
     scope: Scope | None
     """The scope that a key must have; None if no key is needed."""
+    path: str
+    handler: Handler
     about: Literal["workflow", "machine", "letter", "items", "home"] | None = None
     """How the limits of a key apply: to the workflow, machine or dead letter in the path, to each item by itself (left
     out of a listing, refused in a batch), or to the whole home, which a key with limits may not use. None without
     workflow data.
     """
+    summary: str = ""
+    """Empty for a page, which the document leaves out."""
     enters: Literal["start", "event"] | None = None
     """The kind of call that the engine's admission may refuse."""
-    summary: str
-    tag: str
+    tag: str = ""
     parameters: tuple[Parameter, ...] = ()
     ignores_query: bool = False
     """Whether a query may have any parameters; other routes refuse those that they do not declare."""
@@ -71,14 +73,23 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answer_media: str = "application/json"
     lists: bool = False
     """The answer is a listing of `answer`."""
-    problems: tuple[int, ...] = ()
-    hidden: bool = False
-    """Whether it is left out of the document, as pages are."""
+    also: tuple[int, ...] = ()
+    """Statuses of its problems, besides those of every route with a key."""
 
     @property
     def query_names(self) -> list[str]:
         """The names of its query parameters."""
         return [each.name for each in self.parameters if each.place == "query"]
+
+    @property
+    def problems(self) -> list[int]:
+        """The statuses of its problems."""
+        if self.scope is None:
+            return sorted(self.also)
+        named = {404} if "{" in self.path else set[int]()
+        # A batch is read in pieces, and a line that is too large is answered by itself.
+        bounded = {413} if self.method != "GET" and self.body_media == "application/json" else set[int]()
+        return sorted({400, 503, *self.also} | named | bounded)
 
 
 # --- Router ----------------------------------------------------------------------------------------------------------
@@ -237,104 +248,85 @@ WORKFLOW: dict[str, object] = {
 MOVE: dict[str, object] = {"id": "o-1", "state": "charging", "version": 2, "duplicate": False, "ignored": False}
 
 
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path="/v1/machines/{machine}/workflows",
-        handler=workflows.start,
-        scope=Scope.SEND,
-        about="machine",
+_read = partial(Route, "GET", Scope.READ)
+_send = partial(Route, "POST", Scope.SEND)
+_operate = partial(Route, "POST", Scope.OPERATE)
+_change = partial(Route, "PUT", Scope.OPERATE)
+
+_WORKFLOWS = (
+    _send(
+        "/v1/machines/{machine}/workflows",
+        workflows.start,
+        "machine",
+        "Start a workflow; repeated with the same id and context, returns the existing one",
         enters="start",
-        summary="Start a workflow; repeated with the same id and context, returns the existing one",
-        tag="Workflows",
         body=wire.StartBody,
         body_example={"id": "o-1", "context": {"cents": 0}},
         answer=wire.ShownWorkflow,
         answers=(200, 201),
         answer_example=WORKFLOW,
-        problems=(400, 404, 409, 413, 429, 503),
+        also=(409, 429),
     ),
-    Route(
-        method="GET",
-        path="/v1/workflows/{id}",
-        handler=workflows.get,
-        scope=Scope.READ,
-        about="workflow",
-        summary="Get a workflow; its ETag is its version",
-        tag="Workflows",
+    _read(
+        "/v1/workflows/{id}",
+        workflows.get,
+        "workflow",
+        "Get a workflow; its ETag is its version",
         answer=wire.ShownWorkflow,
         answer_example=WORKFLOW,
-        problems=(400, 404, 503),
     ),
-    Route(
-        method="POST",
-        path="/v1/workflows/{id}/events",
-        handler=workflows.send,
-        scope=Scope.SEND,
-        about="workflow",
+    _send(
+        "/v1/workflows/{id}/events",
+        workflows.send,
+        "workflow",
+        "Send an event; answered when its transition is durable",
         enters="event",
-        summary="Send an event; answered when its transition is durable",
-        tag="Workflows",
         parameters=(KEY, MATCH, IF_ALLOWED),
         body=wire.EventBody,
         body_example={"event": "SUBMIT", "data": {"cents": 999}},
         answer=wire.ShownMove,
         answer_example=MOVE,
-        problems=(400, 404, 409, 412, 413, 422, 429, 503),
+        also=(409, 412, 422, 429),
     ),
-    Route(
-        method="GET",
-        path="/v1/workflows/{id}/history",
-        handler=workflows.history,
-        scope=Scope.READ,
-        about="workflow",
-        summary="The history of a workflow, in the order of versions",
-        tag="Workflows",
+    _read(
+        "/v1/workflows/{id}/history",
+        workflows.history,
+        "workflow",
+        "The history of a workflow, in the order of versions",
         parameters=(
             Parameter("cursor", "Only rows after this version.", {"type": "integer", "minimum": 0}),
             Parameter("limit", "Maximum number of rows.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
         ),
         answer=wire.ShownRow,
         lists=True,
-        problems=(400, 404, 503),
     ),
-    Route(
-        method="GET",
-        path="/v1/workflows/{id}/allowed",
-        handler=workflows.allowed,
-        scope=Scope.READ,
-        about="workflow",
-        summary="The events that have a transition from the current state",
-        tag="Workflows",
+    _read(
+        "/v1/workflows/{id}/allowed",
+        workflows.allowed,
+        "workflow",
+        "The events that have a transition from the current state",
         parameters=(
             Parameter("event", "Also evaluate the guards of this event.", TEXT, example="SUBMIT"),
             Parameter("data", "Its fields, as JSON.", TEXT, example='{"cents": 5}'),
         ),
         answer=wire.ShownAllowed,
         lists=True,
-        problems=(400, 404, 503),
     ),
-    Route(
-        method="GET",
-        path="/v1/workflows",
-        handler=workflows.find,
-        scope=Scope.READ,
-        about="items",
-        summary="Find workflows by machine and state, page by page",
-        tag="Workflows",
+    _read(
+        "/v1/workflows",
+        workflows.find,
+        "items",
+        "Find workflows by machine and state, page by page",
         parameters=(MACHINE, STATE, CURSOR, LIMIT),
         answer=wire.ShownWorkflow,
         lists=True,
-        problems=(400, 404, 503),
+        also=(404,),
     ),
-    Route(
-        method="GET",
-        path="/v1/stalled",
-        handler=workflows.stalled,
-        scope=Scope.READ,
-        about="items",
-        summary="The active workflows that have been in their state for too long",
-        tag="Workflows",
+    _read(
+        "/v1/stalled",
+        workflows.stalled,
+        "items",
+        "The active workflows that have been in their state for too long",
         parameters=(
             MACHINE,
             Parameter("older_than_s", "Longer than this; without it, than declared.", {"type": "number", "minimum": 0}),
@@ -343,247 +335,31 @@ ROUTES: tuple[Route, ...] = (
         ),
         answer=wire.ShownWorkflow,
         lists=True,
-        problems=(400, 404, 503),
+        also=(404,),
     ),
-    Route(
-        method="POST",
-        path="/v1/events:batch",
-        handler=batch.send_batch,
-        scope=Scope.SEND,
-        about="items",
-        summary="Send many events, one per line of JSON; answers one result or problem per line, in order",
-        tag="Workflows",
+    _send(
+        "/v1/events:batch",
+        batch.send_batch,
+        "items",
+        "Send many events, one per line of JSON; answers one result or problem per line, in order",
         body=wire.BatchLine,
         body_example='{"id": "o-1", "event": "SUBMIT", "data": {"cents": 5}, "key": "click-7"}\n',
         body_media="application/x-ndjson",
         answer_media="application/x-ndjson",
-        problems=(400,),
     ),
-    Route(
-        method="GET",
-        path="/v1/machines",
-        handler=workflows.machines,
-        scope=Scope.READ,
-        about="items",
-        summary="The machines, as plain data",
-        tag="Machines",
-        answer=dict,
-        lists=True,
-        problems=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/machines/{machine}",
-        handler=workflows.machine,
-        scope=Scope.READ,
-        about="machine",
-        summary="One machine with its diagram, and with `counts` how many workflows are in each state",
-        tag="Machines",
-        parameters=(Parameter("counts", "Count the workflows in each state.", {"type": "boolean"}),),
-        answer=dict,
-        problems=(400, 404, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/compensations",
-        handler=operations.compensations,
-        scope=Scope.READ,
-        about="items",
-        summary="The undos that are pending or being tried",
-        tag="Operating",
-        answer=Compensation,
-        lists=True,
-        problems=(400, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/dead-letters",
-        handler=operations.dead_letters,
-        scope=Scope.READ,
-        about="items",
-        summary="Dead letters, which wait for a person, oldest first",
-        tag="Operating",
-        parameters=(
-            Parameter(
-                "kind", "Only dead letters of this kind.", {"type": "string", "enum": ["step", "effect", "undo"]}
-            ),
-            Parameter("limit", "Maximum number of dead letters.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
-        ),
-        answer=DeadLetter,
-        lists=True,
-        problems=(400, 503),
-    ),
-    Route(
-        method="POST",
-        path="/v1/dead-letters/{letter}/retry",
-        handler=operations.retry,
-        scope=Scope.OPERATE,
-        about="letter",
-        summary="Retry a dead letter, with the same idempotency key and all its attempts",
-        tag="Operating",
-        answer=wire.ShownRuling,
-        answer_example={"id": "7e57…", "ruling": "retried"},
-        problems=(400, 404, 413, 503),
-    ),
-    Route(
-        method="POST",
-        path="/v1/dead-letters/{letter}/resolve",
-        handler=operations.resolve,
-        scope=Scope.OPERATE,
-        about="letter",
-        summary="Mark a dead letter as resolved by a person",
-        tag="Operating",
-        body=wire.ResolveBody,
-        body_example={"note": "refunded by hand"},
-        answer=wire.ShownRuling,
-        answer_example={"id": "7e57…", "ruling": "resolved"},
-        problems=(400, 404, 413, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/breakers",
-        handler=operations.breakers,
-        scope=Scope.READ,
-        about="home",
-        summary="The breakers of all dependencies, as this process has them",
-        tag="Operating",
-        answer=BreakerView,
-        lists=True,
-        problems=(400, 503),
-    ),
-    Route(
-        method="PUT",
-        path="/v1/breakers/{name}",
-        handler=operations.hold_breaker,
-        scope=Scope.OPERATE,
-        about="home",
-        summary="Hold a breaker open or closed, return it to automatic, or change its dependency's limits",
-        tag="Operating",
-        body=wire.BreakerBody,
-        body_example={"state": "open"},
-        answer=BreakerView,
-        problems=(400, 404, 413, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/contention",
-        handler=sql.contention,
-        scope=Scope.READ,
-        about="items",
-        summary="The rows and workflows that writers contend for, worst first",
-        tag="Operating",
-        answer=wire.ShownHot,
-        lists=True,
-        problems=(400, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/stream",
-        handler=stream.stream,
-        scope=Scope.READ,
-        about="items",
-        summary="Events of the answering process, as server-sent events; Last-Event-ID resumes",
-        tag="Operating",
-        parameters=(
-            MACHINE,
-            Parameter("workflow", "Only this workflow.", TEXT),
-            Parameter("kind", f"Only some of {', '.join(wire.KINDS)}.", TEXT, example="transition_applied"),
-            Parameter("last_event_id", "As the header, for clients that cannot set headers.", TEXT),
-            Parameter("Last-Event-ID", "Resume after this event.", TEXT, "header"),
-        ),
-        answer_media="text/event-stream",
-        problems=(400, 404, 429),
-    ),
-    Route(
-        method="POST",
-        path="/v1/databases/{name}/transactions",
-        handler=sql.transact,
-        scope=Scope.ADMIN,
-        about="home",
-        summary="Run SQL statements as one durable transaction",
-        tag="Databases",
-        body=wire.TransactionBody,
-        body_example={
-            "statements": [{"sql": "UPDATE stock SET n = n - $1 WHERE sku = $2", "params": [2, "A-1"]}],
-            "key": "order-7",
-        },
-        answer=wire.ShownTransaction,
-        answer_example={"results": [{"count": 1, "rows": None}]},
-        problems=(400, 404, 409, 413, 422, 429, 503),
-    ),
-    # The signature of the source replaces the key, because a source cannot send a bearer token.
-    Route(
-        method="POST",
-        path="/v1/webhooks/{source}",
-        handler=webhooks.deliver,
-        scope=None,
-        summary="Receive a webhook, signed according to Standard Webhooks",
-        tag="Webhooks",
-        parameters=(
-            Parameter("webhook-id", "The id of the delivery.", TEXT, "header"),
-            Parameter("webhook-timestamp", "Seconds since the epoch.", TEXT, "header"),
-            Parameter("webhook-signature", "v1, and HMAC-SHA256 in base64.", TEXT, "header"),
-        ),
-        body=dict,
-        body_example={"type": "charge.succeeded", "data": {"order": "o-1"}},
-        answer=wire.ShownDelivery,
-        problems=(400, 401, 404, 413, 422, 429, 503),
-    ),
-    Route(
-        method="GET",
-        path="/metrics",
-        handler=operations.metrics,
-        scope=Scope.READ,
-        about="home",
-        ignores_query=True,
-        summary="All metrics, for Prometheus",
-        tag="Health",
-        answer_media="text/plain",
-        problems=(501, 503),
-    ),
-    # Probes hold no workflow data. Neither do the pages, which request their data with the key of the viewer.
-    Route(
-        method="GET",
-        path="/healthz",
-        handler=operations.health,
-        scope=None,
-        ignores_query=True,
-        summary="Whether this process works, or needs a restart",
-        tag="Health",
-        answer=wire.ShownHealth,
-        answers=(200, 503),
-    ),
-    Route(
-        method="GET",
-        path="/readyz",
-        handler=operations.readiness,
-        scope=None,
-        ignores_query=True,
-        summary="Whether requests should be sent to this process",
-        tag="Health",
-        answer=wire.ShownHealth,
-        answers=(200, 503),
-    ),
-    Route(
-        method="GET",
-        path="/v1/workflows/{id}/stats",
-        handler=operations.stats,
-        scope=Scope.READ,
-        about="workflow",
-        summary="Outcomes of the events sent to a workflow: applied, duplicate, ignored, refused",
-        tag="Workflows",
+    _read(
+        "/v1/workflows/{id}/stats",
+        operator_routes.stats,
+        "workflow",
+        "Outcomes of the events sent to a workflow: applied, duplicate, ignored, refused",
         answer=Counts,
         answer_example={"applied": 2, "duplicate": 1, "ignored": 0, "refused": 1},
-        problems=(400, 404, 503),
     ),
-    Route(
-        method="GET",
-        path="/v1/workflows/{id}/wait",
-        handler=operations.wait,
-        scope=Scope.READ,
-        about="workflow",
-        summary="Wait until a workflow is in a state; 408 when the time is over, 409 when it can never get there",
-        tag="Workflows",
+    _read(
+        "/v1/workflows/{id}/wait",
+        operator_routes.wait,
+        "workflow",
+        "Wait until a workflow is in a state; 408 when the time is over, 409 when it can never get there",
         parameters=(
             Parameter(
                 "state",
@@ -593,66 +369,230 @@ ROUTES: tuple[Route, ...] = (
             ),
             Parameter(
                 "timeout_s",
-                f"Longest wait in seconds; the default and the maximum are {operations.WAIT_S_MAX:g}.",
+                f"Longest wait in seconds; the default and the maximum are {operator_routes.WAIT_S_MAX:g}.",
                 {"type": "number", "minimum": 0, "maximum": 1e10},
                 example=10,
             ),
         ),
         answer=wire.ShownWorkflow,
         answer_example=WORKFLOW | {"state": "done", "version": 3, "updated_at": "2026-01-01T12:00:02Z"},
-        problems=(400, 404, 408, 409, 429, 503),
+        also=(408, 409, 429),
     ),
-    Route(
-        method="PUT",
-        path="/v1/limits/{name}",
-        handler=operations.set_limit,
-        scope=Scope.OPERATE,
-        about="home",
-        summary="Change the limits of a dependency, in this process and until it ends",
-        tag="Operating",
+)
+_MACHINES = (
+    _read("/v1/machines", workflows.machines, "items", "The machines, as plain data", answer=dict, lists=True),
+    _read(
+        "/v1/machines/{machine}",
+        workflows.machine,
+        "machine",
+        "One machine with its diagram, and with `counts` how many workflows are in each state",
+        parameters=(Parameter("counts", "Count the workflows in each state.", {"type": "boolean"}),),
+        answer=dict,
+    ),
+)
+_OPERATING = (
+    _read(
+        "/v1/compensations",
+        operator_routes.compensations,
+        "items",
+        "The undos that are pending or being tried",
+        answer=Compensation,
+        lists=True,
+    ),
+    _read(
+        "/v1/dead-letters",
+        operator_routes.dead_letters,
+        "items",
+        "Dead letters, which wait for a person, oldest first",
+        parameters=(
+            Parameter(
+                "kind", "Only dead letters of this kind.", {"type": "string", "enum": ["step", "effect", "undo"]}
+            ),
+            Parameter("limit", "Maximum number of dead letters.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+        ),
+        answer=DeadLetter,
+        lists=True,
+    ),
+    _operate(
+        "/v1/dead-letters/{letter}/retry",
+        operator_routes.retry,
+        "letter",
+        "Retry a dead letter, with the same idempotency key and all its attempts",
+        answer=wire.ShownRuling,
+        answer_example={"id": "7e57…", "ruling": "retried"},
+    ),
+    _operate(
+        "/v1/dead-letters/{letter}/resolve",
+        operator_routes.resolve,
+        "letter",
+        "Mark a dead letter as resolved by a person",
+        body=wire.ResolveBody,
+        body_example={"note": "refunded by hand"},
+        answer=wire.ShownRuling,
+        answer_example={"id": "7e57…", "ruling": "resolved"},
+    ),
+    _read(
+        "/v1/breakers",
+        operator_routes.breakers,
+        "home",
+        "The breakers of all dependencies, as this process has them",
+        answer=BreakerView,
+        lists=True,
+    ),
+    _change(
+        "/v1/breakers/{name}",
+        operator_routes.hold_breaker,
+        "home",
+        "Hold a breaker open or closed, return it to automatic, or change its dependency's limits",
+        body=wire.BreakerBody,
+        body_example={"state": "open"},
+        answer=BreakerView,
+    ),
+    _read(
+        "/v1/contention",
+        sql.contention,
+        "items",
+        "The rows and workflows that writers contend for, worst first",
+        answer=wire.ShownHot,
+        lists=True,
+    ),
+    _read(
+        "/v1/stream",
+        stream.stream,
+        "items",
+        "Events of the answering process, as server-sent events; Last-Event-ID resumes",
+        parameters=(
+            MACHINE,
+            Parameter("workflow", "Only this workflow.", TEXT),
+            Parameter("kind", f"Only some of {', '.join(wire.KINDS)}.", TEXT, example="transition_applied"),
+            Parameter("last_event_id", "As the header, for clients that cannot set headers.", TEXT),
+            Parameter("Last-Event-ID", "Resume after this event.", TEXT, "header"),
+        ),
+        answer_media="text/event-stream",
+        also=(404, 429),
+    ),
+    _change(
+        "/v1/limits/{name}",
+        operator_routes.set_limit,
+        "home",
+        "Change the limits of a dependency, in this process and until it ends",
         body=wire.LimitBody,
         body_example={"rate_per_s": 50},
         answer=BreakerView,
-        problems=(400, 404, 413, 503),
     ),
-    Route(
-        method="GET",
-        path="/v1/admission",
-        handler=operations.admission,
-        scope=Scope.READ,
-        about="home",
-        summary="Admission limits of this process: calls per second, burst, calls in flight",
-        tag="Operating",
+    _read(
+        "/v1/admission",
+        operator_routes.admission,
+        "home",
+        "Admission limits of this process: calls per second, burst, calls in flight",
         answer=Admission,
         answer_example={"rate_per_s": 10000.0, "burst": 15000.0, "in_flight_max": 100000},
-        problems=(400, 503),
     ),
-    Route(
-        method="PUT",
-        path="/v1/admission",
-        handler=operations.set_admission,
-        scope=Scope.OPERATE,
-        about="home",
-        summary="Change the admission limits of this process, until it ends",
-        tag="Operating",
+    _change(
+        "/v1/admission",
+        operator_routes.set_admission,
+        "home",
+        "Change the admission limits of this process, until it ends",
         body=wire.AdmissionBody,
         body_example={"rate_per_s": 500, "burst": 1000},
         answer=Admission,
         answer_example={"rate_per_s": 500.0, "burst": 1000.0, "in_flight_max": 100000},
-        problems=(400, 413, 503),
     ),
     Route(
-        method="POST",
-        path="/v1/prune",
-        handler=operations.prune,
-        scope=Scope.ADMIN,
-        about="home",
-        summary="Remove workflows that ended long ago, or their history; `more` says whether to ask again",
-        tag="Operating",
+        "POST",
+        Scope.ADMIN,
+        "/v1/prune",
+        operator_routes.prune,
+        "home",
+        "Remove workflows that ended long ago, or their history; `more` says whether to ask again",
         body=wire.PruneBody,
         body_example={"older_than_s": 2592000, "dry_run": True},
         answer=wire.ShownPruned,
         answer_example={"workflows": 12, "events": 60, "more": False},
-        problems=(400, 413, 503),
     ),
+)
+_DATABASES = (
+    Route(
+        "POST",
+        Scope.ADMIN,
+        "/v1/databases/{name}/transactions",
+        sql.transact,
+        "home",
+        "Run SQL statements as one durable transaction",
+        body=wire.TransactionBody,
+        body_example={
+            "statements": [{"sql": "UPDATE stock SET n = n - $1 WHERE sku = $2", "params": [2, "A-1"]}],
+            "key": "order-7",
+        },
+        answer=wire.ShownTransaction,
+        answer_example={"results": [{"count": 1, "rows": None}]},
+        also=(409, 422, 429),
+    ),
+)
+_WEBHOOKS = (
+    # The signature of the source replaces the key, because a source cannot send a bearer token.
+    Route(
+        "POST",
+        None,
+        "/v1/webhooks/{source}",
+        webhooks.deliver,
+        None,
+        "Receive a webhook, signed according to Standard Webhooks",
+        parameters=(
+            Parameter("webhook-id", "The id of the delivery.", TEXT, "header"),
+            Parameter("webhook-timestamp", "Seconds since the epoch.", TEXT, "header"),
+            Parameter("webhook-signature", "v1, and HMAC-SHA256 in base64.", TEXT, "header"),
+        ),
+        body=dict,
+        body_example={"type": "charge.succeeded", "data": {"order": "o-1"}},
+        answer=wire.ShownDelivery,
+        also=(400, 401, 404, 413, 422, 429, 503),
+    ),
+)
+_HEALTH = (
+    _read(
+        "/metrics",
+        operator_routes.metrics,
+        "home",
+        "All metrics, for Prometheus",
+        ignores_query=True,
+        answer_media="text/plain",
+        also=(501,),
+    ),
+    # Probes hold no workflow data. Neither do the pages, which request their data with the key of the viewer.
+    Route(
+        "GET",
+        None,
+        "/healthz",
+        operator_routes.health,
+        None,
+        "Whether this process works, or needs a restart",
+        ignores_query=True,
+        answer=wire.ShownHealth,
+        answers=(200, 503),
+    ),
+    Route(
+        "GET",
+        None,
+        "/readyz",
+        operator_routes.readiness,
+        None,
+        "Whether requests should be sent to this process",
+        ignores_query=True,
+        answer=wire.ShownHealth,
+        answers=(200, 503),
+    ),
+)
+
+ROUTES: tuple[Route, ...] = tuple(
+    msgspec.structs.replace(route, tag=tag)
+    for tag, routes in {
+        "Workflows": _WORKFLOWS,
+        "Machines": _MACHINES,
+        "Operating": _OPERATING,
+        "Databases": _DATABASES,
+        "Webhooks": _WEBHOOKS,
+        "Health": _HEALTH,
+    }.items()
+    for route in routes
 )

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import AbstractContextManager, asynccontextmanager
 from enum import Enum
 from types import FrameType
-from typing import Protocol, TypeGuard, cast
+from typing import Protocol, cast, runtime_checkable
 
 from interlock.clock import Clock, RandomIds, SystemClock
 from interlock.core.decide import suggestion
@@ -24,14 +24,13 @@ from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.engine import Engine
 from interlock.engine.internals import EngineParts
 from interlock.engine.path.caller_commands import Start
-from interlock.engine.path.staging import Group
-from interlock.engine.pruning import Pruner
+from interlock.engine.retention import Pruner
 from interlock.engine.settings import Admission
 from interlock.engine.views import View
 from interlock.errors import InterlockError, InvalidPayload, MovedElsewhere, NotPermitted, UnavailableError
 from interlock.server.app_declaration import Limits, Webhook, by_source
 from interlock.server.databases import Databases
-from interlock.server.messages import Request
+from interlock.server.http_messages import Request
 from interlock.server.problems import HttpProblem
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
@@ -210,17 +209,6 @@ NO_ID = ""
 """An id that no workflow has: reading it only shows whether the store answers."""
 
 
-class Starting(Start):
-    """A start that also reports whether the workflow existed."""
-
-    __slots__ = ("found",)
-
-    def decide(self, group: Group) -> View[Enum, object]:
-        """Decide as every start does, and set `found`."""
-        self.found = group.stage(self.workflow) is not None
-        return super().decide(group)
-
-
 class Exporter(Protocol):
     """An observer that can be scraped."""
 
@@ -229,6 +217,7 @@ class Exporter(Protocol):
         ...
 
 
+@runtime_checkable
 class OneOfSeveral(Exporter, Protocol):
     """An exporter whose metrics can be merged with those of other workers."""
 
@@ -375,7 +364,7 @@ class Service:
 
     async def start(self, bound: BoundMachine, workflow: str, context: object) -> tuple[View[Enum, object], bool]:
         """Start a workflow; also return whether it existed before."""
-        starting = Starting(bound, workflow, context)
+        starting = Start(bound, workflow, context)
         view = cast("View[Enum, object]", await self.engine._admit(starting))  # noqa: SLF001 -- see above.
         return view, starting.found
 
@@ -422,10 +411,7 @@ class Service:
             # Checked only now: a key that may not see an id must not learn whether its workflow exists.
             allowed = identity.allows((await self.machine_of(workflow)).name, workflow)
         if not allowed:
-            raise NotPermitted(
-                f"{identity} is limited to other machines or ids.",
-                fix="Use a key with wider limits.",
-            )
+            raise NotPermitted(f"{identity} is limited to other machines or ids.", fix="Use a key with wider limits.")
 
     @asynccontextmanager
     async def audit_action(
@@ -534,7 +520,7 @@ class Service:
     async def join_workers(self, siblings: Siblings) -> AsyncGenerator[None]:
         """In the block, a scrape of this worker returns the metrics of all workers."""
         exporter = self.exporter()
-        if not _is_one_of_several(exporter):
+        if not isinstance(exporter, OneOfSeveral):
             yield
             return
         async with siblings.answering(lambda: exporter.part(str(siblings.place))):
@@ -546,14 +532,10 @@ class Service:
         exporter = self.exporter()
         if exporter is None:
             return None
-        if self.siblings is None or not _is_one_of_several(exporter):
+        if self.siblings is None or not isinstance(exporter, OneOfSeveral):
             return await exporter.render()
         parts = await self.siblings.collect()
         return await exporter.render_all(parts, self.siblings.count - len(parts))
-
-
-def _is_one_of_several(exporter: object) -> TypeGuard[OneOfSeveral]:
-    return hasattr(exporter, "part") and hasattr(exporter, "render_all")
 
 
 def _carried() -> Callable[[str], AbstractContextManager[None]] | None:

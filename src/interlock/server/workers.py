@@ -20,7 +20,7 @@ from pathlib import Path
 from interlock.engine.settings import Admission
 from interlock.errors import BadUsage
 from interlock.server.app_declaration import App
-from interlock.server.running import FINISH_S, Listening, admission_from, bound_socket, open_guard, serve
+from interlock.server.lifecycle import FINISH_S, Listening, admission_from, bound_socket, open_guard, serve
 from interlock.server.worker_metrics import Siblings, meeting_place
 from interlock.signals import Observer
 from interlock.urls import is_postgres_url, redact_url

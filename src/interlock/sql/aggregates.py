@@ -2,11 +2,13 @@
 
 Nothing inside an aggregate is grouped, so its columns are kept apart (`inside`) from those that GROUP BY must name.
 The order of what array_agg and its kin collect is the one written inside; without one it is as open as PostgreSQL's.
+GROUPING SETS become a UNION ALL here, before anything is translated.
 """
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from itertools import combinations
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -14,7 +16,7 @@ from interlock.sql import calls
 from interlock.sql.calls import comparable, condition, keyed, sorting_key
 from interlock.sql.casts import convert, is_constant_node, settled
 from interlock.sql.entries import FUNCTIONS
-from interlock.sql.parse import Body, Node, only, split
+from interlock.sql.parse import Body, Node, described, kind_of, names_of, only, split, walk, without_positions
 from interlock.sql.scope import NO_REFERENCES, Scope, Term, combined, texts_of
 from interlock.sql.types import INT8, JSONB, PLAIN_TYPES, TEXT, Type, refuse, wrong
 
@@ -50,7 +52,9 @@ _JOIN: Final = "interlock_join_items("
 def called(name: str, body: Body, scope: Scope, walk: Walk) -> Term:
     """Return a call of an aggregate."""
     if not scope.aggregates:
-        raise wrong(f"the aggregate {name}() in {scope.place}.", fix="Use it in SELECT, HAVING or ORDER BY.")
+        # Of a column of the query around, it would be an aggregate of that query.
+        error = wrong if scope.parent is None else refuse
+        raise error(f"the aggregate {name}() in {scope.place}.", fix="Use it in SELECT, HAVING or ORDER BY.")
     if name in _ORDERED_SETS:
         return _ordered_set(name, body, scope, walk)
     only("FuncCall", body, "funcname", "args", "agg_order", "agg_filter", "agg_star", "agg_distinct", "funcformat")
@@ -132,7 +136,7 @@ def _inside(scope: Scope, place: str) -> Generator[None]:
     """Translate what stands inside an aggregate: nothing is grouped there, and no other aggregate may stand there."""
     grouped, scope.grouped = scope.grouped, frozenset()
     try:
-        with scope.at(place, volatile=False, subqueries=False):
+        with scope.at(place, volatile=False):
             yield
     finally:
         scope.grouped = grouped
@@ -252,3 +256,161 @@ def _json(name: str, values: Sequence[Term], *, distinct: bool) -> list[Term]:
 def _is_separated(name: str, values: Sequence[Term]) -> bool:
     """Return whether the call joins texts by a separator that is the same for all rows."""
     return name == "string_agg" and all(value.is_constant for value in values[1:])
+
+
+# --- GROUPING SETS, ROLLUP and CUBE ----------------------------------------------------------------------------------
+# Such a query is a UNION ALL of one query per set. An expression that a set leaves out is NULL there, of its own type.
+
+_SETS_MAX: Final = 64
+
+
+def union_of_groupings(body: Body, column_name: Callable[[Node], str]) -> Body:
+    """Return the fields of a query with GROUPING SETS as those of a UNION ALL."""
+    for clause in ("distinctClause", "windowClause", "lockingClause"):
+        if clause in body:
+            raise _refuse_sets(f"with {described(clause.removesuffix('Clause'))}")
+    targets: list[Body] = [node["ResTarget"] for node in body["targetList"]]
+    named = [{**each, "name": each.get("name") or _named(each["val"], column_name)} for each in targets]
+    for kind, found in walk([*targets, body.get("havingClause")]):
+        if kind in {"SubLink", "A_Star"} or (kind == "FuncCall" and "over" in found):
+            raise _refuse_sets("with *, a subquery or a window in the list or in HAVING")
+    sets: list[list[Node]] = [[]]
+    for node in body["groupClause"]:
+        sets = [[*one, *other] for one in sets for other in _sets(node)]
+        if len(sets) > _SETS_MAX:
+            raise _refuse_sets(f"of more than {_SETS_MAX} sets")
+    sets = [[_meant(node, targets) for node in listed] for listed in sets]
+    if body.get("groupDistinct"):
+        sets = _distinct(sets)
+    every = [without_positions(node) for listed in sets for node in listed]
+    queries = [_grouped_query(body, named, listed, every) for listed in sets]
+    tail: Body = {name: body[name] for name in ("limitOffset", "limitCount", "limitOption") if name in body}
+    if "sortClause" in body:
+        tail["sortClause"] = [_by_place(node, targets) for node in body["sortClause"]]
+    whole = queries[0]
+    for query in queries[1:]:
+        whole = {"op": "SETOP_UNION", "all": True, "larg": whole, "rarg": query}
+    return {**whole, **tail}
+
+
+def _distinct(sets: Sequence[list[Node]]) -> list[list[Node]]:
+    """Return the sets without those that are equal to an earlier one."""
+    found: dict[frozenset[str], list[Node]] = {}
+    for listed in sets:
+        names = [names_of(node["ColumnRef"]["fields"]) if "ColumnRef" in node else [] for node in listed]
+        if any(len(each) != 1 for each in names):
+            raise _refuse_sets("with DISTINCT and something else than names of columns, without their table")
+        found.setdefault(frozenset(name for [name] in names), listed)
+    return list(found.values())
+
+
+def _refuse_sets(what: str) -> Exception:
+    return refuse(f"GROUPING SETS, CUBE or ROLLUP {what}.", fix="Use UNION ALL of queries, or a query around it.")
+
+
+def _sets(node: Node) -> list[list[Node]]:
+    """Return the sets of expressions that one item of GROUP BY stands for."""
+    kind, body = split(node)
+    if kind == "RowExpr":
+        return [list(body.get("args", ()))]
+    if kind != "GroupingSet":
+        return [[node]]
+    content: list[Node] = body.get("content", [])
+    match body["kind"]:
+        case "GROUPING_SET_SETS":
+            return [listed for item in content for listed in _sets(item)]
+        case "GROUPING_SET_ROLLUP":
+            items = [_sets(item)[0] for item in content]
+            return [[each for item in items[:count] for each in item] for count in range(len(items), -1, -1)]
+        case "GROUPING_SET_CUBE":
+            items = [_sets(item)[0] for item in content]
+            counts = range(len(items), -1, -1)
+            chosen = [list(each) for count in counts for each in combinations(items, count)]
+            return [[each for item in listed for each in item] for listed in chosen]
+        case _:
+            return [[]]
+
+
+def _meant(node: Node, targets: Sequence[Body]) -> Node:
+    """Return the expression that a place in the list stands for; a name that may be an alias is refused."""
+    if kind_of(node) == "A_Const":
+        place = node["A_Const"].get("ival", {}).get("ival", 0)
+        if not 1 <= place <= len(targets):
+            raise wrong(f"GROUP BY {place}: there are {len(targets)} columns in the list.")
+        return cast("Node", targets[place - 1]["val"])
+    names = _last_name(node)
+    for target in targets:
+        if names and target.get("name") == names and _last_name(target["val"]) != names:
+            raise _refuse_sets("by an alias")
+    return node
+
+
+def _last_name(node: Node) -> str:
+    return names_of(node["ColumnRef"]["fields"])[-1] if kind_of(node) == "ColumnRef" else ""
+
+
+def _grouped_query(body: Body, targets: Sequence[Body], listed: Sequence[Node], every: Sequence[object]) -> Body:
+    inside = [without_positions(node) for node in listed]
+    missing = [node for node in every if node not in inside]
+    query: Body = {name: body[name] for name in ("fromClause", "whereClause") if name in body}
+    query["targetList"] = [{"ResTarget": {**each, "val": _without(each["val"], missing, every)}} for each in targets]
+    having = body.get("havingClause")
+    if listed:
+        query["groupClause"] = list({str(without_positions(node)): node for node in listed}.values())
+    if having is not None:
+        query["havingClause"] = _without(having, missing, every)
+    elif not listed:
+        query["havingClause"] = {"A_Const": {"boolval": {"boolval": True}}}
+    return query
+
+
+def _named(value: Node, column_name: Callable[[Node], str]) -> str:
+    return "grouping" if kind_of(value) == "GroupingFunc" else column_name(value)
+
+
+def _without(  # noqa: PLR0911 -- a case for each kind of node.
+    value: object, missing: Sequence[object], every: Sequence[object]
+) -> object:
+    """Return a part of a tree with NULL in the place of expressions that are not grouped by, outside of aggregates."""
+    if isinstance(value, list):
+        return [_without(item, missing, every) for item in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    node = cast("Node", value)
+    plain = without_positions(node)
+    if plain in missing:
+        call = {"funcname": [{"String": {"sval": "any_value"}}], "args": [node], "funcformat": "COERCE_EXPLICIT_CALL"}
+        never: Node = {"A_Const": {"boolval": {}}}
+        return {"CaseExpr": {"args": [{"CaseWhen": {"expr": never, "result": {"FuncCall": call}}}]}}
+    if plain in every:
+        return node
+    if "FuncCall" in node and names_of(node["FuncCall"]["funcname"])[-1] in NAMES:
+        return node
+    if "GroupingFunc" in node:
+        return {"A_Const": {"ival": {"ival": _grouping(node["GroupingFunc"]["args"], missing, every)}}}
+    last = _last_name(node) if "ColumnRef" in node else ""
+    if last and any(last == _last_name(cast("Node", known)) for known in every if isinstance(known, dict)):
+        raise _refuse_sets("with a column that is written in two ways")
+    return {name: _without(member, missing, every) for name, member in node.items()}
+
+
+def _grouping(arguments: Sequence[Node], missing: Sequence[object], every: Sequence[object]) -> int:
+    number = 0
+    for argument in arguments:
+        plain = without_positions(argument)
+        if plain not in every:
+            raise wrong("GROUPING() of something else than an expression of GROUP BY.")
+        number = 2 * number + (plain in missing)
+    return number
+
+
+def _by_place(node: Node, targets: Sequence[Body]) -> Node:
+    """Return a key of ORDER BY as a place in the list, if it is an expression of it."""
+    key = node["SortBy"]["node"]
+    if kind_of(key) == "A_Const" or (_last_name(key) and len(key["ColumnRef"]["fields"]) == 1):
+        return node
+    plain = without_positions(key)
+    for place, target in enumerate(targets, start=1):
+        if without_positions(target["val"]) == plain:
+            return {"SortBy": {**node["SortBy"], "node": {"A_Const": {"ival": {"ival": place}}}}}
+    raise _refuse_sets("with ORDER BY something that is not in the list")

@@ -5,21 +5,48 @@ Comparisons are SQLite's own wherever the stored values sort as PostgreSQL's do;
 Functions that take values of any type (concat, jsonb_build_object) are built here, because what they do with a value
 is its conversion to text or to a document.
 
-Sections: operators, comparisons, = ANY (array), functions, values of any type.
+Sections: operators, constants, comparisons, = ANY (array), functions, functions of sequences, values of any type.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
+from interlock.errors import InterlockError
 from interlock.sql import catalog
 from interlock.sql.casts import convert, settled
 from interlock.sql.catalog import Signature
 from interlock.sql.entries import FUNCTION_NAMES, FUNCTIONS, OPERATORS
+from interlock.sql.functions import decimals
 from interlock.sql.functions.sets import SET_FUNCTIONS
-from interlock.sql.scope import Term, call, combined
-from interlock.sql.types import BOOL, JSON, JSONB, PLAIN_TYPES, TEXT, TIMESTAMP, UNKNOWN, Type, refuse, wrong
+from interlock.sql.literals import text_literal
+from interlock.sql.parse import Node, names_of, quoted_name, split
+from interlock.sql.registry import Entry, Function
+from interlock.sql.schema import NumberSequence
+from interlock.sql.scope import Term, Translation, call, combined
+from interlock.sql.types import (
+    BOOL,
+    INT4,
+    INT8,
+    INTEGER_RANGE,
+    JSON,
+    JSONB,
+    PLAIN_TYPES,
+    TEXT,
+    TIMESTAMP,
+    UNKNOWN,
+    Type,
+    refuse,
+    wrong,
+)
+from interlock.sql.values import StoredValue
 
 # --- Operators -------------------------------------------------------------------------------------------------------
+
+_AS_TEXT: Final = {"name": "text", "jsonpath": "text"}
+"""Types of arguments that a lane has as literals and parameters alone, in the form of text."""
 
 COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _DATES: Final = frozenset({"date", "timestamp", "timestamptz"})
@@ -35,7 +62,7 @@ def operate(name: str, *terms: Term) -> Term:
     entry = OPERATORS.get((name, found.takes))
     if entry is None:
         raise _not_here(name, terms)
-    return entry.build(converted, gives)
+    return _built(entry, converted, gives)
 
 
 def sides(left: Term, right: Term) -> tuple[Term, Term]:
@@ -56,6 +83,7 @@ def _chosen(name: str, terms: Sequence[Term]) -> tuple[catalog.Signature, list[T
     if found is None or actual is None:
         raise _no_operator(name, terms, "does not exist", "Cast a side to the type that you mean.")
     takes, gives = actual
+    takes = tuple("text" if each == "jsonpath" else each for each in takes)
     if gives not in PLAIN_TYPES or any(each not in PLAIN_TYPES for each in takes):
         raise _not_here(name, terms)
     converted = [convert(term, PLAIN_TYPES[kind], "implicit") for term, kind in zip(terms, takes, strict=True)]
@@ -80,6 +108,68 @@ def _joined(terms: Sequence[Term]) -> Term:
     """Return text joined to a value of another type, which is written as a cast to text writes it."""
     left, right = (convert(term, TEXT, "explicit") for term in terms)
     return combined(f"{left.operand} || {right.operand}", TEXT, (left, right))
+
+
+# --- Constants -------------------------------------------------------------------------------------------------------
+# PostgreSQL computes with constants before it runs a statement, so one that cannot be computed fails although no row
+# needs it. A term remembers the error; where a lane might leave it out, the statement is refused (`computable`).
+
+
+def _built(entry: Entry, terms: Sequence[Term], gives: Type) -> Term:
+    result = entry.build(terms, gives)
+    error = _constant_error(entry, terms, gives)
+    return result if error is None else replace(result, failing=error)
+
+
+def _constant_error(entry: Entry, terms: Sequence[Term], gives: Type) -> InterlockError | None:
+    """Return why a function or operator of constants cannot be computed; None if it can, or if it is not known."""
+    values = [_stored(term.text) for term in terms]
+    if not values or None in values:
+        return None
+    if isinstance(entry.function, Function) and entry.function.deterministic:
+        try:
+            entry.function.call(*values)
+        except InterlockError as error:
+            return error
+        return None
+    if entry.kind == "function" or not gives.is_integer or len(values) == 1:
+        return None
+    left, right = values
+    assert isinstance(left, int)
+    assert isinstance(right, int)
+    if entry.name in {"/", "%"}:
+        return decimals.division_by_zero() if right == 0 else None
+    made = {"+": left + right, "-": left - right, "*": left * right}.get(entry.name, 0)
+    low, high = INTEGER_RANGE[gives.name]
+    return None if low <= made <= high else wrong(f"{made} is out of range for {gives}.")
+
+
+def _stored(text: str) -> StoredValue:
+    """Return the stored value that a text of SQLite is; None if it is anything else than a constant."""
+    if text[:1] == "'":
+        inner = text[1:-1]
+        return inner.replace("''", "'") if text[-1] == "'" and "'" not in inner.replace("''", "") else None
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    return bytes.fromhex(text[2:-1]) if _BLOB.fullmatch(text) else None
+
+
+_WHOLE: Final = re.compile(r"-?[0-9]+")
+_DECIMAL: Final = re.compile(r"-?[0-9]+\.[0-9]+(?:e[+-]?[0-9]+)?|-?[0-9]+e[+-]?[0-9]+")
+_BLOB: Final = re.compile(r"X'(?:[0-9a-f]{2})*'")
+
+
+def computable(terms: Iterable[Term], place: str) -> None:
+    """Refuse constants that cannot be computed where a lane may leave them out, and PostgreSQL does not."""
+    for term in terms:
+        if term.failing is not None:
+            raise refuse(
+                f"a constant in {place} that cannot be computed: {term.failing.what}",
+                why="PostgreSQL computes constants before the statement runs, whether they are needed or not.",
+                fix="Leave it out.",
+            )
 
 
 # --- Comparisons -----------------------------------------------------------------------------------------------------
@@ -214,7 +304,7 @@ def called(name: str, terms: Sequence[Term]) -> Term:
     result = PLAIN_TYPES.get(gives)
     if entry is None or entry.kind != "function" or result is None:
         raise refuse(f"the function {_call(name, terms)}.", why="A lane does not have it.", fix="Compute it in Python.")
-    return entry.build([convert(term, kind, "implicit") for term, kind in zip(terms, takes, strict=True)], result)
+    return _built(entry, [convert(term, kind, "implicit") for term, kind in zip(terms, takes, strict=True)], result)
 
 
 def chosen(name: str, terms: Sequence[Term]) -> Signature | None:
@@ -237,7 +327,7 @@ def types_of(found: Signature, terms: Sequence[Term]) -> tuple[list[Type], str]:
     takes, gives = actual
     kinds: list[Type] = []
     for wanted, term in zip(takes, terms, strict=True):
-        kind = PLAIN_TYPES.get(wanted)
+        kind = PLAIN_TYPES.get(_AS_TEXT.get(wanted, wanted))
         if kind is None:
             raise refuse(f"the function {_call(found.name, terms)}.", why="A lane does not have it.")
         kinds.append(TEXT if kind is UNKNOWN and term.type is UNKNOWN else kind)
@@ -253,6 +343,95 @@ def _as_cast(name: str, terms: Sequence[Term]) -> Term:
 
 def _call(name: str, terms: Sequence[Term]) -> str:
     return f"{name}({', '.join(str(term.type) for term in terms)})"
+
+
+# --- Functions of sequences ------------------------------------------------------------------------------------------
+# The name of the sequence is a constant, so that it is known with the statement. They move positions that the writer
+# has, so a query with one of them runs there.
+
+SEQUENCE_FUNCTIONS: Final = frozenset({"nextval", "currval", "setval", "lastval", "pg_get_serial_sequence"})
+_PART: Final = r'(?:"((?:[^"]|"")+)"|([A-Za-z_][\w$]*))'
+_REGCLASS: Final = re.compile(rf"(?:{_PART}\.)?{_PART}", re.ASCII)
+
+
+def of_sequence(name: str, nodes: Sequence[Node], terms: Sequence[Term], translation: Translation) -> Term:
+    """Return a call of nextval() and its kin; `terms` are the arguments after the first."""
+    if name == "pg_get_serial_sequence":
+        found = _serial(nodes, translation)
+        return Term("NULL" if found is None else text_literal(f"public.{_spelled(found.name)}"), TEXT)
+    translation.locking = True
+    if name == "lastval":
+        text = "interlock_lastval()"
+        return _checked_count(name, nodes, (0,), Term(text, INT8, volatile=True, nullable=False))
+    if not nodes:
+        raise wrong(f"the function {name}() does not exist.", fix="Name a sequence.")
+    sequence = _sequence(nodes[0], translation)
+    if sequence is None:
+        return _checked_count(name, nodes, (1, 2, 3), Term("NULL", INT8))
+    if name == "setval":
+        number = convert(terms[0], INT8, "implicit") if terms else Term("NULL", INT8)
+        is_called = convert(terms[1], BOOL, "implicit") if len(terms) > 1 else Term("1", BOOL)
+        limits = f"{sequence.increment}, {sequence.minimum}, {sequence.maximum}"
+        arguments = f"{number.checked.text}, {is_called.checked.text}, {text_literal(sequence.table)}"
+        text = f"interlock_setval({text_literal(sequence.name)}, {limits}, {arguments})"
+        moved = combined(text, INT8, [number, is_called], atomic=True)
+        return _checked_count(name, nodes, (2, 3), replace(moved, volatile=True))
+    text = sequence.nextval if name == "nextval" else f"interlock_currval({text_literal(sequence.name)})"
+    return _checked_count(name, nodes, (1,), Term(text, INT8, volatile=True, nullable=False))
+
+
+def _checked_count(name: str, nodes: Sequence[Node], counts: tuple[int, ...], term: Term) -> Term:
+    if len(nodes) not in counts:
+        raise wrong(f"the function {name}() with {len(nodes)} arguments does not exist.")
+    return term
+
+
+def _sequence(node: Node, translation: Translation) -> NumberSequence | None:
+    """Return the sequence that an argument names; None for that of a column without one."""
+    kind, body = split(node)
+    if kind == "TypeCast" and names_of(body["typeName"]["names"])[-1] in {"regclass", "text"}:
+        return _sequence(body["arg"], translation)
+    if kind == "FuncCall" and names_of(body["funcname"])[-1] == "pg_get_serial_sequence":
+        return _serial(body.get("args", ()), translation)
+    return translation.sequence(_relation_name(node))
+
+
+def _serial(nodes: Sequence[Node], translation: Translation) -> NumberSequence | None:
+    """Return the sequence of a column: the table is written as in SQL, the column as it is."""
+    if len(nodes) != 2:  # noqa: PLR2004 -- table and column
+        raise wrong("pg_get_serial_sequence() takes a table and a column.")
+    table = translation.table(_relation_name(nodes[0]))
+    name = _constant(nodes[1])
+    column = table.column(name)
+    if column is None:
+        raise wrong(f"the table {table.name!r} has no column {name!r}.")
+    return column.sequence
+
+
+def _constant(node: Node) -> str:
+    value = node.get("A_Const", {}).get("sval")
+    if value is None:
+        raise refuse("a name of a sequence or column that is not written out.", fix="Write nextval('name').")
+    text: str = value.get("sval", "")
+    return text
+
+
+def _relation_name(node: Node) -> str:
+    text = _constant(node)
+    found = _REGCLASS.fullmatch(text)
+    if found is None:
+        raise refuse(f"the name {text!r}.", fix="Write a plain name, in double quotes if it needs them.")
+    schema, name = (
+        (quoted or "").replace('""', '"') or (plain or "").lower()
+        for quoted, plain in (found.group(1, 2), found.group(3, 4))
+    )
+    if schema not in {"", "public"}:
+        raise refuse(f"the name {text!r} of another schema.", fix="Write the name alone.")
+    return name
+
+
+def _spelled(name: str) -> str:
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else quoted_name(name)
 
 
 # --- Values of any type ----------------------------------------------------------------------------------------------
@@ -370,6 +549,37 @@ def _to_json(terms: Sequence[Term]) -> Term:
     return combined(json_of(value).checked.text, JSON, [value])
 
 
+def _format(terms: Sequence[Term]) -> Term:
+    if not terms:
+        raise wrong("format() does not exist without arguments.")
+    template, *rest = terms
+    return call("interlock_format", TEXT, convert(template, TEXT, "implicit"), *map(output, rest))
+
+
+def _extract_path(sqlite: str, kind: Type) -> Callable[[Sequence[Term]], Term]:
+    def build(terms: Sequence[Term]) -> Term:
+        if len(terms) < 2:  # noqa: PLR2004 -- the document and a step
+            raise wrong("jsonb_extract_path() does not exist without a document and a step.")
+        document, *path = terms
+        steps = [convert(step, TEXT, "implicit") for step in path]
+        return call(sqlite, kind, convert(document, JSONB, "implicit"), *steps)
+
+    return build
+
+
+def _count_nulls(test: str) -> Callable[[Sequence[Term]], Term]:
+    def build(terms: Sequence[Term]) -> Term:
+        if not terms:
+            raise wrong("num_nulls() and num_nonnulls() do not exist without arguments.")
+        known = [settled(term) for term in terms]
+        return combined(" + ".join(f"({term.operand} {test})" for term in known), INT4, known)
+
+    return build
+
+
+NAMED_ARGUMENTS: Final = {"make_interval": ("years", "months", "weeks", "days", "hours", "mins", "secs")}
+"""The arguments of functions that are called with names; those left out are 0."""
+
 _VARIADIC: Final[dict[str, Callable[[Sequence[Term]], Term]]] = {
     "concat": _concat,
     "concat_ws": _concat_ws,
@@ -379,5 +589,10 @@ _VARIADIC: Final[dict[str, Callable[[Sequence[Term]], Term]]] = {
     "json_build_array": _json_array,
     "json_build_object": _json_object,
     "to_json": _to_json,
+    "format": _format,
+    "jsonb_extract_path": _extract_path("interlock_jsonb_extract_path", JSONB),
+    "jsonb_extract_path_text": _extract_path("interlock_jsonb_extract_path_text", TEXT),
+    "num_nulls": _count_nulls("IS NULL"),
+    "num_nonnulls": _count_nulls("IS NOT NULL"),
 }
 CALLABLE_NAMES: Final = FUNCTION_NAMES | frozenset(_VARIADIC)

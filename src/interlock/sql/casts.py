@@ -82,6 +82,17 @@ def resolve(term: Term, kind: Type) -> Term:
     return replace(term, text=text, type=plain, literal=literal, atomic=not text.startswith("-"))
 
 
+def check_collation(names: list[str], *, sorts: bool) -> None:
+    """Refuse collations that differ from C.UTF-8, or where values are only sorted, those that do not sort by bytes."""
+    same = {"pg_c_utf8", "default", "C", "POSIX", "ucs_basic"} if sorts else {"pg_c_utf8", "default"}
+    if names[-1] not in same or names[:-1] not in ([], ["pg_catalog"]):
+        raise refuse(
+            f"COLLATE {'.'.join(names)}{'' if sorts else ' here'}.",
+            why="A lane sorts text by its bytes and has the letters of C.UTF-8; in others their case differs.",
+            fix='Use COLLATE "pg_c_utf8", or none.',
+        )
+
+
 def settled(term: Term) -> Term:
     """Return a term whose surroundings say nothing about its type: PostgreSQL takes it for text."""
     return resolve(term, TEXT) if term.type is UNKNOWN else term
@@ -183,6 +194,12 @@ def column_type(body: Body) -> tuple[Type, str | None]:
     kind = _plain(name, sizes)
     if not body.get("arrayBounds"):
         return kind, None
+    if kind != kind.plain:
+        raise refuse(
+            f"the type {kind}[].",
+            why="A lane keeps no size for the elements of an array, and would store larger ones.",
+            fix=f"Use {kind.plain}[].",
+        )
     array = array_of(kind)
     if array is None or len(body["arrayBounds"]) > 1:
         raise refuse(f"the type {kind}{'[]' * len(body['arrayBounds'])}.", fix="Use a one-dimensional array, or jsonb.")
@@ -195,6 +212,18 @@ def cast_type(body: Body) -> Type:
     if serial:
         raise wrong(f"the type {serial} is not one to cast to.", fix="Cast to bigint.")
     return kind
+
+
+_UNITS: Final = {4: "years", 2: "months", 8: "days", 1024: "hours", 2048: "minutes", 4096: "seconds"}
+"""PostgreSQL's bits for the fields of an interval."""
+
+
+def interval_unit(body: Body) -> str:
+    """Return the unit of INTERVAL '1' DAY; empty for everything else."""
+    sizes: list[dict[str, Body]] = body.get("typmods", [])
+    if names_of(body["names"]) != ["pg_catalog", "interval"] or len(sizes) != 1 or body.get("arrayBounds"):
+        return ""
+    return _UNITS.get(_size(sizes[0]), "")
 
 
 def _size(node: dict[str, Body]) -> int:

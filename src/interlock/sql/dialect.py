@@ -11,13 +11,14 @@ is not cached: errors are for people, and people change the text.
 from collections.abc import Callable
 from typing import Final
 
-from interlock.sql import ddl, dml, select, windows
+from interlock.sql import dml, select, windows
+from interlock.sql.ddl import alter, drop, indexes, sequences, tables, views
 from interlock.sql.dml import Change
-from interlock.sql.parse import NESTING, Body, Node, parse, split, unsupported
-from interlock.sql.schema import Schema, Table
+from interlock.sql.parse import NESTING, Body, Node, only, parse, split, unsupported, walk
+from interlock.sql.schema import Schema
 from interlock.sql.scope import Scope, Translation
-from interlock.sql.types import refuse
-from interlock.sql.values import ResultColumn, Statement
+from interlock.sql.types import TEXT, refuse
+from interlock.sql.values import Kind, ResultColumn, Statement
 
 _CHANGES: Final[dict[str, Callable[[Body, Translation], Change]]] = {
     "InsertStmt": dml.insert,
@@ -25,12 +26,16 @@ _CHANGES: Final[dict[str, Callable[[Body, Translation], Change]]] = {
     "DeleteStmt": dml.delete,
 }
 _DEFINITIONS: Final[dict[str, Callable[[Body, Translation], str]]] = {
-    "CreateStmt": ddl.create_table,
-    "IndexStmt": ddl.create_index,
-    "AlterTableStmt": ddl.alter_table,
-    "RenameStmt": ddl.rename,
-    "TruncateStmt": ddl.truncate,
-    "DropStmt": ddl.drop,
+    "CreateStmt": tables.create_table,
+    "IndexStmt": indexes.create_index,
+    "AlterTableStmt": alter.alter_table,
+    "RenameStmt": alter.rename,
+    "TruncateStmt": drop.truncate,
+    "DropStmt": drop.drop,
+    "CreateSeqStmt": sequences.create_sequence,
+    "AlterSeqStmt": sequences.alter_sequence,
+    "ViewStmt": views.create_view,
+    "CreateSchemaStmt": tables.create_schema,
 }
 STATEMENTS_MAX: Final = 1024
 
@@ -44,7 +49,7 @@ def translate(sql: str, schema: Schema) -> Statement:
 
 
 def _translated(sql: str, schema: Schema) -> tuple[Statement, set[str]]:
-    translation = Translation(schema, select.subquery, windows.window)
+    translation = Translation(schema, select.subquery, windows.window, sql=sql)
     try:
         return _statement(parse(sql), translation), translation.tables
     except RecursionError as error:
@@ -58,13 +63,15 @@ def _translated(sql: str, schema: Schema) -> tuple[Statement, set[str]]:
 
 def _statement(node: Node, translation: Translation) -> Statement:
     kind, body = split(node)
-    if kind == "SelectStmt":
-        text, columns = _query(node, translation)
-        return Statement(text, "lock" if translation.locking else "read", translation.parameter_types(), columns)
-    change = _CHANGES.get(kind)
-    if change is not None:
-        text, columns = change(body, translation)
-        return Statement(text, "write", translation.parameter_types(), columns)
+    if kind == "SelectStmt" or kind in _CHANGES:
+        if dml.has_steps(body):
+            _refuse_views(node, translation)
+        text, columns = dml.in_steps(node, translation, _part) if dml.has_steps(body) else _part(node, translation)
+        locking = translation.locking or translation.steps
+        runs: Kind = "write" if kind in _CHANGES else "lock" if locking else "read"
+        return Statement(text, runs, translation.parameter_types(), columns, steps=tuple(translation.steps))
+    if kind == "ExplainStmt":
+        return _explained(body, translation)
     definition = _DEFINITIONS.get(kind)
     if definition is None:
         if kind == "TransactionStmt":
@@ -80,8 +87,29 @@ def _statement(node: Node, translation: Translation) -> Statement:
     return Statement(text, "schema", several=translation.several, rebuilds=translation.rebuilds)
 
 
-def _query(node: Node, translation: Translation) -> Change:
-    draft = select.draft(node, Scope(translation, volatile=True, place="SELECT")).settle()
+def _refuse_views(node: Node, translation: Translation) -> None:
+    """Refuse views where the order of the parts depends on the tables that each of them reads."""
+    for kind, body in walk(node):
+        if kind == "RangeVar" and body["relname"] in translation.schema.views:
+            raise refuse(f"the view {body['relname']!r} beside a WITH that changes data.", fix="Read its tables.")
+
+
+def _explained(body: Body, translation: Translation) -> Statement:
+    only("ExplainStmt", body, "query")
+    found = _statement(body["query"], translation)
+    if found.kind == "schema" or found.steps:
+        raise refuse("EXPLAIN of such a statement.", fix="Explain a query, or one change.")
+    columns = (ResultColumn("QUERY PLAN", TEXT),)
+    runs: Kind = "read" if found.kind == "read" else "lock"
+    return Statement(f"EXPLAIN QUERY PLAN {found.text}", runs, found.parameters, columns, explains=True)
+
+
+def _part(node: Node, translation: Translation) -> Change:
+    kind, body = split(node)
+    if kind != "SelectStmt":
+        return _CHANGES[kind](body, translation)
+    scope = Scope(translation, queries=dict(translation.around), volatile=True, place="SELECT")
+    draft = select.draft(node, scope).settle()
     columns = tuple(
         ResultColumn(name, term.type, checked=term.unchecked and not draft.checked)
         for name, term in zip(draft.names, draft.terms, strict=True)
@@ -98,7 +126,7 @@ class _Cached:
         self.statement = statement
         self.schema = schema
         self.used = False
-        self.tables: dict[str, Table | None] = {name: schema.table(name) for name in names}
+        self.tables = {name: schema.find(name) for name in names}
 
 
 class Dialect:
@@ -134,7 +162,7 @@ class Dialect:
             self._statements[sql] = known
 
     def _still_holds(self, known: _Cached, schema: Schema) -> bool:
-        if any(schema.table(name) != table for name, table in known.tables.items()):
+        if any(schema.find(name) != found for name, found in known.tables.items()):
             return False
         known.schema = schema
         return True

@@ -18,14 +18,16 @@ from interlock.sql.functions import (
     arrays,
     decimals,
     documents,
-    formats,
     guards,
+    jsonpath,
     numbers,
-    patterns,
+    regular_expressions,
     sets,
     texts,
     times,
+    to_char,
 )
+from interlock.sql.functions.sequences import Positions
 from interlock.sql.registry import (
     ANY_NUMBER,
     Aggregate,
@@ -72,9 +74,10 @@ _SOURCES: Final = (
 _ENTRIES: Final[tuple[Entry, ...]] = (
     *numbers.ENTRIES,
     *texts.ENTRIES,
-    *patterns.ENTRIES,
+    *regular_expressions.ENTRIES,
+    *jsonpath.ENTRIES,
     *times.ENTRIES,
-    *formats.ENTRIES,
+    *to_char.ENTRIES,
     *documents.ENTRIES,
     *arrays.ENTRIES,
     *accumulators.ENTRIES,
@@ -107,11 +110,15 @@ FUNCTION_NAMES: Final = frozenset(name for name, _ in FUNCTIONS if not name.star
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The lane's sources: the transaction's time (fixed within one transaction), random numbers in [0, 1), new ids."""
+    """The lane's sources: the transaction's time (fixed within one transaction), random numbers in [0, 1), new ids.
+
+    And the positions of sequences.
+    """
 
     now: Callable[[], datetime]
     random: Callable[[], float]
     uuid: Callable[[], UUID]
+    positions: Positions
 
 
 def scalar_functions(sources: Sources) -> tuple[Function, ...]:
@@ -119,6 +126,7 @@ def scalar_functions(sources: Sources) -> tuple[Function, ...]:
     return (
         *_PURE,
         *guards.upsert_guards(),
+        *sources.positions.functions(),
         Function("interlock_now", lambda: microseconds(sources.now()), 0, deterministic=False),
         Function("interlock_random", sources.random, 0, deterministic=False),
         Function("interlock_uuid", lambda: sources.uuid().bytes, 0, deterministic=False),

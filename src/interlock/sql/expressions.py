@@ -6,13 +6,15 @@ knows can slip through unread. Types, operators and functions are chosen in `cat
 Sections: the walk, leaves, operators, rows, membership, branches, casts and arrays, calls, subqueries, column names.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Final, cast
 
 from msgspec.structs import replace
 
 from interlock.sql import aggregates, calls, casts, catalog
-from interlock.sql.calls import comparable, compare, condition, keyed, member, operate, sides, with_array
+from interlock.sql.calls import comparable, compare, computable, condition, keyed, member, operate, sides, with_array
 from interlock.sql.casts import convert, settled, unified
 from interlock.sql.literals import text_literal
 from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_name, split, unsupported
@@ -21,6 +23,7 @@ from interlock.sql.types import (
     BOOL,
     DATE,
     INT4,
+    INTERVAL,
     JSON,
     PLAIN_TYPES,
     TEXT,
@@ -33,6 +36,7 @@ from interlock.sql.types import (
     refuse,
     wrong,
 )
+from interlock.sql.values import ARRAY_ITEMS_MAX
 
 Handler = Callable[[Body, Scope], Term]
 
@@ -48,7 +52,7 @@ def expression(node: Node, scope: Scope) -> Term:
     term = handler(body, scope)
     if term.volatile and not scope.volatile:
         raise refuse(
-            f"random() or gen_random_uuid() in {scope.place}.",
+            f"{_volatile_call(term)} in {scope.place}.",
             why="SQLite may evaluate it another number of times than PostgreSQL does.",
             fix="Use it directly in the outermost SELECT, VALUES or SET, or pass the value as a parameter.",
         )
@@ -69,8 +73,17 @@ def stable(node: Node, scope: Scope, what: str) -> Term:
 
 def _stable(term: Term, what: str) -> Term:
     if term.volatile:
-        raise refuse(f"random() or gen_random_uuid() in {what}.", fix="Pass the value as a parameter.")
+        raise refuse(f"{_volatile_call(term)} in {what}.", fix="Pass the value as a parameter.")
     return term
+
+
+_VOLATILE: Final = re.compile(r"\binterlock_(random|nextval|currval|setval|lastval)\(")
+
+
+def _volatile_call(term: Term) -> str:
+    """Return the call in a term that gives another value each time."""
+    found = _VOLATILE.search(term.text)
+    return f"{found[1]}()" if found else "gen_random_uuid()"
 
 
 # --- Leaves ----------------------------------------------------------------------------------------------------------
@@ -103,7 +116,7 @@ def _parameter(body: Body, scope: Scope) -> Term:
 def _column(body: Body, scope: Scope) -> Term:
     fields = body["fields"]
     if kind_of(fields[-1]) == "A_Star":
-        raise wrong("* is not a value here.", fix="Name a column.")
+        raise refuse("a whole row as a value.", fix="Name its columns.")
     match names_of(fields):
         case [name]:
             return scope.column(None, name)
@@ -152,7 +165,18 @@ def _operator(body: Body, scope: Scope) -> Term:
         return operate(name, expression(body["rexpr"], scope))
     if kind_of(body["lexpr"]) == "RowExpr" or kind_of(body["rexpr"]) == "RowExpr":
         return compare_rows(name, _row(body["lexpr"], scope), _row(body["rexpr"], scope))
-    return operate(name, expression(body["lexpr"], scope), expression(body["rexpr"], scope))
+    named = [node["CollateClause"]["collname"] for node in (body["lexpr"], body["rexpr"]) if "CollateClause" in node]
+    if len(named) > 1 and names_of(named[0]) != names_of(named[1]):
+        raise wrong("two collations in one comparison.", fix="Leave one out.")
+    read = compared if name in calls.COMPARISONS else expression
+    return operate(name, read(body["lexpr"], scope), read(body["rexpr"], scope))
+
+
+def compared(node: Node, scope: Scope) -> Term:
+    """Return the term of an operand of a comparison or a key of ORDER BY: COLLATE "C" changes nothing there."""
+    if kind_of(node) == "CollateClause":
+        return _collated(node["CollateClause"], scope, sorts=True)
+    return expression(node, scope)
 
 
 def _distinct(body: Body, scope: Scope) -> Term:
@@ -220,7 +244,9 @@ def _connective(body: Body, scope: Scope) -> Term:
         term = predicate(body["args"][0], scope, "what NOT negates")
         return combined(f"NOT {term.operand}", BOOL, [term])
     terms = [predicate(node, scope, f"a side of {word}") for node in body["args"]]
-    return combined(f" {word} ".join(term.operand for term in terms), BOOL, terms)
+    deciding = "0" if word == "AND" else "1"
+    computable(takewhile(lambda term: term.text != deciding, terms), word)
+    return replace(combined(f" {word} ".join(term.operand for term in terms), BOOL, terms), failing=None)
 
 
 def _null_test(body: Body, scope: Scope) -> Term:
@@ -266,6 +292,8 @@ def compare_rows(operator: str, left: Sequence[Term], right: Sequence[Term]) -> 
         raise refuse(f"{operator} on rows.", fix="Compare column by column.")
     if len(left) != len(right):
         raise wrong(f"a row of {len(left)} values compared with one of {len(right)}.")
+    if not left:
+        raise wrong("rows without a value cannot be compared.")
     lefts: list[str] = []
     rights: list[str] = []
     for one, other in zip(left, right, strict=True):
@@ -364,7 +392,10 @@ def _repeated(operator: str, left: Term, right: Term) -> Term:
     """Return the test of ANY or ALL, which a subquery repeats: SQLite has no aggregate of the query around it there."""
     if left.aggregate or " OVER (" in left.text:
         raise refuse(f"an aggregate or a window before {operator} ANY or ALL.", fix="Compute it in a subquery in FROM.")
-    return operate(operator, left, right)
+    test = operate(operator, left, right)
+    if test.type != BOOL:
+        raise wrong(f"{operator} ANY or ALL, which is not a comparison.", fix="Use an operator that gives a boolean.")
+    return test
 
 
 def _quantified(test: str, source: str, *, over_all: bool) -> str:
@@ -397,18 +428,38 @@ def _case(body: Body, scope: Scope) -> Term:
     default = expression(body["defresult"], scope) if "defresult" in body else casts.null()
     # PostgreSQL takes the result of ELSE for the most significant one.
     kind, [default, *results] = unified([default, *results], "CASE")
+    _check_branches(conditions, results, default)
     pairs = zip(conditions, results, strict=True)
     written = " ".join(f"WHEN {when.checked.text} THEN {then.checked.text}" for when, then in pairs)
-    return combined(f"CASE {written} ELSE {default.checked.text} END", kind, (*conditions, *results, default))
+    whole = combined(f"CASE {written} ELSE {default.checked.text} END", kind, (*conditions, *results, default))
+    return replace(whole, failing=None)
+
+
+def _check_branches(conditions: Sequence[Term], results: Sequence[Term], default: Term) -> None:
+    """Check what PostgreSQL computes although no row may take the branch: all after a condition that it cannot know."""
+    is_open = False
+    for test, result in zip(conditions, results, strict=True):
+        if is_open:
+            computable([test], "CASE")
+        is_open = is_open or not test.is_known
+        if is_open and test.text not in {"0", "NULL"}:
+            computable([result], "CASE")
+        if test.text == "1":
+            return
+    if is_open:
+        computable([default], "CASE")
 
 
 def coalesce(terms: Sequence[Term]) -> Term:
     """Return COALESCE."""
     kind, typed = unified(terms, "COALESCE")
+    known = list(takewhile(lambda term: term.is_known, typed))
+    if len(known) < len(typed) and not any(term.literal for term in known):
+        computable(takewhile(lambda term: not term.literal, typed[len(known) :]), "COALESCE")
     if len(typed) == 1:
         return typed[0]
     term = combined(f"coalesce({texts_of(typed)})", kind, typed, atomic=True)
-    return term if all(part.nullable for part in typed) else replace(term, nullable=False)
+    return replace(term, nullable=all(part.nullable for part in typed), failing=typed[0].failing)
 
 
 def _coalesce(body: Body, scope: Scope) -> Term:
@@ -424,11 +475,16 @@ def _choice(body: Body, scope: Scope) -> Term:
     return call(f"{kind.collation or 'interlock'}_{name}", kind, *terms)
 
 
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
+
 # --- Casts and arrays ------------------------------------------------------------------------------------------------
 
 
 def _cast(body: Body, scope: Scope) -> Term:
     only("TypeCast", body, "arg", "typeName")
+    unit = casts.interval_unit(body["typeName"])
+    if unit and _WHOLE.fullmatch(count := body["arg"].get("A_Const", {}).get("sval", {}).get("sval", "")):
+        return convert(casts.string(f"{count} {unit}"), INTERVAL, "explicit")
     kind = casts.cast_type(body["typeName"])
     if kind_of(body["arg"]) == "A_ArrayExpr" and kind.is_array:
         return _array_of(body["arg"]["A_ArrayExpr"].get("elements", ()), scope, kind.element)
@@ -460,19 +516,42 @@ def _array_of(nodes: Sequence[Node], scope: Scope, element: Type | None) -> Term
 def _indirection(body: Body, scope: Scope) -> Term:
     only("A_Indirection", body, "arg", "indirection")
     term = expression(body["arg"], scope)
+    places: list[Term] = []
     for node in body["indirection"]:
-        if kind_of(node) != "A_Indices" or node["A_Indices"].get("is_slice"):
-            raise refuse("a part of a value by a name or a slice.", fix="Select columns; slice arrays in Python.")
-        place = expression(node["A_Indices"]["uidx"], scope)
-        term = _subscript(term, place)
-    return term
+        if kind_of(node) != "A_Indices":
+            raise refuse("a part of a value by a name.", fix="Select columns.")
+        if node["A_Indices"].get("is_slice"):
+            if not term.type.is_array or len(body["indirection"]) > 1:
+                raise refuse("such a slice.", fix="Slice an array once: a[2:3].")
+            return _slice(term, node["A_Indices"], scope)
+        places.append(expression(node["A_Indices"]["uidx"], scope))
+    if term.type.name == "jsonb":
+        return _inside(term, places)
+    if term.type.is_array and len(places) > 1:
+        raise refuse("an element of an array of arrays.", fix="Use jsonb.")
+    return _subscript(term, places[0])
+
+
+def _slice(term: Term, indices: Body, scope: Scope) -> Term:
+    bounds = [
+        convert(expression(indices[name], scope), INT4, "assignment") if name in indices else casts.number(default)
+        for name, default in (("lidx", "1"), ("uidx", str(ARRAY_ITEMS_MAX)))
+    ]
+    return call("interlock_array_slice", term.type, term, *bounds)
+
+
+def _inside(term: Term, places: Sequence[Term]) -> Term:
+    """Return document['a'][0]: the part at a path, as #> finds it. An assignable number is a step by its digits."""
+    steps = [
+        convert(convert(place, INT4, "assignment"), TEXT, "explicit")
+        if place.type.is_integer
+        else convert(place, TEXT, "implicit")
+        for place in places
+    ]
+    return operate("#>", term, call("interlock_array", PLAIN_TYPES["text[]"], *steps))
 
 
 def _subscript(term: Term, place: Term) -> Term:
-    if term.type.name == "jsonb":
-        if place.type.is_integer:
-            return operate("->", term, convert(place, INT4, "assignment"))
-        return operate("->", term, convert(place, TEXT, "implicit"))
     if not term.type.is_array:
         raise wrong(f"cannot subscript {term.type}.", fix="Use -> with jsonb, or cast it to an array.")
     element = term.type.element
@@ -480,15 +559,34 @@ def _subscript(term: Term, place: Term) -> Term:
     return call("unhex", element, inner) if element.name in {"bytea", "uuid"} else inner
 
 
-def _collated(body: Body, scope: Scope) -> Term:
+def _collated(body: Body, scope: Scope, *, sorts: bool = False) -> Term:
     term = expression(body["arg"], scope)
-    name = names_of(body["collname"])[-1]
-    if name not in {"C", "POSIX", "ucs_basic"}:
-        raise refuse(f"the collation {name!r}.", why="A lane sorts text by its bytes.", fix='Use COLLATE "C", or none.')
-    return settled(term)
+    if term.type.is_array:
+        raise refuse(f"COLLATE of the type {term.type}.", fix="Leave it out.")
+    if not (term.type is UNKNOWN or term.type.is_text):
+        raise wrong(f"COLLATE of the type {term.type}.", fix="Leave it out.")
+    casts.check_collation(names_of(body["collname"]), sorts=sorts)
+    return term
 
 
 # --- Calls -----------------------------------------------------------------------------------------------------------
+
+
+def _by_position(name: str, nodes: Sequence[Node]) -> list[Node]:
+    """Return arguments with names at their positions."""
+    known = calls.NAMED_ARGUMENTS.get(name)
+    if known is None:
+        raise refuse(f"{name}() with named arguments.", fix="Pass them by position.")
+    nothing: Node = {"A_Const": {"ival": {}}}
+    listed = {place: node for place, node in zip(known, nodes, strict=False) if kind_of(node) != "NamedArgExpr"}
+    for node in nodes:
+        if kind_of(node) != "NamedArgExpr":
+            continue
+        argument = node["NamedArgExpr"]["name"]
+        if argument in listed or argument not in known:
+            raise wrong(f"{name}() with the argument {argument!r} twice, or without one of that name.")
+        listed[argument] = node["NamedArgExpr"]["arg"]
+    return [listed.get(argument, nothing) for argument in known]
 
 
 def _call(body: Body, scope: Scope) -> Term:
@@ -502,7 +600,10 @@ def _call(body: Body, scope: Scope) -> Term:
         return aggregates.called(name, body, scope, expression)
     only("FuncCall", body, "funcname", "args", "funcformat")
     if any(kind_of(node) == "NamedArgExpr" for node in body.get("args", ())):
-        raise refuse(f"{name}() with named arguments.", fix="Pass them by position.")
+        body = {**body, "args": _by_position(name, body["args"])}
+    if name in calls.SEQUENCE_FUNCTIONS:
+        nodes = body.get("args", ())
+        return calls.of_sequence(name, nodes, [expression(node, scope) for node in nodes[1:]], scope.translation)
     return calls.called(name, [expression(node, scope) for node in body.get("args", ())])
 
 

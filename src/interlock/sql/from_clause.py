@@ -14,14 +14,15 @@ from msgspec.structs import replace
 
 from interlock.errors import TransactionError
 from interlock.sql import catalog
-from interlock.sql.calls import ARGUMENTS_MAX, operate
-from interlock.sql.casts import convert
+from interlock.sql.calls import ARGUMENTS_MAX, operate, types_of
+from interlock.sql.casts import column_type, convert, string
 from interlock.sql.entries import FUNCTIONS
 from interlock.sql.expressions import coalesce, expression, predicate
-from interlock.sql.functions.sets import COLUMNS, SET_FUNCTIONS
+from interlock.sql.functions.sets import COLUMNS, RECORD_FUNCTIONS, SET_FUNCTIONS
 from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_name, split, unsupported, walk
-from interlock.sql.scope import Merged, Output, Query, Relation, Scope, Term
-from interlock.sql.types import INT8, PLAIN_TYPES, TEXT, UNKNOWN, Type, refuse, wrong
+from interlock.sql.schema import View
+from interlock.sql.scope import Merged, Output, Query, Relation, Scope, Term, combined
+from interlock.sql.types import INT8, JSON, JSONB, PLAIN_TYPES, TEXT, UNKNOWN, Type, refuse, wrong
 
 
 class Derived(Protocol):
@@ -67,7 +68,7 @@ def _join(body: Body, scope: Scope, derived: Derived) -> str:
     middle, star_middle = len(scope.relations), len(scope.star)
     if kind_of(body["rarg"]) == "JoinExpr":
         right_text = f"({_source(body['rarg'], scope, derived)})"
-        if word != "JOIN":
+        if word != "JOIN" and not (word == "LEFT JOIN" and _joins_tables(body)):
             raise refuse("an outer join with a join in parentheses.", fix="Join a subquery: (SELECT …) AS name.")
     else:
         right_text = _source(body["rarg"], scope, derived)
@@ -95,6 +96,22 @@ def _join(body: Body, scope: Scope, derived: Derived) -> str:
     if word == "FULL JOIN" and not _equates(body["quals"], _side(scope, first, middle), _side(scope, middle)):
         raise refuse("FULL JOIN on something else than column = column.", fix="Use UNION ALL of two LEFT JOINs.")
     return f"{left_text} {word} {right_text} ON {test.checked.text}"
+
+
+def _joins_tables(body: Body) -> bool:
+    """Return whether a join has an ON, and on its right tables alone that are joined by ON, as ORMs write it."""
+    right = body["rarg"]["JoinExpr"]
+    inner = [right]
+    while inner:
+        join = inner.pop()
+        if "quals" not in join or join.get("usingClause") or join["jointype"] not in {"JOIN_INNER", "JOIN_LEFT"}:
+            return False
+        for side in (join["larg"], join["rarg"]):
+            if kind_of(side) == "JoinExpr":
+                inner.append(side["JoinExpr"])
+            elif kind_of(side) != "RangeVar":
+                return False
+    return "quals" in body
 
 
 def _check_outer(word: str, body: Body, first: int) -> None:
@@ -136,7 +153,10 @@ def _make_outer(scope: Scope, first: int, end: int) -> None:
 
 def _common_columns(body: Body, scope: Scope, star: int, middle: int) -> list[str]:
     if not body.get("isNatural"):
-        return names_of(body.get("usingClause", ()))
+        names = names_of(body.get("usingClause", ()))
+        if len(set(names)) < len(names):
+            raise wrong("USING with a column given twice.")
+        return names
     right = {name for name, _ in scope.star[middle:]}
     return [name for name, _ in scope.star[star:middle] if name in right]
 
@@ -191,7 +211,7 @@ def _relation(node: Node, scope: Scope, derived: Derived) -> tuple[Relation, str
     alias, columns = _alias(body.get("alias"))
     match kind:
         case "RangeVar":
-            return _table(body, alias, columns, scope)
+            return _table(body, alias, columns, scope, derived)
         case "RangeSubselect":
             only(kind, body, "subquery", "alias", "lateral")
             query = derived(body["subquery"], scope, columns, lateral=bool(body.get("lateral")))
@@ -230,17 +250,42 @@ def table_name(body: Body) -> str:
     return name
 
 
-def _table(body: Body, alias: str | None, columns: list[str], scope: Scope) -> tuple[Relation, str]:
+def _table(body: Body, alias: str | None, columns: list[str], scope: Scope, derived: Derived) -> tuple[Relation, str]:
     name = table_name(body)
     common = scope.query_named(name) if "schemaname" not in body else None
     scope.check_shadow(name, common)
     written = quoted_name(alias or name)
+    view = scope.translation.schema.views.get(name) if common is None else None
+    if view is not None:
+        return _view(view, alias, columns, scope, derived)
     if common is not None:
+        if not common.columns:
+            raise wrong(f"the WITH query {name!r} has no RETURNING clause.")
         relation = Relation(alias or name, common.columns, written)
     else:
         relation = table_relation(name, alias, scope)
     text = f"{quoted_name(name)} AS {written}" if alias else quoted_name(name)
     return _renamed(relation, columns), text
+
+
+def _view(view: View, alias: str | None, columns: list[str], scope: Scope, derived: Derived) -> tuple[Relation, str]:
+    """Return the query of a view in its place."""
+    translation = scope.translation
+    translation.tables.add(view.name)
+    for table in view.tables:
+        scope.check_shadow(table, None)
+    query = view_query(view.body, Scope(translation, place="a view"), derived)
+    if tuple(output.name for output in query.columns) != view.columns:
+        raise refuse(
+            f"the view {view.name!r}, whose tables have got other columns.", fix="Drop it and create it again."
+        )
+    written = quoted_name(alias or view.name)
+    return _renamed(Relation(alias or view.name, query.columns, written), columns), f"({query.text}) AS {written}"
+
+
+def view_query(body: Body, alone: Scope, derived: Derived) -> Query:
+    """Return the query of CREATE VIEW, which sees nothing of the statement around it."""
+    return derived(body["query"], alone, names_of(body.get("aliases", ())))
 
 
 def _renamed(relation: Relation, columns: Sequence[str]) -> Relation:
@@ -274,12 +319,17 @@ def _lateral(query: Query, alias: str) -> tuple[Relation, str]:
         raise refuse(f"LATERAL with {len(query.columns)} columns.", fix="Name the columns that you need.")
     written = quoted_name(alias)
     outputs = [
-        replace_fields(output, text=_read(f"json_extract({written}.value, '$[{place}]')", output.type))
-        for place, output in enumerate(query.columns)
+        replace_fields(output, text=text)
+        for output, text in zip(query.columns, column_texts(query.columns, written), strict=True)
     ]
     columns = ", ".join(f"s.{quoted_name(output.name)}" for output in query.columns)
     rows = f"SELECT interlock_rows({columns}) FROM ({query.text}) AS s"  # noqa: S608 -- quoted names
     return Relation(alias, tuple(outputs), written), f"json_each(({rows})) AS {written}"
+
+
+def column_texts(columns: Sequence[Output], written: str) -> list[str]:
+    """Return the columns of rows that travel as JSON, read from json_each()."""
+    return [_read(f"json_extract({written}.value, '$[{place}]')", each.type) for place, each in enumerate(columns)]
 
 
 def _read(text: str, kind: Type) -> str:
@@ -301,7 +351,7 @@ class Call:
 
 
 def _function(body: Body, alias: str | None, columns: list[str], scope: Scope) -> tuple[Relation, str]:
-    only("RangeFunction", body, "functions", "alias", "ordinality", "lateral")
+    only("RangeFunction", body, "functions", "alias", "ordinality", "lateral", "coldeflist")
     node = body["functions"][0]["List"]["items"][0]
     if kind_of(node) != "FuncCall" or len(body["functions"]) > 1:
         raise refuse("such a function in FROM.", fix=_KNOWN)
@@ -315,6 +365,10 @@ def _function(body: Body, alias: str | None, columns: list[str], scope: Scope) -
         terms = [expression(argument, scope) for argument in node["FuncCall"].get("args", [])]
     scope.outside.update(*(term.bare for term in terms))
     call = Call(name, terms, alias, columns, bool(body.get("ordinality")))
+    if (name in RECORD_FUNCTIONS) != ("coldeflist" in body):
+        raise wrong(f"{name}() and a list of column definitions.", fix="Write it after jsonb_to_recordset() alone.")
+    if "coldeflist" in body:
+        return _records(call, body["coldeflist"])
     return _unnest(call) if name == "unnest" else _set(call, scope)
 
 
@@ -332,7 +386,13 @@ def _rows_relation(
     if len(call.columns) > len(names):
         raise wrong(f"{len(call.columns)} names for the {len(names)} columns of {call.name}().")
     names = [*call.columns, *names[len(call.columns) :]]
-    if len({known.lower() for known in names}) != len(names):
+    # Several arrays of unnest() without names all have its name: * gives them, the name alone is ambiguous.
+    others = [*call.columns, *(known for known in names[len(call.columns) :] if known != "unnest")]
+    if len(others) < len(names) - 1:
+        others.append("unnest")
+    else:
+        others = names
+    if len({known.lower() for known in others}) != len(others):
         raise refuse(f"{call.name}() without a name for each column.", fix="Write AS name (a, b).")
     values = [text.format(written) for text in texts]
     outputs = [Output(column, kind, text=text) for column, kind, text in zip(names, kinds, values, strict=False)]
@@ -346,6 +406,33 @@ def _texts(kinds: Sequence[Type]) -> list[str]:
     if len(kinds) == 1:
         return [_read("{0}.value", kinds[0])]
     return [_read(f"json_extract({{0}}.value, '$[{place}]')", kind) for place, kind in enumerate(kinds)]
+
+
+def _records(call: Call, definitions: Sequence[Node]) -> tuple[Relation, str]:
+    """Return jsonb_to_recordset(): each column is the member of its name, read as its type reads text."""
+    if len(call.terms) != 1 or call.ordinality or call.columns:
+        raise refuse(f"such a call of {call.name}().", fix="Write it with one document: … AS t (a integer, b text).")
+    name = call.alias or call.name
+    written = quoted_name(name)
+    document = Term(f"{written}.value", JSONB)
+    outputs: list[Output] = []
+    for node in definitions:
+        body = node["ColumnDef"]
+        only("ColumnDef", body, "colname", "typeName", "is_local")
+        kind, serial = column_type(body["typeName"])
+        if serial is not None or kind.is_array or kind.length is not None:
+            raise refuse(f"a column of {kind} in {call.name}().", fix="Use jsonb or text, and convert it.")
+        key = string(body["colname"])
+        if kind in {JSONB, JSON}:
+            part = operate("->", document, key)
+            value = combined(f"nullif({part.text}, 'null')", JSONB, [part], atomic=True)
+        else:
+            value = operate("->>", document, key)
+        outputs.append(Output(body["colname"], kind, text=f"({convert(value, kind, 'explicit').checked.text})"))
+    if len({output.name.lower() for output in outputs}) != len(outputs):
+        raise refuse(f"two columns of the same name in {call.name}().", fix="Rename one.")
+    rows = FUNCTIONS[f"interlock {call.name}", ("jsonb",)].build([convert(call.terms[0], JSONB, "implicit")], TEXT)
+    return Relation(name, tuple(outputs), written), f"json_each({rows.text}) AS {written}"
 
 
 def _unnest(call: Call) -> tuple[Relation, str]:
@@ -372,7 +459,8 @@ def _set(call: Call, scope: Scope) -> tuple[Relation, str]:
     entry = FUNCTIONS.get((f"interlock {call.name}", found.takes))
     if entry is None:
         raise refuse(f"{call.name}() of such arguments.", fix="Use another type, or compute it in Python.")
-    terms = [convert(term, PLAIN_TYPES[kind], "implicit") for term, kind in zip(call.terms, found.takes, strict=True)]
+    wanted, _ = types_of(found, call.terms)
+    terms = [convert(term, kind, "implicit") for term, kind in zip(call.terms, wanted, strict=True)]
     kind = PLAIN_TYPES[found.takes[0]]
     if call.name == "generate_series":
         reads = any(number == scope.number for term in terms for number, _ in term.bare)

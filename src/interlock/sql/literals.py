@@ -35,7 +35,7 @@ _TRUTHS: Final = {
     **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), 0),
 }
 
-_DIGITS: Final = re.compile(r"^\s*[+-]?(?:0[xXoObB]|[0-9]+_|nan|inf)", re.IGNORECASE)
+_DIGITS: Final = re.compile(r"^\s*[+-]?(?:0[xXoObB]|[0-9.]+_|nan|inf|[0-9.]+e[+-]?[0-9_]{4})", re.IGNORECASE)
 _TIMES: Final = re.compile(r"[0-9]|now|today|yesterday|tomorrow|epoch|inf|allballs", re.IGNORECASE)
 _WIDER: Final[dict[Name, re.Pattern[str]]] = {
     **dict.fromkeys(("int2", "int4", "int8", "numeric", "float8"), _DIGITS),

@@ -130,7 +130,9 @@ def _syntax_error(sql: str, message: str, position: int) -> Exception:
     before = sql.encode()[: max(position - 1, 0)].decode(errors="replace")
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
     around = sql[max(len(before) - 1, 0) : len(before) + 2]
-    fix = "Write parameters as $1, $2, …" if set(around) & set("%?:@") else "Correct the text at that place."
+    # A question mark is an operator, so the error comes after it.
+    around += before.rstrip()[-1:]
+    fix = "Use $1, $2, … for parameters." if set(around) & set("%?:@") else "Correct the text at that place."
     return refuse(f"{message}, at line {line}, column {column}.", why=UNPARSABLE, fix=fix)
 
 

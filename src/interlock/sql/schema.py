@@ -7,12 +7,14 @@ own `schema_version` will not do, because a change that is rolled back gives its
 The odd choice: a table with a column of unknown type is left out, so that statements on it are refused.
 """
 
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, cast
 
-from interlock.sql.types import SERIALS, Type, parse_declared
+from interlock.sql.parse import Body, parse, split, walk
+from interlock.sql.types import INT8, INTEGER_RANGE, SERIALS, Type, parse_declared
 
 COLUMNS_QUERY: Final = """
 SELECT catalog.name, info.name, info.type, info."notnull", info.dflt_value, info.pk
@@ -25,8 +27,13 @@ FROM sqlite_schema AS catalog JOIN pragma_foreign_key_list(catalog.name) AS refe
 WHERE catalog.type = 'table'
 """
 OBJECTS_QUERY: Final = (
-    "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type IN ('table', 'index') ORDER BY name"
+    "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type IN ('table', 'index', 'view') ORDER BY name"
 )
+
+IDENTITIES_QUERY: Final = """
+SELECT sql FROM interlock_definitions
+WHERE sql LIKE '%identity%' OR sql LIKE '%rename%' OR sql LIKE '%drop%' ORDER BY number
+"""
 
 # Table, column, declared type, NOT NULL, default, place in the primary key: a row of COLUMNS_QUERY.
 ColumnRow = tuple[str, str, str, int, str | None, int]
@@ -36,16 +43,81 @@ ReferenceRow = tuple[str, str]
 ObjectRow = tuple[str, str, str, str | None]
 
 
+Numbering = Literal["serial", "always", "by default", "sequence"]
+"""How a sequence was declared: by the type of a column, as an identity of one, or by CREATE SEQUENCE."""
+
+POSITION_PREFIX: Final = "interlock_sequence "
+"""SQLite's own table `sqlite_sequence` has the position of each sequence, under this prefix and its name."""
+
+_CALL: Final = re.compile(
+    r"interlock_nextval\('(?P<name>(?:[^']|'')*)', '(?P<kind>[a-z ]+)', "
+    r"(?P<start>-?\d+), (?P<increment>-?\d+), (?P<minimum>-?\d+), (?P<maximum>-?\d+), (?P<cycle>[01])"
+)
+
+_POSITION: Final = re.compile(rf"'{POSITION_PREFIX}((?:[^']|'')*)'")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSequence:
+    """One sequence. SQLite's texts have it as the call of nextval() that gives its next number."""
+
+    name: str
+    kind: Numbering = "sequence"
+    start: int = 1
+    increment: int = 1
+    minimum: int = 1
+    maximum: int = INTEGER_RANGE[INT8.name][1]
+    cycle: bool = False
+    table: str = ""
+    """The table whose rows SQLite numbered itself, in the form of the first preview."""
+
+    @property
+    def nextval(self) -> str:
+        """SQLite's call that gives the next number."""
+        numbers = f"{self.start}, {self.increment}, {self.minimum}, {self.maximum}, {int(self.cycle)}"
+        table = f", {_text(self.table)}" if self.table else ""
+        return f"interlock_nextval({_text(self.name)}, '{self.kind}', {numbers}{table})"
+
+    @property
+    def position(self) -> str:
+        """The name of its position, as a text of SQLite."""
+        return _text(POSITION_PREFIX + self.name)
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def sequence_of(text: str) -> NumberSequence | None:
+    """Return the sequence that SQLite's text of a default or a view calls; None without one."""
+    found = _CALL.search(text)
+    if found is None:
+        return None
+    start, increment, minimum, maximum = (int(each) for each in found.group("start", "increment", "minimum", "maximum"))
+    name, kind = found["name"].replace("''", "'"), cast("Numbering", found["kind"])
+    return NumberSequence(name, kind, start, increment, minimum, maximum, cycle=found["cycle"] == "1")
+
+
+def called_sequences(text: str) -> set[str]:
+    """Return the names of the sequences that SQLite's text calls."""
+    return {found["name"].replace("''", "'") for found in _CALL.finditer(text)}
+
+
+def positions_in(text: str) -> set[str]:
+    """Return the names of the sequences whose positions SQLite's text changes."""
+    return {name.replace("''", "'") for name in _POSITION.findall(text)}
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `serial` columns are numbered by SQLite and never written by a statement; `default` is SQLite's."""
+    """One column; `default` is SQLite's text. `sequence` is the one that numbers it and belongs to it."""
 
     name: str
     type: Type
     nullable: bool = True
     has_default: bool = False
-    serial: bool = False
     default: str | None = None
+    sequence: NumberSequence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +137,34 @@ class Table:
         return next((column for column in self.columns if column.name == name), None)
 
 
+_VIEW: Final = re.compile(
+    r"AS SELECT 'view' AS kind, '(?P<shape>(?:[^']|'')*)' AS shape, '(?P<text>(?:[^']|'')*)' AS text", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One view: its columns, everything that it reads, and the statement that made it."""
+
+    name: str
+    columns: tuple[str, ...]
+    tables: frozenset[str]
+    text: str
+
+    @property
+    def body(self) -> Body:
+        """The statement's tree."""
+        return parse(self.text)["ViewStmt"]
+
+
+def _view_of(name: str, text: str) -> View | None:
+    found = _VIEW.search(text)
+    if found is None:
+        return None
+    shape = json.loads(found["shape"].replace("''", "'"))
+    return View(name, tuple(shape["columns"]), frozenset(shape["tables"]), found["text"].replace("''", "'"))
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """All tables at one version of the catalog."""
@@ -72,6 +172,14 @@ class Schema:
     version: int
     tables: Mapping[str, Table] = field(default_factory=dict[str, Table])
     indexes: frozenset[str] = frozenset()
+    sequences: Mapping[str, NumberSequence] = field(default_factory=dict[str, NumberSequence])
+    """Those of columns and those of CREATE SEQUENCE."""
+
+    views: Mapping[str, View] = field(default_factory=dict[str, View])
+
+    def find(self, name: str) -> Table | NumberSequence | View | None:
+        """The table, sequence or view of that name."""
+        return self.tables.get(name) or self.sequences.get(name) or self.views.get(name)
 
     def table(self, name: str) -> Table | None:
         """The table of that name, in the very spelling of the catalog."""
@@ -84,12 +192,25 @@ def schema_from_rows(
     version: int,
     references: Iterable[ReferenceRow] = (),
     objects: Iterable[ObjectRow] = (),
+    identities: Mapping[tuple[str, str], Numbering] | None = None,
 ) -> Schema:
-    """The schema by SQLite's catalog: rows of COLUMNS_QUERY, REFERENCES_QUERY and OBJECTS_QUERY."""
+    """The schema by SQLite's catalog: rows of COLUMNS_QUERY, REFERENCES_QUERY and OBJECTS_QUERY.
+
+    `identities` are those of the first preview, by table and column.
+    """
+    declared = identities or {}
     names: set[str] = set()
     texts: dict[str, str] = {}
     indexes: dict[str, list[tuple[str, str]]] = {}
+    sequences: dict[str, NumberSequence] = {}
+    views: dict[str, View] = {}
     for kind, name, table, text in objects:
+        if kind == "view":
+            if (sequence := sequence_of(text or "")) is not None:
+                sequences[name] = sequence
+            elif (view := _view_of(name, text or "")) is not None:
+                views[name] = view
+            continue
         if kind == "table":
             texts[name] = text or ""
             continue
@@ -103,11 +224,14 @@ def schema_from_rows(
     keys: dict[str, dict[int, str]] = {}
     foreign: set[str] = set()
     for table, name, kind, not_null, default, place in rows:
-        column = _column(name, kind, not_null=bool(not_null), default=default, in_key=place > 0)
+        numbering = declared.get((table, name), "serial")
+        column = _column(table, name, kind, numbering, not_null=bool(not_null), default=default, in_key=place > 0)
         if column is None:
             foreign.add(table)
             continue
         columns.setdefault(table, []).append(column)
+        if column.sequence is not None:
+            sequences[column.sequence.name] = column.sequence
         if place:
             keys.setdefault(table, {})[place] = name
     tables = {
@@ -122,19 +246,66 @@ def schema_from_rows(
         for table, listed in columns.items()
         if table not in foreign
     }
-    return Schema(version, tables, frozenset(names))
+    return Schema(version, tables, frozenset(names), sequences, views)
 
 
-def _column(name: str, kind: str, *, not_null: bool, default: str | None, in_key: bool) -> Column | None:
+# --- Identities of the first preview ---------------------------------------------------------------------------------
+# Its catalog had every numbered key as serial. Whether one was an identity is in the stored definitions alone.
+
+
+def has_old_keys(rows: Iterable[ColumnRow]) -> bool:
+    """Return whether a table has a key in the form of the first preview."""
+    return any(
+        kind.upper() == "INTEGER" and (default or "").strip("'") in SERIALS for _, _, kind, _, default, _ in rows
+    )
+
+
+def identities(definitions: Iterable[str]) -> dict[tuple[str, str], Numbering]:
+    """Return the identity columns of stored definitions, by their present names."""
+    found: dict[tuple[str, str], Numbering] = {}
+    for text in definitions:
+        kind, body = split(parse(text))
+        table = body.get("relation", {}).get("relname", "")
+        match kind, body.get("renameType"):
+            case "CreateStmt" | "AlterTableStmt", _:
+                for place, column in walk(body):
+                    rules = column.get("constraints", ()) if place == "ColumnDef" else ()
+                    for rule in (node["Constraint"] for node in rules):
+                        if rule["contype"] == "CONSTR_IDENTITY":
+                            found[table, column["colname"]] = (
+                                "always" if rule["generated_when"] == "a" else "by default"
+                            )
+            case "RenameStmt", "OBJECT_TABLE":
+                found = {
+                    (body["newname"] if name == table else name, each): value for (name, each), value in found.items()
+                }
+            case "RenameStmt", "OBJECT_COLUMN" if (table, body["subname"]) in found:
+                found[table, body["newname"]] = found.pop((table, body["subname"]))
+            case "DropStmt", _:
+                dropped = {each["sval"] for place, each in walk(body) if place == "String"}
+                found = {key: value for key, value in found.items() if key[0] not in dropped}
+            case _:
+                pass
+    return found
+
+
+def _column(
+    table: str, name: str, kind: str, numbering: Numbering, *, not_null: bool, default: str | None, in_key: bool
+) -> Column | None:
     if kind.upper() == "INTEGER":
+        # The form of the first preview: SQLite numbered the rows, and the default said how wide a number is.
         serial = SERIALS.get((default or "").strip("'"))
         if serial is None or not in_key:
             return None
-        return Column(name, serial, nullable=False, has_default=True, serial=True)
+        maximum = INTEGER_RANGE[serial.name][1]
+        made = NumberSequence(chosen(table, (name,), "seq"), numbering, maximum=maximum, table=table)
+        return Column(name, serial, nullable=False, has_default=True, default=made.nextval, sequence=made)
     known = parse_declared(kind)
     if known is None:
         return None
-    return Column(name, known, nullable=not not_null, has_default=default is not None, default=default)
+    sequence = None if default is None else sequence_of(default)
+    owned = sequence if sequence is not None and sequence.kind != "sequence" else None
+    return Column(name, known, nullable=not not_null, has_default=default is not None, default=default, sequence=owned)
 
 
 # --- Constraints of a table, from SQLite's text ----------------------------------------------------------------------
@@ -226,7 +397,7 @@ def _unquoted(token: str) -> str:
 BYTES_MAX: Final = 63
 
 
-def chosen(table: str, columns: Sequence[str], kind: str, taken: Collection[str] = ()) -> str:
+def chosen(table: str, columns: Iterable[str], kind: str, taken: Collection[str] = ()) -> str:
     """Return the name that PostgreSQL would choose, with a number appended if it is `taken`."""
     number = 0
     while True:

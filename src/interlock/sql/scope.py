@@ -13,12 +13,16 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from interlock.errors import InterlockError
 from interlock.sql.parse import Node, quoted_name
-from interlock.sql.schema import Schema, Table
+from interlock.sql.schema import NumberSequence, Schema, Table
 from interlock.sql.types import UNKNOWN, Type, refuse, wrong
+from interlock.sql.values import StatementStep
 
 INTERNAL_PREFIXES: Final = ("interlock_", "sqlite_", "pg_")
 SYSTEM_COLUMNS: Final = frozenset({"ctid", "cmax", "cmin", "oid", "rowid", "_rowid_", "tableoid", "xmax", "xmin"})
+LISTED_ROWS: Final = "pg_rows"
+"""The relation that a function in the list of a SELECT becomes; * does not stand for its columns."""
 PARAMETERS_MAX: Final = 32_766
 """The number of parameters that SQLite takes."""
 
@@ -71,6 +75,8 @@ class Term(msgspec.Struct, frozen=True, eq=False):
     parameter: Parameter | None = None
     """The `Parameter`, while its type is unknown."""
     nullable: bool = True
+    failing: InterlockError | None = None
+    """The error of a part of it that is constant and cannot be computed: 1 / 0."""
 
     @property
     def checked(self) -> "Term":
@@ -95,17 +101,24 @@ class Term(msgspec.Struct, frozen=True, eq=False):
         """Whether it is a literal, NULL or a parameter, or a cast or sum of these."""
         return not (self.bare or self.inside or self.volatile or self.aggregate) and "(SELECT" not in self.text
 
+    @property
+    def is_known(self) -> bool:
+        """Whether PostgreSQL computes it before the statement runs: a constant without parameters."""
+        return self.is_constant and "?" not in self.text
+
 
 def combined(text: str, kind: Type, parts: Iterable[Term], *, atomic: bool = False, unchecked: bool = False) -> Term:
     """Return a term made of others: it is as volatile as its parts, and refers to what they refer to."""
     volatile = aggregate = False
+    failing: InterlockError | None = None
     bare = inside = NO_REFERENCES
     for part in parts:
         volatile = volatile or part.volatile
         aggregate = aggregate or part.aggregate
+        failing = failing or part.failing
         bare = bare | part.bare if part.bare else bare
         inside = inside | part.inside if part.inside else inside
-    return Term(text, kind, atomic, unchecked, volatile, aggregate, bare, inside)
+    return Term(text, kind, atomic, unchecked, volatile, aggregate, bare, inside, failing=failing)
 
 
 def call(function: str, kind: Type, *parts: Term, extra: str = "", unchecked: bool = False) -> Term:
@@ -162,8 +175,8 @@ class Merged:
     relations: frozenset[str]
 
 
-StarColumn = tuple[str, str | int]
-"""A column that * stands for: its name, and its relation's name or the part of FROM that merged it."""
+StarColumn = tuple[str, tuple[str, int] | int]
+"""A column that * stands for: its name, and its place in its relation or the part of FROM that merged it."""
 
 
 @dataclass(slots=True)
@@ -176,6 +189,8 @@ class Translation:
     parameters: dict[int, Parameter] = field(default_factory=dict[int, Parameter])
     scopes: int = 0
     subqueries: int = 0
+    sql: str = ""
+    """The text of the statement."""
     tables: set[str] = field(default_factory=set[str])
     """Names that were looked up in the schema, found or not: the translation depends on them."""
     locking: bool = False
@@ -184,6 +199,10 @@ class Translation:
     """Whether a definition is several statements of SQLite."""
     rebuilds: str = ""
     """The table that a definition makes anew."""
+    around: "dict[str, Relation]" = field(default_factory=dict[str, "Relation"])
+    """The WITH queries of a statement that has several steps, as far as they are translated."""
+    in_steps: bool = False
+    steps: list[StatementStep] = field(default_factory=list[StatementStep])
 
     def parameter(self, number: int) -> Term:
         """Return `$n`: a value of its type, or of unknown type."""
@@ -209,12 +228,29 @@ class Translation:
             types.append(known.type)
         return tuple(types)
 
+    def is_taken(self, name: str) -> bool:
+        """Return whether a table, an index or a sequence has that name."""
+        return name in self.schema.indexes or self.schema.find(name) is not None
+
+    def sequence(self, name: str) -> NumberSequence:
+        """Return the sequence of that name."""
+        visible(name, "sequence")
+        self.tables.add(name)
+        found = self.schema.sequences.get(name)
+        if found is None:
+            raise wrong(f"there is no sequence {name!r}.", fix="Create it first; names without quotes are lower case.")
+        return found
+
     def table(self, name: str) -> Table:
         """Return the table of that name."""
         visible(name, "table")
         self.tables.add(name)
+        if name in self.schema.views:
+            raise refuse(f"a change or a definition of the view {name!r}.", fix="Use the tables that it reads.")
         table = self.schema.table(name)
         if table is None:
+            if name in self.schema.indexes or name in self.schema.sequences:
+                raise refuse(f"{name!r} as a table, which is an index or a sequence.", fix="Name a table.")
             raise wrong(f"there is no table {name!r}.", fix="Create it first; names without quotes are lower case.")
         return table
 
@@ -281,11 +317,13 @@ class Scope:
         while scope is not None:
             for known in scope.relations:
                 if known.name.lower() == relation.name.lower() and (scope is self or known.name != relation.name):
-                    error = wrong if scope is self and known.name == relation.name else refuse
+                    is_wrong = scope is self and known.name == relation.name != "excluded"
+                    error = wrong if is_wrong else refuse
                     raise error(f"the name {relation.name!r} stands for two relations.", fix="Use different aliases.")
             scope = scope.parent
         self.relations.append(relation)
-        self.star += [(output.name, relation.name) for output in relation.columns]
+        if relation.name != LISTED_ROWS:
+            self.star += [(output.name, (relation.name, place)) for place, output in enumerate(relation.columns)]
 
     def query_named(self, name: str) -> Relation | None:
         """Return the common table expression of that name."""
@@ -381,18 +419,22 @@ class Scope:
             if not self.relations:
                 raise wrong("* without a table.")
             return [(name, self._star_term(name, source)) for name, source in self.star]
-        found = next((known for known in self.relations if known.name == relation), None)
-        if found is None:
-            if relation in {"old", "new"}:
-                raise refuse(f"{relation}.*.", fix="Name the columns; query first for what was there before.")
-            raise wrong(f"there is no relation {relation!r} here.")
-        return [(output.name, self.term(found, output)) for output in found.columns]
+        scope: Scope | None = self
+        while scope is not None:
+            for known in scope.relations:
+                if known.name == relation:
+                    return [(output.name, scope.term(known, output)) for output in known.columns]
+            scope = scope.parent
+        if relation in {"old", "new"}:
+            raise refuse(f"{relation}.*.", fix="Name the columns; query first for what was there before.")
+        raise wrong(f"there is no relation {relation!r} here.")
 
-    def _star_term(self, name: str, source: str | int) -> Term:
+    def _star_term(self, name: str, source: tuple[str, int] | int) -> Term:
         if isinstance(source, int):
             return self.grouped_term(self.merged[name, source].term)
-        found = next(known for known in self.relations if known.name == source)
-        return self.term(found, next(output for output in found.columns if output.name == name))
+        relation, place = source
+        found = next(known for known in self.relations if known.name == relation)
+        return self.term(found, found.columns[place])
 
     def child(self, place: str) -> "Scope":
         """Return the scope of a query in FROM or WITH: it sees what is around this query, not its neighbours."""

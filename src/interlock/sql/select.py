@@ -14,18 +14,19 @@ Sections: GROUP BY, ORDER BY, LIMIT, locks, proof of one row, drafts, queries, S
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from interlock.sql import aggregates, catalog
 from interlock.sql.aggregates import direction
-from interlock.sql.calls import comparable, keyed, sorting_key
+from interlock.sql.calls import comparable, computable, keyed, sorting_key
 from interlock.sql.casts import convert, settled
-from interlock.sql.expressions import STAR, column_name, expression, predicate
+from interlock.sql.expressions import STAR, column_name, compared, expression, predicate
 from interlock.sql.from_clause import relations
+from interlock.sql.functions.sets import COLUMNS, SET_FUNCTIONS
 from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_list, quoted_name, split, unsupported, walk
-from interlock.sql.scope import Output, Query, Reference, Relation, Scope, Term
+from interlock.sql.scope import LISTED_ROWS, Output, Query, Reference, Relation, Scope, Term
 from interlock.sql.types import INT8, PLAIN_TYPES, TEXT, UNKNOWN, Type, refuse, wrong
 from interlock.sql.windows import name_windows
 
@@ -59,10 +60,8 @@ def grouping(nodes: Sequence[Node], scope: Scope, items: Sequence[Item]) -> tupl
     """Return the terms of GROUP BY: a number is a place in the list, a bare name is a column, or else an alias."""
     terms: list[Term] = []
     for node in nodes:
-        if kind_of(node) == "GroupingSet":
-            raise refuse("GROUPING SETS, CUBE and ROLLUP.", fix="Use UNION ALL of queries.")
         item = _grouped_item(node, scope, items)
-        with scope.at("GROUP BY", volatile=False, subqueries=False):
+        with scope.at("GROUP BY", volatile=False):
             term = settled(item.term(scope))
         comparable(term.type, "GROUP BY")
         terms.append(term)
@@ -141,7 +140,7 @@ def ordering(
             raise wrong("ORDER BY an expression after a set operation.", fix="Order by the name of a column.")
         else:
             with scope.at("ORDER BY", aggregates=True, windows=True):
-                term = settled(expression(body["node"], scope))
+                term = settled(compared(body["node"], scope))
             if distinct and all(term.text != other.text for other in terms):
                 raise wrong("with SELECT DISTINCT, ORDER BY must be in the list.")
             text = _not_a_place(term)
@@ -195,8 +194,10 @@ def limits(body: Body, scope: Scope) -> str:
 def _bound(node: Node, scope: Scope, name: str) -> str:
     if "isnull" in node.get("A_Const", {}):
         return "-1" if name == "limit" else "0"
-    alone = Scope(scope.translation, place=name.upper(), subqueries=False)
+    alone = Scope(scope.translation, parent=scope.parent, place=name.upper(), subqueries=False)
     term = convert(expression(node, alone), INT8, "assignment")
+    if term.bare:
+        raise refuse(f"{name.upper()} by a column of the query around it.", fix="Number the rows with row_number().")
     if term.literal is not None and term.atomic:
         return term.literal
     return f"interlock_{name}({term.checked.text})"
@@ -212,11 +213,7 @@ def locks(body: Body, scope: Scope) -> None:
     ever finds one taken.
     """
     for node in body.get("lockingClause", ()):
-        for clause, word in (("distinctClause", "DISTINCT"), ("groupClause", "GROUP BY"), ("havingClause", "HAVING")):
-            if clause in body:
-                raise wrong(f"FOR UPDATE with {word}.")
-        if any(kind == "FuncCall" and "over" in found for kind, found in walk(body.get("targetList", []))):
-            raise wrong("FOR UPDATE with a window function.")
+        _check_lockable(body)
         if any(relation.outer for relation in scope.relations):
             raise refuse("FOR UPDATE with an outer join.", fix="Lock the rows of one table in a statement of its own.")
         known = {relation.name for relation in scope.relations}
@@ -225,6 +222,30 @@ def locks(body: Body, scope: Scope) -> None:
             if name not in known:
                 raise wrong(f"FOR UPDATE OF {name!r}, which is not in FROM.")
         scope.translation.locking = True
+
+
+def _check_lockable(body: Body) -> None:
+    """Check that each row of a query is a row of its tables; so it must be in the queries of its FROM."""
+    for clause, word in (("distinctClause", "DISTINCT"), ("groupClause", "GROUP BY"), ("havingClause", "HAVING")):
+        if clause in body:
+            raise wrong(f"FOR UPDATE with {word}.")
+    if "larg" in body:
+        raise wrong("FOR UPDATE with a set operation.")
+    if _gives_rows(body.get("targetList", [])):
+        raise wrong("FOR UPDATE with a function that gives rows in the list.")
+    for kind, found in walk(body.get("targetList", [])):
+        if kind == "FuncCall" and ("over" in found or names_of(found["funcname"])[-1] in aggregates.NAMES):
+            raise wrong("FOR UPDATE with an aggregate or a window function.")
+    for source in body.get("fromClause", ()):
+        for subquery_node in _subqueries(source):
+            _check_lockable(subquery_node["SelectStmt"])
+
+
+def _subqueries(node: Node) -> list[Node]:
+    kind, body = split(node)
+    if kind == "JoinExpr":
+        return _subqueries(body["larg"]) + _subqueries(body["rarg"])
+    return [body["subquery"]] if kind == "RangeSubselect" else []
 
 
 # --- Proof of one row at most ----------------------------------------------------------------------------------------
@@ -484,6 +505,9 @@ def draft_select(body: Body, scope: Scope) -> Draft:
         result = _set_operation(body, scope)
     elif "valuesLists" in body:
         result = _values(body, scope)
+    elif any(kind_of(node) == "GroupingSet" for node in body.get("groupClause", ())):
+        expanded = aggregates.union_of_groupings(body, column_name)
+        result = _set_operation(expanded, scope) if "op" in expanded else _select(expanded, scope)
     else:
         result = _select(body, scope)
     result.head = head
@@ -590,6 +614,7 @@ _SELECT: Final = (
 
 def _select(body: Body, scope: Scope) -> Draft:
     only("SelectStmt", body, *_SELECT)
+    body = with_rows_in_from(body)
     text = relations(body.get("fromClause", ()), scope, derived)
     name_windows(body.get("windowClause", ()), scope)
     items = listed_items(body.get("targetList", ()), scope)
@@ -620,8 +645,9 @@ def _select(body: Body, scope: Scope) -> Draft:
         text += f" HAVING {having.checked.text}"
         used.append(having)
     result = Draft(terms, names, body=text, distinct=_is_distinct(body, terms))
-    result.whole = having is not None and not groups and not any(term.aggregate for term in terms)
     keys = ordering(body.get("sortClause", ()), scope, terms, names, distinct=result.distinct, used=used)
+    sums_up = having is not None or any(term.aggregate for term in used)
+    result.whole = sums_up and not groups and not any(term.aggregate for term in terms)
     result.first = _first(body, scope, terms, names, keys)
     result.tail = "" if result.first else sorted_by(keys)
     result.tail += limits(body, scope)
@@ -631,12 +657,80 @@ def _select(body: Body, scope: Scope) -> Draft:
     if is_aggregate and "lockingClause" in body:
         raise wrong("FOR UPDATE with an aggregate.")
     locks(body, scope)
+    if scope.parent is None and scope.volatile and "fromClause" in body:
+        computable(used, "the list")
     if groups or is_aggregate:
         _require_grouped(used, scope)
     result.single = (is_aggregate and not groups) or proven_single(body, scope)
     bare.update(*(term.bare for term in used), *(term.inside for term in used))
     result.bare = frozenset(item for item in bare if item[0] != scope.number)
     return result
+
+
+_PLAIN: Final = frozenset({"ColumnRef", "A_Const", "ParamRef", "SubLink"})
+
+
+def with_rows_in_from(body: Body) -> Body:
+    """Return a SELECT without functions that give rows in its list: FROM ends with them, the list names their columns.
+
+    PostgreSQL evaluates such functions of a list beside each other, after WHERE and before ORDER BY.
+    """
+    targets = [node["ResTarget"] for node in body.get("targetList", ())]
+    if not any(kind_of(each["val"]) not in _PLAIN and _gives_rows(each["val"]) for each in targets):
+        return body
+    for clause, word in (("groupClause", "GROUP BY"), ("havingClause", "HAVING"), ("windowClause", "WINDOW")):
+        if clause in body:
+            raise refuse(f"a function that gives rows in a list, with {word}.", fix="Write it in FROM of a subquery.")
+    for kind, found in walk([*(each["val"] for each in targets), *body.get("sortClause", ())]):
+        is_group = kind == "FuncCall" and ("over" in found or names_of(found["funcname"])[-1] in aggregates.NAMES)
+        if is_group or (kind in {"CaseExpr", "CoalesceExpr", "SubLink"} and _gives_rows({kind: found})):
+            raise refuse("a function that gives rows beside an aggregate, or inside CASE.", fix="Write it in FROM.")
+    if "lockingClause" in body:
+        raise wrong("FOR UPDATE with a function that gives rows in the list.")
+    if _gives_rows(body.get("sortClause", [])):
+        raise refuse("a function that gives rows in ORDER BY.", fix="Order by its place in the list.")
+    if body.get("distinctClause", [{}]) != [{}]:
+        # PostgreSQL chooses the first rows, and then gives all rows of the function for each.
+        raise refuse("a function that gives rows in a list with DISTINCT ON.", fix="Write it in a query around.")
+    calls: list[Body] = []
+    listed = [{"ResTarget": {**each, **_replaced_target(each, calls)}} for each in targets]
+    names = [names_of(found["funcname"])[-1] for found in calls]
+    if any(name == "unnest" and len(found["args"]) != 1 for name, found in zip(names, calls, strict=True)):
+        raise wrong("unnest() of several arrays in a list does not exist.", fix="Write it in FROM.")
+    if len(calls) > 1 and set(names) != {"unnest"}:
+        raise refuse("several functions that give rows in one list.", fix="Write them in FROM, or use unnest() alone.")
+    function = {**calls[0], "args": [argument for found in calls for argument in found.get("args", ())]}
+    columns = [{"String": {"sval": f"{LISTED_ROWS}_{place}"}} for place in range(len(calls))]
+    source = {
+        "functions": [{"List": {"items": [{"FuncCall": function}, {}]}}],
+        "alias": {"aliasname": LISTED_ROWS, "colnames": columns},
+    }
+    return {**body, "targetList": listed, "fromClause": [*body.get("fromClause", ()), {"RangeFunction": source}]}
+
+
+def _gives_rows(value: object) -> bool:
+    return any(kind == "FuncCall" and names_of(found["funcname"])[-1] in SET_FUNCTIONS for kind, found in walk(value))
+
+
+def _replaced_target(target: Body, calls: list[Body]) -> Body:
+    name = target.get("name") or column_name(target["val"])
+    return {"name": name, "val": _replaced(target["val"], calls)}
+
+
+def _replaced(value: object, calls: list[Body]) -> object:
+    """Return a part of a tree with columns in the place of functions that give rows; collect these functions."""
+    if isinstance(value, list):
+        return [_replaced(item, calls) for item in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    node = cast("Node", value)
+    found = node.get("FuncCall")
+    if found is not None and names_of(found["funcname"])[-1] in SET_FUNCTIONS:
+        if len(COLUMNS.get(names_of(found["funcname"])[-1], (("",),))[0]) > 1 or _gives_rows(found.get("args", [])):
+            raise refuse("such a function that gives rows in a list.", fix="Write it in FROM.")
+        calls.append(found)
+        return {"ColumnRef": {"fields": [{"String": {"sval": f"{LISTED_ROWS}_{len(calls) - 1}"}}]}}
+    return {name: _replaced(member, calls) for name, member in node.items()}
 
 
 def _list(items: Sequence[Item], scope: Scope) -> list[Term]:
@@ -694,8 +788,13 @@ def _first(body: Body, scope: Scope, terms: list[Term], names: list[str], keys: 
     if not keys:
         raise refuse("DISTINCT ON without ORDER BY.", why="It is chance which row is first.", fix="Add ORDER BY.")
     texts = {term.text for term in chosen}
-    if texts != {key.term.text for key in keys[: len(texts)]} or any(term.volatile for term in chosen):
+    leading = {key.term.text for key in keys[: len(texts)]}
+    if leading < texts and len(keys) < len(texts):
+        raise refuse("DISTINCT ON more than ORDER BY has.", why="It is chance which row is first.", fix="Order by all.")
+    if texts != leading or any(term.volatile for term in chosen):
         raise wrong("DISTINCT ON something else than what ORDER BY begins with.")
+    if any(" OVER (" in term.text for term in (*chosen, *(key.term for key in keys))):
+        raise refuse("DISTINCT ON a window function.", fix="Compute it in a subquery in FROM.")
     for term in chosen:
         comparable(term.type, "DISTINCT ON")
     return First(
@@ -733,25 +832,31 @@ def _follows(text: str, scope: Scope) -> bool:
 
 def common_tables(clause: Body | None, scope: Scope) -> str:
     """Return the text of WITH, and bring its queries into the scope."""
-    if clause is None:
-        return ""
+    return "" if clause is None else written_with(common_queries(clause, scope))
+
+
+def written_with(queries: Sequence[str]) -> str:
+    """Return the text of WITH; SQLite finds out by itself which query is recursive."""
+    return f"WITH {', '.join(queries)} " if queries else ""
+
+
+def common_queries(clause: Body, scope: Scope) -> list[str]:
+    """Return the queries of WITH as they are written, and bring them into the scope."""
     only("WithClause", clause, "ctes", "recursive")
     recursive = bool(clause.get("recursive"))
     written: list[str] = []
-    for node in clause["ctes"]:
+    own: set[str] = set()
+    for place, node in enumerate(clause["ctes"]):
         body = node["CommonTableExpr"]
         # Whether it is computed once or each time makes no difference: nothing volatile may stand in it.
         only("CommonTableExpr", body, "ctename", "aliascolnames", "ctematerialized", "ctequery")
         name, query_node = body["ctename"], body["ctequery"]
         if kind_of(query_node) != "SelectStmt":
-            raise refuse(
-                "a WITH query that changes data.",
-                why="PostgreSQL runs all parts of such a statement on the state before it.",
-                fix="Run the statements one after the other inside transact().",
-            )
-        if name in scope.queries:
+            raise wrong("a WITH query that changes data is not in the outermost WITH.", fix="Move it there.")
+        if name in own:
             raise wrong(f"the WITH query {name!r} is defined twice.")
-        if name.lower() in {known.lower() for known in scope.queries}:
+        own.add(name)
+        if name.lower() in {known.lower() for known in scope.queries if known != name}:
             raise refuse(f"the WITH query {name!r} differs from another one in case alone.", fix="Rename it.")
         if any(k == "CommonTableExpr" and found["ctename"].lower() == name.lower() for k, found in walk(query_node)):
             # SQLite needs no RECURSIVE, and would take some uses of the inner one for the outer one.
@@ -759,6 +864,11 @@ def common_tables(clause: Body | None, scope: Scope) -> str:
         names = names_of(body.get("aliascolnames", ()))
         scope.translation.subqueries += 1
         occurs = bool(_occurrences(query_node, name))
+        if any("schemaname" in found for found in _occurrences(query_node, name)):
+            raise refuse(f"the WITH query {name!r} reads a table of its own name.", fix="Rename the query.")
+        later = (later["CommonTableExpr"]["ctename"] for later in clause["ctes"][place + 1 :])
+        if recursive and any(_occurrences(query_node, other) for other in later):
+            raise refuse(f"the WITH query {name!r} reads a later one.", fix="Put what it reads before it.")
         if recursive and occurs:
             query = _recursive(query_node, name, names, scope)
         else:
@@ -768,16 +878,12 @@ def common_tables(clause: Body | None, scope: Scope) -> str:
         scope.queries[name] = Relation(name, query.columns, quoted_name(name))
         listed = quoted_list(column.name for column in query.columns)
         written.append(f"{quoted_name(name)} ({listed}) AS ({query.text})")
-    return f"WITH {'RECURSIVE ' if recursive else ''}{', '.join(written)} "
+    return written
 
 
 def _occurrences(value: object, name: str) -> list[Body]:
     """Return the places where a query names that table."""
-    return [
-        body
-        for kind, body in walk(value)
-        if kind == "RangeVar" and body["relname"].lower() == name.lower() and "schemaname" not in body
-    ]
+    return [body for kind, body in walk(value) if kind == "RangeVar" and body["relname"].lower() == name.lower()]
 
 
 def _recursive(node: Node, name: str, names: Sequence[str], scope: Scope) -> Query:

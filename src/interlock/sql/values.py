@@ -14,16 +14,18 @@ Sections: encoders and decoders, arrays, rows with names, statements, protocols 
 
 import json
 import math
+import re
+import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from operator import itemgetter
-from typing import ClassVar, Final, Literal, Protocol, TypeGuard, TypeVar, cast
+from typing import ClassVar, Final, Literal, NamedTuple, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
 
-from interlock.errors import TransactionError
+from interlock.errors import DialectError, TransactionError
 from interlock.sql.types import INTEGER_RANGE, Name, Type
 
 # What SQLite stores, and what a caller may pass and gets back.
@@ -56,6 +58,7 @@ TIME_MAX: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 NUMERIC_DIGITS_MAX: Final = 1000
 JSON_DEPTH_MAX: Final = 200
 ARRAY_ITEMS_MAX: Final = 100_000
+Stored = tuple[StoredValue, ...]
 
 
 def encoder(kind: Type) -> Encoder:
@@ -150,7 +153,7 @@ def _encode_numeric(value: object, place: int) -> str:
 def numeric_text(number: Decimal) -> str:
     """A decimal as it is stored: plain digits, its scale kept, no negative zero."""
     if number.adjusted() >= NUMERIC_DIGITS_MAX or -cast("int", number.as_tuple().exponent) >= NUMERIC_DIGITS_MAX:
-        raise TransactionError(
+        raise DialectError(
             f"a numeric has more than {NUMERIC_DIGITS_MAX} digits before or after the point.",
             why="Everything that can grow has a limit.",
             fix="Use smaller numbers.",
@@ -161,6 +164,8 @@ def numeric_text(number: Decimal) -> str:
 def numeric_scaled(units: int, scale: int) -> str:
     """A whole number of units of the last digit as a numeric of that scale: 1500 and 3 are 1.500."""
     digits = str(abs(units)).rjust(scale + 1, "0")
+    if scale == 0:
+        return str(units)
     return f"{'-' if units < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
@@ -424,7 +429,12 @@ def _decode_interval(value: StoredValue) -> timedelta:
     months, days, micros = map(int, value.split())
     years, rest = divmod(abs(months), 12)
     sign = -1 if months < 0 else 1
-    return timedelta(days=days + sign * (years * 365 + rest * 30), microseconds=micros)
+    try:
+        return timedelta(days=days + sign * (years * 365 + rest * 30), microseconds=micros)
+    except OverflowError as error:
+        raise DialectError(
+            "an interval beyond Python's timedelta.", why="That is about 2.7 million years.", fix="Cast it to text."
+        ) from error
 
 
 def _decode_uuid(value: StoredValue) -> UUID:
@@ -450,6 +460,18 @@ _DECODERS: Final[dict[Name, Decoder]] = {
     "json": _decode_json,
     "jsonb": _decode_json,
 }
+
+
+def rows_text(rows: Sequence[object]) -> str:
+    """Return stored values, or rows of them, as one JSON array: what SQLite's json_each() makes rows of."""
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def portable(value: StoredValue) -> StoredValue:
+    """Return a stored value for JSON: bytes as digits, and floats as those of their bytes, which none can round."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return struct.pack(">d", value).hex() if isinstance(value, float) else value
 
 
 # --- Rows with names -------------------------------------------------------------------------------------------------
@@ -514,6 +536,25 @@ class ResultColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementStep:
+    """One part of a statement whose WITH changes data. Its rows become the parameter `place` of the parts after it."""
+
+    text: str
+    parameters: int
+    """The highest ?n in the text."""
+    place: int = 0
+    """The last step, which gives the result, has 0."""
+
+
+_PARAMETERS: Final = re.compile(r"""'[^']*'|"[^"]*"|\?([0-9]+)""")
+
+
+def step(text: str, place: int = 0) -> StatementStep:
+    """Return a step; its parameters are counted in the text, because SQLite takes no more values than it names."""
+    return StatementStep(text, max((int(number) for number in _PARAMETERS.findall(text) if number), default=0), place)
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """One statement of PostgreSQL as SQLite runs it."""
 
@@ -525,15 +566,24 @@ class Statement:
     """Whether the text is several statements of SQLite, which happen together or not at all."""
     rebuilds: str = ""
     """The table that the text makes anew: foreign keys are off meanwhile, and checked afterwards."""
+    steps: tuple[StatementStep, ...] = ()
+    """What runs before the text: WITH queries that change data, and those that must not see the changes."""
+    explains: bool = False
+    """Whether its rows are a plan of SQLite, of which the last column is the text."""
     _encoders: tuple[tuple[int, Encoder], ...] = field(init=False, repr=False, compare=False)
     _decoders: tuple[Decoder | None, ...] | None = field(init=False, repr=False, compare=False)
-    _row: type[Row] = field(init=False, repr=False, compare=False)
+    _row: Callable[[Sequence[object]], Row] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         decoders = tuple(decoder(column.type, checked=column.checked) for column in self.columns)
         object.__setattr__(self, "_encoders", tuple(enumerate(map(encoder, self.parameters))))
         object.__setattr__(self, "_decoders", decoders if any(decoders) else None)
-        object.__setattr__(self, "_row", row_class(tuple(column.name for column in self.columns)))
+        made = row_class(tuple(column.name for column in self.columns))
+
+        def last_column(row: Sequence[object]) -> Row:
+            return made(row[-1:])
+
+        object.__setattr__(self, "_row", last_column if self.explains else made)
 
     @property
     def returns_rows(self) -> bool:
@@ -552,6 +602,16 @@ class Statement:
             [None if (value := args[index]) is None else encode(value, index + 1) for index, encode in self._encoders]
         )
 
+    def run_steps(
+        self, values: tuple[StoredValue, ...], query: Callable[[str, tuple[StoredValue, ...]], Iterable[Stored]]
+    ) -> tuple[StoredValue, ...]:
+        """Run the steps; return the values for the text: the caller's and the rows of the steps."""
+        known = list(values) + [None] * len(self.steps)
+        for each in self.steps:
+            rows = query(each.text, tuple(known[: each.parameters]))
+            known[each.place - 1] = rows_text([[portable(value) for value in row] for row in rows])
+        return tuple(known[: step(self.text).parameters])
+
     def decode(self, row: Sequence[StoredValue]) -> Row:
         """One row of SQLite's as Python values, with names."""
         if self._decoders is None:
@@ -562,6 +622,16 @@ class Statement:
                 for decode, value in zip(self._decoders, row, strict=True)
             ]
         )
+
+
+class Answer(NamedTuple):
+    """The result of a statement."""
+
+    rows: list[Row]
+    changed: int
+    """Rows that it changed, or found."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """Name and type of each column; a type by PostgreSQL's internal name. Empty for a statement without a result."""
 
 
 # --- Protocols of a database for the code above it -------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from interlock.sql import aggregates, calls
+from interlock.sql import aggregates, calls, catalog
 from interlock.sql.aggregates import ordering_key
 from interlock.sql.calls import comparable, sorting_key
 from interlock.sql.casts import convert, is_constant_node
@@ -71,6 +71,9 @@ def _function(name: str, body: Body, scope: Scope) -> Term:
     if name in aggregates.NAMES:
         return _aggregate(name, body, scope)
     if name not in WINDOW_FUNCTIONS:
+        known = catalog.functions_named(name)
+        if not known or any(found.kind != "f" for found in known):
+            raise refuse(f"{name}() over a window.", fix="Collect the values in a query around it.")
         raise wrong(f"{name}() is not a window function.", fix="Leave out OVER.")
     if "agg_filter" in body or body.get("agg_distinct"):
         raise wrong(f"FILTER or DISTINCT on {name}(), which is not an aggregate.", fix="Filter in a query inside.")

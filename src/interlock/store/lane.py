@@ -314,24 +314,6 @@ REMOVE_ROW = "DELETE FROM workflows WHERE number = ?"
 REMOVE_ASIDE = ("DELETE FROM workflow_effects WHERE workflow = ?", "DELETE FROM dead_letters WHERE workflow = ?")
 
 
-class LanePruning:
-    """Pruning of a store on a lane. A batch is one transaction of its writer."""
-
-    def __init__(self, read: Read, write: Write) -> None:
-        self._read = read
-        self._write = write
-
-    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Read the next workflows and remove those that match."""
-        begin = after or FIRST_CURSOR
-        batch: Batch
-        if dry_run:
-            batch, _ = await self._read(lambda run: _looked(run, old, begin, limit))
-        else:
-            batch = await self._write(lambda connection: _prune(connection, old, begin, limit))
-        return batch
-
-
 def _looked(run: Run, old: Old, begin: Cursor, limit: int) -> tuple[Batch, list[tuple[int, str]]]:
     found: list[tuple[int, str, int, int]] = run(
         LOOK, (old.machine, old.state, old.before_us, begin.entered_us, begin.number, limit)
@@ -517,7 +499,6 @@ class SqliteStore:
         self._time = StoreTime(clock)
         self._numbers: dict[str, int] = {}
         self.leases = LaneLeases(self._read, self._write, self.now_us)
-        self.pruning = LanePruning(self._read, self._write)
 
     async def begin(self) -> None:
         """Create missing tables, and continue from the last written time (G8)."""
@@ -619,6 +600,14 @@ class SqliteStore:
     async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
         return dict(await self._all("SELECT name, text FROM notes"))
+
+    async def prune(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """Read the next workflows and remove those that match, in one transaction of the writer."""
+        begin = after or FIRST_CURSOR
+        if not dry_run:
+            return await self._write(lambda connection: _prune(connection, old, begin, limit))
+        batch, _ = await self._read(lambda run: _looked(run, old, begin, limit))
+        return batch
 
     def now_us(self) -> int:
         """Return the time, which never goes back."""

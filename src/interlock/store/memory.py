@@ -51,7 +51,6 @@ class MemoryStore:
         self._time = StoreTime(clock)
         self._remembered: _Kept | None = _Kept()
         self.leases = MemoryLeases(lambda: self._kept.leases, self.now_us)
-        self.pruning = MemoryPruning(lambda: self._kept)
 
     @property
     def _kept(self) -> _Kept:
@@ -150,6 +149,29 @@ class MemoryStore:
         """Return all notes by name."""
         return dict(self._kept.notes)
 
+    async def prune(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """Read the next workflows and remove those that match."""
+        kept = self._kept
+        places = sorted(
+            (Cursor(row.entered_us, kept.numbers[row.id]), row.id)
+            for row in kept.rows.values()
+            if row.machine == old.machine and row.state == old.state and row.entered_us < old.before_us
+        )
+        looked = [place for place in places if after is None or place[0] > after][:limit]
+        owing = {each.workflow for each in kept.effects.values()} | {each.workflow for each in kept.letters.values()}
+        chosen = [
+            workflow
+            for _, workflow in looked
+            if not kept.rows[workflow].active
+            and kept.rows[workflow].wake_us is None
+            and (old.owing or workflow not in owing)
+            and (kept.history.get(workflow) or not old.history_only)
+        ]
+        events = sum(len(kept.history.get(workflow, {})) for workflow in chosen)
+        if not dry_run:
+            _remove(kept, set(chosen), history_only=old.history_only)
+        return Batch(tuple(chosen), events, looked[-1][0] if len(looked) == limit else None)
+
     def now_us(self) -> int:
         """The time, which never goes back."""
         return self._time.now_us()
@@ -190,36 +212,6 @@ class MemoryLeases:
             return False
         leases[name] = last._replace(until_us=until_us)
         return True
-
-
-class MemoryPruning:
-    """Pruning of dictionaries."""
-
-    def __init__(self, kept: Callable[[], _Kept]) -> None:
-        self._kept = kept
-
-    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Read the next workflows and remove those that match."""
-        kept = self._kept()
-        places = sorted(
-            (Cursor(row.entered_us, kept.numbers[row.id]), row.id)
-            for row in kept.rows.values()
-            if row.machine == old.machine and row.state == old.state and row.entered_us < old.before_us
-        )
-        looked = [place for place in places if after is None or place[0] > after][:limit]
-        owing = {each.workflow for each in kept.effects.values()} | {each.workflow for each in kept.letters.values()}
-        chosen = [
-            workflow
-            for _, workflow in looked
-            if not kept.rows[workflow].active
-            and kept.rows[workflow].wake_us is None
-            and (old.owing or workflow not in owing)
-            and (kept.history.get(workflow) or not old.history_only)
-        ]
-        events = sum(len(kept.history.get(workflow, {})) for workflow in chosen)
-        if not dry_run:
-            _remove(kept, set(chosen), history_only=old.history_only)
-        return Batch(tuple(chosen), events, looked[-1][0] if len(looked) == limit else None)
 
 
 def _remove(kept: _Kept, workflows: set[str], *, history_only: bool) -> None:

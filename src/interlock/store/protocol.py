@@ -119,14 +119,6 @@ class Batch(msgspec.Struct, frozen=True):
     """Where the next batch begins; None: this was the last one."""
 
 
-class Pruning(Protocol):
-    """A store's removal of final workflows, in batches. Each is a short transaction of its own."""
-
-    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Read the next `limit` workflows and remove those that match; with `dry_run` only count them."""
-        ...
-
-
 # --- Store -----------------------------------------------------------------------------------------------------------
 
 
@@ -142,11 +134,6 @@ class Store(Protocol):
     @property
     def leases(self) -> Leases:
         """The leases of this store (C10)."""
-        ...
-
-    @property
-    def pruning(self) -> Pruning:
-        """The pruning of final workflows."""
         ...
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
@@ -200,6 +187,13 @@ class Store(Protocol):
 
     async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
+        ...
+
+    async def prune(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """Read the next `limit` workflows and remove those that match, in one short transaction.
+
+        With `dry_run` only count them.
+        """
         ...
 
     def now_us(self) -> int:

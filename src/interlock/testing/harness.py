@@ -33,18 +33,13 @@ from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
 from interlock.engine.engine import Engine, Workflows
 from interlock.engine.internals import EngineParts
 from interlock.engine.open import bind, check_dependencies, split_settings
-from interlock.engine.views import (
-    DeadLetter,
-    HistoryRow,
-    Moved,
-    View,
-)
+from interlock.engine.views import DeadLetter, HistoryRow, Moved, View
 from interlock.errors import BadUsage, OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
 from interlock.store.open import open_store
 from interlock.store.protocol import Store
-from interlock.testing.lives import Life, Pending, never, open_on, pending
+from interlock.testing.lives import Life, PendingWork, never, open_on, pending
 from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 
 # --- Comparison of histories -----------------------------------------------------------------------------------------
@@ -177,13 +172,7 @@ class Act:
     """A step, an undo or an effect, with a record of its calls."""
 
     def __init__(
-        self,
-        kind: Kind,
-        machine: str,
-        name: str,
-        function: Strategy,
-        declared: object,
-        kill: Callable[[], None],
+        self, kind: Kind, machine: str, name: str, function: Strategy, declared: object, kill: Callable[[], None]
     ) -> None:
         self.kind: Kind = kind
         self.machine = machine
@@ -566,7 +555,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         if self._memory is None:
             loop.run(_close_store(loop, life.store))
 
-    def _pending(self) -> Pending | None:
+    def _pending(self) -> PendingWork | None:
         """Return the pending work. If the engine is killed meanwhile, ask the next one."""
         while True:
             self._virtual().settle()

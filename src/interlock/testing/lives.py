@@ -31,7 +31,9 @@ from interlock.testing.virtual_time import VirtualLoop
 ResultT = TypeVar("ResultT")
 
 
-STORE_CALLS = frozenset({"delivered", "history", "find", "stalled", "effects", "letters", "living", "note", "notes"})
+STORE_CALLS = frozenset(
+    {"delivered", "history", "find", "stalled", "effects", "letters", "living", "note", "notes", "prune"}
+)
 """The calls that a life passes to its store unchanged."""
 
 
@@ -42,7 +44,6 @@ class Life:
         self.store = store
         self.shared = store.shared
         self.leases = _Forward(self, store.leases)
-        self.pruning = _Forward(self, store.pruning)
         self.dead = False
         self._loop = loop
         self._keep = keep
@@ -159,7 +160,7 @@ async def open_on(
 SHOWN_MAX = 10
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingWork(msgspec.Struct, frozen=True):
     """The work that is left to do."""
 
     running: int
@@ -176,7 +177,7 @@ class Pending(msgspec.Struct, frozen=True):
         return "\n".join([*lines, f"  attempts under way: {self.running}"])
 
 
-async def pending(store: Store, inside: EngineParts, machines: Mapping[str, BoundMachine]) -> Pending | None:
+async def pending(store: Store, inside: EngineParts, machines: Mapping[str, BoundMachine]) -> PendingWork | None:
     """Return the pending work without timers of the machines and dead letters; None when there is nothing to do."""
     workflows: list[str] = []
     for bound in machines.values():
@@ -190,7 +191,7 @@ async def pending(store: Store, inside: EngineParts, machines: Mapping[str, Boun
     running = inside.runner.under_way
     if not workflows and not effects and not running:
         return None
-    return Pending(running, tuple(workflows), effects)
+    return PendingWork(running, tuple(workflows), effects)
 
 
 def _has_work(node: Node) -> bool:

@@ -23,7 +23,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(__name__, "pytest") from error
 
-OUTLETS = "interlock.engine.dependencies.dependency"
+OUTLETS = "interlock.engine.dependencies.outlet"
 
 WORKER_OUTPUT = "interlock_transition_coverage"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from interlock.chaos.scenarios import SCENARIOS
-from tests.unit.cli.running import SOURCE, plain_environment, program, run_program
+from tests.unit.cli.running import SOURCE, heeding, plain_environment, run_program
 
 FACTOR = int(os.environ.get("INTERLOCK_CRASHES") or "1")
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,7 +71,7 @@ class Running:
         self.mark = f"{MARK}={uuid.uuid4().hex}"
         name, value = self.mark.split("=")
         self.process = subprocess.Popen(
-            program("chaos", *words),
+            heeding("chaos", *words),
             env=plain_environment(**{name: value}),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

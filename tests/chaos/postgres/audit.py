@@ -11,6 +11,7 @@ from itertools import pairwise
 import asyncpg
 import msgspec
 
+from interlock.chaos.worker_messages import Operation
 from interlock.engine.bound_machine import decode_owed
 from tests.chaos.postgres.customers import Answer
 from tests.crash.engine.audit import Audit, Happened, Kept
@@ -41,10 +42,13 @@ DUMP = {
 }
 
 
+Answers = Mapping[str, tuple[Operation, Answer]]
+
+
 class ChaosAudit(Audit):
     """The tables at one moment, beside the books of the gateway and the answers that were given."""
 
-    def __init__(self, books: Books, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, books: Books, answers: Answers) -> None:
         self.books = books
         self.sound = "ok"
         self._answers = answers
@@ -52,7 +56,7 @@ class ChaosAudit(Audit):
         self.history = defaultdict(list)
 
     @staticmethod
-    async def of(connection: asyncpg.Connection, lines: list[Line], answers: Mapping[str, Answer]) -> "ChaosAudit":
+    async def of(connection: asyncpg.Connection, lines: list[Line], answers: Answers) -> "ChaosAudit":
         """Read everything."""
         audit = ChaosAudit(Books(lines), answers)
         for number, state, version, visit, context, owed in await connection.fetch(WORKFLOWS):
@@ -69,18 +73,18 @@ class ChaosAudit(Audit):
     def missing(self) -> Iterable[str]:
         """Whatever was acknowledged has to be there, as it was said, once (G2)."""
         found = self.keys()
-        for operation, (version, state, how) in self._answers.items():
-            what, workflow, key = operation.split(" ")
+        for key, (operation, (version, state, how)) in self._answers.items():
+            what, workflow = operation.what, operation.workflow
             rows = self.history.get(workflow, [])
             if len(rows) < version:
-                yield f"{operation} was acknowledged as version {version}, and is gone"
+                yield f"{key} was acknowledged as version {version}, and is gone"
             elif rows[version - 1].target != state:
-                yield f"{operation} was acknowledged as {state}, and is {rows[version - 1].target}"
+                yield f"{key} was acknowledged as {state}, and is {rows[version - 1].target}"
             elif what == "start":
                 if [row.event for row in rows].count("STARTED") != 1:
                     yield f"{workflow} was not started once"
             elif how != "ignored" and found[workflow].get(key) != version:
-                yield f"{operation} was acknowledged as version {version}, its key is at {found[workflow].get(key)}"
+                yield f"{key} was acknowledged as version {version}, its key is at {found[workflow].get(key)}"
 
     def owed_and_never_run(self) -> Iterable[str]:
         """A result in history is that of a run of the very visit that it ends (G3, G5)."""

@@ -61,13 +61,12 @@ class Campaign:
         self._seed = seed
         self._world = World(seed)
         self._folder = tempfile.TemporaryDirectory(prefix="chaos-")
-        self._socket = Path(self._folder.name) / "world"
         schema = f"chaos_{seed}_{sabotaged or 'sound'}"
         self._scene = Scene(
             server,
             self._world,
             processes,
-            socket=str(self._socket),
+            folder=Path(self._folder.name),
             schema=schema,
             seed=seed,
             sabotaged=sabotaged,
@@ -87,11 +86,10 @@ class Campaign:
 
     async def _run(self, names: Sequence[str]) -> None:
         scene, world = self._scene, self._world
-        await world.open(self._socket)
         try:
             for _ in range(WORKERS):
-                scene.start_worker()
-            scene.start(worker=False)
+                await scene.start_worker()
+            await scene.start(runs_steps=False)
             await scene.back("the start")
             for name in names:
                 await self._disturbed(name)
@@ -101,12 +99,13 @@ class Campaign:
                 life.kill()
             await world.close()
         self.times = scene.times
-        self.seen.update(world.customers.seen + world.gateway.seen + world.repeated + scene.seen)
+        self.seen.update(world.customers.seen + world.gateway.seen + world.customers.repeated + scene.seen)
 
     async def _disturbed(self, name: str) -> None:
         scene, world = self._scene, self._world
-        wanted = world.acknowledged.total() + scene.choice(BETWEEN)
-        await scene.until(f"orders flow before {name}", lambda: world.acknowledged.total() >= wanted)
+        acknowledged = world.customers.acknowledged
+        wanted = acknowledged.total() + scene.choice(BETWEEN)
+        await scene.until(f"orders flow before {name}", lambda: acknowledged.total() >= wanted)
         await DISTURBANCES[name](scene)
         over_s = scene.now_s()
         await scene.back(name)
@@ -120,11 +119,11 @@ class Campaign:
         await scene.until("every order ends, and everything is answered", lambda: world.customers.quiet)
         await self._at_rest()
         world.stop()
-        await scene.until("every process closes", lambda: all(map(world.ended, scene.living)))
+        await scene.until("every process closes", lambda: world.closed.issuperset(scene.living))
         for life in scene.living:
             assert scene.lives[life].end() == 0
         async with scene.administrator() as connection:
-            audit = await ChaosAudit.of(connection, world.gateway.lines, world.customers.answers)
+            audit = await ChaosAudit.of(connection, world.gateway.books, world.customers.answers)
         problems = [*world.customers.problems, *audit.everything()]
         assert not problems, f"{len(problems)} problems: {problems[:20]}"
         self.seen["taken back"] += audit.books.taken_back

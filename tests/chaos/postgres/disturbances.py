@@ -66,7 +66,7 @@ async def worker_killed(scene: Scene) -> None:
     left, since = scene.left_by(life), len(scene.world.gateway.lines)
     scene.kill(life)
     killed_s = scene.now_s()
-    scene.start_worker()
+    await scene.start_worker()
     await scene.taken_over(life, left, since)
     scene.note("worker_killed: its orders move", scene.now_s() - killed_s)
 
@@ -77,7 +77,7 @@ async def worker_replaced_while_the_server_is_away(scene: Scene) -> None:
     await asyncio.to_thread(scene.server.stop)
     left, since = scene.left_by(life), len(scene.world.gateway.lines)
     scene.kill(life)
-    scene.start_worker()
+    await scene.start_worker()
     await asyncio.to_thread(scene.server.start)
     started_s = scene.now_s()
     await scene.taken_over(life, left, since)

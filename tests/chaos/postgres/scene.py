@@ -4,15 +4,18 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import asyncpg
 
 from interlock.chaos.database_servers import OwnPostgres
+from interlock.chaos.shop import Broken
+from interlock.chaos.worker import LEASE_S
+from interlock.chaos.worker_messages import WorkerOptions
 from interlock.clock import SystemChance, SystemClock
 from interlock.testing.faults.processes import Process, Processes
 from tests.chaos.postgres.audit import dump
-from tests.chaos.postgres.worker import LEASE_S
-from tests.chaos.postgres.world import Stuck, World
+from tests.chaos.postgres.world import World
 
 WORKERS = 4
 HOLD_S = 1.5 * LEASE_S
@@ -25,6 +28,10 @@ BACK = 3
 """Operations that each process must have acknowledged before it counts as back."""
 
 
+class Stuck(AssertionError):
+    """Something that has to happen by itself did not."""
+
+
 class Scene:
     """One store and everything around it."""
 
@@ -34,7 +41,7 @@ class Scene:
         world: World,
         processes: Processes,
         *,
-        socket: str,
+        folder: Path,
         schema: str,
         seed: int,
         sabotaged: str | None,
@@ -52,7 +59,7 @@ class Scene:
         self.takeover_s = takeover_s
         self.server = server
         self._processes = processes
-        self._socket = socket
+        self._folder = folder
         self._schema = schema
         self._sabotaged = sabotaged
 
@@ -66,23 +73,31 @@ class Scene:
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
-    def start_worker(self) -> int:
+    async def start_worker(self) -> int:
         """Another worker."""
-        life = self.start(worker=True)
+        life = await self.start(runs_steps=True)
         self.workers.append(life)
         return life
 
-    def start(self, *, worker: bool) -> int:
+    async def start(self, *, runs_steps: bool) -> int:
         """Another process; returns the number of its life."""
         life = len(self.lives) + 1
-        url = f"{self.server.url}?schema={self._schema}&connections_max=6&statement_timeout_s=10"
-        arguments = (url, self._socket, life, worker, self._sabotaged)
-        self.lives[life] = self._processes.start("tests.chaos.postgres.worker:live", *arguments)
+        options = WorkerOptions(
+            worker=life,
+            home=f"{self.server.url}?schema={self._schema}&connections_max=6&statement_timeout_s=10",
+            shop="tests.crash.engine.shop:SHARED_SHOP",
+            runs_steps=runs_steps,
+            sabotage="" if self._sabotaged is None else f"tests.chaos.postgres.sabotage:{self._sabotaged}",
+        )
+        self.lives[life] = await self.world.start(self._processes, options, self._log(life))
         return life
+
+    def _log(self, life: int) -> Path:
+        return self._folder / f"{life}.log"
 
     def kill(self, life: int) -> None:
         """Kill -9."""
-        self.world.dead.add(life)
+        self.world.killed.add(life)
         self.workers.remove(life)
         self.lives[life].kill()
 
@@ -110,7 +125,7 @@ class Scene:
     @property
     def living(self) -> list[int]:
         """Lives that nobody has killed."""
-        return [life for life in self.lives if life not in self.world.dead]
+        return [life for life in self.lives if life not in self.world.killed]
 
     # --- the server --------------------------------------------------------------------------------------------------
 
@@ -138,39 +153,44 @@ class Scene:
 
     async def flowing(self, when: str) -> None:
         """Wait until orders were acknowledged, by whomever."""
-        acknowledged = self.world.acknowledged
+        acknowledged = self.world.customers.acknowledged
         before = acknowledged.total()
         await self.until(f"orders flow {when}", lambda: acknowledged.total() >= before + BACK * len(self.living))
 
     async def back(self, after: str) -> None:
         """Wait until every process acknowledges again, and every worker asks the gateway again."""
-        acknowledged, calls = self.world.acknowledged.copy(), self.world.gateway.calls.copy()
         world = self.world
+        acknowledged, calls = world.customers.acknowledged.copy(), world.gateway.calls.copy()
         await self.until(
             f"everybody is back after {after}",
             lambda: (
-                all(world.acknowledged[life] >= acknowledged[life] + BACK for life in self.living)
+                all(world.customers.acknowledged[life] >= acknowledged[life] + BACK for life in self.living)
                 and all(world.gateway.calls[life] > calls[life] for life in self.workers)
             ),
         )
 
     async def until(self, what: str, happened: Callable[[], bool], within_s: float | None = None) -> None:
         """Wait for something that has to happen by itself; fails with everything that is stuck."""
+        within_s = self.patience_s if within_s is None else within_s
         try:
-            await self.world.until(what, happened, self.patience_s if within_s is None else within_s)
-        except Stuck as stuck:
-            raise Stuck(f"{stuck}\n{await self.stuck()}") from None
+            async with asyncio.timeout(within_s):
+                await self.world.until(happened)
+        except TimeoutError:
+            raise Stuck(f"after {within_s:g} s: {what}\n{await self.stuck()}") from None
+        except Broken as broken:
+            raise Stuck(f"{broken}\n{await self.stuck()}") from None
 
     async def stuck(self) -> str:
         """What everybody is waiting for."""
         world = self.world
         lines = [
-            f"acknowledged: {dict(world.acknowledged)}, calls: {dict(world.gateway.calls)}, living: {self.living}",
-            f"repeated: {dict(world.repeated)}, under way: {world.customers.asked}",
+            f"acknowledged: {dict(world.customers.acknowledged)}, calls: {dict(world.gateway.calls)}",
+            f"living: {self.living}, repeated: {dict(world.customers.repeated)}",
             f"active: {sorted(world.customers.active)}",
         ]
         for life in self.living:
             lines += [f"process {life}: {line}" for line in self.lives[life].lines_for(0.05)]
+            lines += [f"process {life}: {line}" for line in self._log(life).read_text().splitlines()[-20:]]
         try:
             async with self.administrator() as connection:
                 lines.append(await dump(connection))

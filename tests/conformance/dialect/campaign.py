@@ -3,9 +3,10 @@
     python -m tests.conformance.dialect.campaign [--statements N] [--mutants N] [--seed S] [--scripts FOLDER]
 
 Statements are drawn by chance (`drawn`), mutants are drawn statements with one token changed, and `--scripts` takes the
-.sql files of a folder instead. A lane may refuse a statement. The run fails on any difference in names, types, values,
-order, row counts or the tables after a change; on anything that a lane accepts and PostgreSQL cannot parse; and on any
-exception that is neither DialectError nor TransactionError.
+scripts of a folder instead (`replay`): each starts from empty tables, what differs is taken back, and the report
+ends with the reasons of refusals. A lane may refuse a statement. The run fails on any difference in names, types,
+values, order, row counts or the tables after a change; on anything that a lane accepts and PostgreSQL does not; and on
+any exception that is neither DialectError nor TransactionError.
 """
 
 import argparse
@@ -15,20 +16,38 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Final
+
+import apsw
 
 from interlock.errors import DialectError, TransactionError
 from tests.conformance.dialect import drawn
 from tests.conformance.dialect.drawn import Drawn
 from tests.conformance.dialect.mutants import mutants
-from tests.conformance.engines import Lane, Outcome, Postgres, postgres_server, same
-from tests.conformance.scripts import read_script
+from tests.conformance.dialect.replay import (
+    SUFFIXES,
+    agree,
+    parsed,
+    read_statements,
+    script_files,
+    sort_columns,
+    table_query,
+    time_limit,
+)
+from tests.conformance.engines import LOOKS_MAX, Lane, Outcome, Postgres, postgres_server, same
 
 STATEMENTS: Final = 2_000
 MUTANTS: Final = 1_000
 SHOWN: Final = 300
+REASONS: Final = 20
+"""Of refusals in the report."""
+
+SECONDS_MAX: Final = 20
+"""For one statement of a script, on each engine."""
+
 _STATE: Final = ("SELECT * FROM b ORDER BY id", "SELECT * FROM c ORDER BY id")
 _CHANGES_KEPT: Final = 20
 """After this many changes both engines go back to the first rows."""
@@ -36,7 +55,7 @@ _CHANGES_KEPT: Final = 20
 _BEFORE_RUNNING: Final = ("42", "0A", "54")
 """Classes of PostgreSQL's errors that do not depend on which rows and parts are evaluated."""
 
-_OF_SQLITE: Final = ("ON CONFLICT clause does not match", "integer overflow")
+_OF_SQLITE: Final = ("ON CONFLICT clause does not match", "integer overflow", "no such index", "already ")
 """What SQLite itself says where PostgreSQL fails, too; a caller gets a TransactionError."""
 
 _DATA: Final = "22"
@@ -50,6 +69,13 @@ _BY_CHANCE: Final = re.compile(
 """Mutants whose rows may depend on an order that neither engine promises."""
 
 
+_RANDOM: Final = re.compile(r"random|uuid", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"'[^']*'|[0-9]+")
+_LOOKS_OF_SCRIPTS: Final = 20 * LOOKS_MAX
+_NOT_COMPARED: Final = ("57014", "25001", "55006")
+"""Ended after `SECONDS_MAX`; not possible inside the transaction of a script."""
+
+
 @dataclass
 class Report:
     """The counts of a run and the differences it found."""
@@ -57,10 +83,13 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[tuple[str, str]] = field(default_factory=list)
     """Each as the statement and what was seen."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why statements of scripts were refused."""
 
     def write(self) -> str:
-        """Return the counts and the smallest difference."""
+        """Return the counts, the most frequent reasons and the smallest difference."""
         lines = [", ".join(f"{name}: {count:,}" for name, count in sorted(self.counts.items()))]
+        lines += [f"  {count:,} refused: {reason}" for reason, count in self.reasons.most_common(REASONS)]
         if self.differences:
             sql, seen = min(self.differences, key=lambda pair: len(pair[0]))
             lines.append(f"{len(self.differences):,} differences; the smallest:\n  {sql}\n{seen}")
@@ -76,15 +105,24 @@ class Campaign:
         self.report = Report()
         self.verbose = verbose
         self.changes = 0
+        self.chance = False
+        """Whether a script has used what is random, so that its tables may differ."""
 
     def prepare(self) -> None:
         """Make the tables of drawn statements on both engines."""
-        self.postgres.undo()
+        self.restart()
         for sql in drawn.setup():
             for engine in (self.lane, self.postgres):
                 outcome = engine.run(sql)
                 assert not outcome.failed, f"{sql}: {outcome.error}"
         self._both("SAVEPOINT campaign")
+
+    def restart(self) -> None:
+        """Take back everything; a new lane has the time of PostgreSQL's transaction."""
+        self.postgres.undo()
+        [[now]] = self.postgres.run("SELECT now()").rows
+        assert isinstance(now, datetime)
+        self.lane, self.chance = Lane(now), False
 
     def _both(self, sql: str) -> None:
         self.lane.connection.execute(sql)
@@ -165,6 +203,46 @@ class Campaign:
         else:
             self._note(mutant, f"    lane:     {_cut(here)}\n    postgres: {_cut(there)}")
 
+    def replay(self, sql: str) -> None:
+        """Run one statement of a script; what differs is taken back on both engines."""
+        self._both("SAVEPOINT script")
+        before = len(self.report.differences) + self.report.counts["not compared"]
+        self._replay(sql)
+        if len(self.report.differences) + self.report.counts["not compared"] > before:
+            self._both("ROLLBACK TO SAVEPOINT script")
+        self._both("RELEASE SAVEPOINT script")
+
+    def _replay(self, sql: str) -> None:
+        self.chance = self.chance or _RANDOM.search(sql) is not None
+        self.lane.bound_steps(_LOOKS_OF_SCRIPTS)
+        with time_limit(SECONDS_MAX):
+            here = self._lane_outcome(sql, ())
+        if here is None:
+            return
+        if here.refused:
+            self.report.counts["refused"] += 1
+            self.report.reasons[_QUOTED.sub("…", here.error.partition("\n")[0])] += 1
+            return
+        kind, body = parsed(sql)
+        there = self.postgres.run(sql)
+        if there.code in _NOT_COMPARED or (here.failed and "interrupted" in here.error):
+            self.report.counts["not compared"] += 1
+            return
+        columns = sort_columns(body, there.names) if kind == "SelectStmt" and here.names == there.names else []
+        if here.failed and there.failed:
+            self.report.counts["both failed"] += 1
+        elif agree(here, there, columns) or (kind == "ExplainStmt" and _alike(here, there)):
+            self.report.counts["same"] += 1
+        elif (self.chance or _BY_CHANCE.search(sql)) and _alike(here, there) and len(here.rows) == len(there.rows):
+            self.report.counts["by chance"] += 1
+        else:
+            self._note(sql, f"    lane:     {_cut(here)}\n    postgres: {_cut(there)}")
+        query = None if here.failed else table_query(kind, body)
+        if query is not None and not self.chance:
+            here, there = self.lane.run(query), self.postgres.run(query)
+            if not agree(here, there, []):
+                self._note(sql, f"  and then {query}\n    lane:     {_cut(here)}\n    postgres: {_cut(there)}")
+
     def _note(self, sql: str, seen: str) -> None:
         self.report.counts["different"] += 1
         self.report.differences.append((sql, seen))
@@ -205,9 +283,16 @@ def _is_open(here: Outcome, there: Outcome, item: Drawn) -> bool:
     """
     if there.code[:2] == _DATA and not here.failed and not here.rows and not here.changed:
         return True  # Without a row nothing is computed, except for constants.
+    if here.failed and here.running and _has_nulls(there):
+        return True  # A constant NULL may be hidden in a call.
     if not (item.open_order or "NULL" in item.sql):
         return False
     return here.running if here.failed else there.code[:2] not in _BEFORE_RUNNING and not there.violated
+
+
+def _has_nulls(outcome: Outcome) -> bool:
+    """Whether a column is NULL in every row."""
+    return any(all(cell is None for cell in column) for column in zip(*outcome.rows, strict=True))
 
 
 def run_drawn(campaign: Campaign, seed: int, statements: int, mutants_count: int) -> None:
@@ -222,16 +307,20 @@ def run_drawn(campaign: Campaign, seed: int, statements: int, mutants_count: int
 
 
 def run_scripts(campaign: Campaign, folder: Path) -> None:
-    """Run every script of a folder from empty tables."""
-    files = sorted(folder.glob("*.sql"))
+    """Run every script of a folder from empty tables; both engines have the time of PostgreSQL's transaction."""
+    files = script_files(folder)
     if not files:
-        raise SystemExit(f"{folder} has no .sql files")
+        raise SystemExit(f"{folder} has no scripts ({', '.join(sorted(SUFFIXES))})")
+    campaign.postgres.execute(f"COMMIT; SET statement_timeout = {SECONDS_MAX * 1000}; BEGIN")
     for file in files:
-        campaign.postgres.undo()
-        campaign.lane = Lane()
-        for step in read_script(file):
-            ordered = "order by" in step.sql.lower()
-            campaign.compare(Drawn(step.sql, None if ordered else 0), step.args)
+        campaign.restart()
+        if campaign.verbose:
+            _say(f"-- {file}")
+        try:
+            for sql in read_statements(file):
+                campaign.replay(sql)
+        except apsw.Error:  # A change that ran too long took the whole transaction with it.
+            campaign.report.counts["scripts left early"] += 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -240,7 +329,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--statements", type=int, default=STATEMENTS, help="drawn statements")
     parser.add_argument("--mutants", type=int, default=MUTANTS, help="mutants of drawn statements")
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
-    parser.add_argument("--scripts", type=Path, default=None, help="run the .sql files of this folder instead")
+    parser.add_argument("--scripts", type=Path, default=None, help="run the scripts below this folder instead")
     parser.add_argument("--url", default=None, help="an empty database of PostgreSQL 18; default: a server of its own")
     parser.add_argument("--verbose", action="store_true", help="print every difference")
     options = parser.parse_args(argv)

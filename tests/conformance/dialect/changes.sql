@@ -77,3 +77,10 @@ UPDATE own SET id = id + 1000;
 UPDATE own SET n = 5, x = n::text RETURNING n, x;
 UPDATE own SET n = id, x = x || n::text RETURNING id, n, x;
 SELECT * FROM own ORDER BY id;
+-- Rows that are sorted by another column than those that are converted, as SQLAlchemy inserts several.
+CREATE TABLE short (id bigserial PRIMARY KEY, name varchar(5), n numeric(6, 2));
+INSERT INTO short (name, n) SELECT p0::varchar, p1::numeric FROM (VALUES ('b', '1.005', 1), ('a', '2', 0)) AS v (p0, p1, place) ORDER BY place RETURNING id, name, n;
+INSERT INTO short (name, n) SELECT p0::varchar, 1 FROM (VALUES ('much too long', 0)) AS v (p0, place) ORDER BY place;
+INSERT INTO short (name) SELECT p0::varchar FROM (VALUES ('b'), ('a')) AS v (p0) ORDER BY 1;
+INSERT INTO short (name) SELECT p0::varchar FROM (VALUES ('b', 2), ('a', 1)) AS v (p0, place) ORDER BY place LIMIT 1;
+SELECT name, n FROM short ORDER BY name, n;

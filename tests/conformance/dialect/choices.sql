@@ -53,7 +53,5 @@ SELECT id FROM v WHERE (d, id) IN (SELECT interval '24 hours', 1) ORDER BY id;
 SELECT id FROM v WHERE j = ANY (SELECT '10.00'::jsonb) ORDER BY id;
 SELECT id FROM v WHERE n = ANY (SELECT ARRAY[1.5, 2.0]) ORDER BY id;
 SELECT id FROM v WHERE n IN (ARRAY[1.5, 2.0], ARRAY[1.50, 10.0]) ORDER BY id;
--- refused
 SELECT generate_series(1, 2);
--- refused
 SELECT unnest(a) FROM v;

@@ -25,7 +25,6 @@ SELECT id, (SELECT x.id FROM z AS x WHERE x.rows = z.groups + 2 OR x.id = z.id A
 SELECT id FROM z WHERE EXISTS (SELECT row_number() OVER () FROM z AS o WHERE o.id > z.id) ORDER BY id;
 SELECT id FROM z WHERE id IN (SELECT rank() OVER (ORDER BY o.id) FROM z AS o WHERE o.id > 1) ORDER BY id;
 SELECT (SELECT sum(s.r) FROM (SELECT row_number() OVER (ORDER BY o.id) AS r FROM z AS o WHERE o.id <= z.id) AS s) FROM z ORDER BY id;
--- refused
 SELECT max((SELECT 1)) FROM z;
 SELECT a.id, b.id FROM z AS a LEFT JOIN z AS b ON b.id = (SELECT max(c.id) FROM z AS c WHERE c.id < a.id) ORDER BY a.id;
 SELECT a.id, b.id FROM z AS a LEFT JOIN z AS b ON b.id = (SELECT c.id FROM z AS c WHERE c.partition = a.partition) WHERE a.id = 2 ORDER BY a.id;

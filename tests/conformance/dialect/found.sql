@@ -29,9 +29,7 @@ SELECT id FROM t ORDER BY true;
 SELECT id FROM t ORDER BY NULL;
 SELECT id FROM t ORDER BY 5::integer;
 -- INSERT … SELECT sorts and compares what was selected, and converts it then.
--- refused
 INSERT INTO w (x) SELECT i FROM t ORDER BY 1 LIMIT 1;
--- refused
 INSERT INTO w (i) SELECT DISTINCT p FROM t;
 INSERT INTO w (x) SELECT i::text FROM t ORDER BY t.i LIMIT 1 RETURNING x;
 INSERT INTO w (i, x) SELECT n, 'same' FROM t WHERE id < 3 ORDER BY n RETURNING i, x;

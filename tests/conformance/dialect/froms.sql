@@ -147,7 +147,6 @@ SELECT a.id FROM a, b RIGHT JOIN c ON c.b = b.id;
 SELECT s.id FROM (a JOIN b ON b.a = a.id) AS s;
 SELECT g.id FROM a, generate_series(1, a.id) AS g (id);
 SELECT g FROM generate_series(1.0, 2.0) AS g;
--- refused
 SELECT generate_series(1, 3);
 SELECT k FROM a AS t (k);
 -- A comma beside USING: * lists the common columns of each part.
@@ -162,3 +161,14 @@ SELECT * FROM one_part AS q, one_part AS o NATURAL LEFT JOIN other_part ORDER BY
 SELECT o.id, x FROM one_part AS o, (SELECT 1 AS z) AS s JOIN (SELECT 1 AS z) AS t USING (z) ORDER BY x;
 SELECT x FROM one_part AS o, one_part JOIN other_part USING (x);
 SELECT id FROM one_part JOIN other_part USING (id), one_part AS o JOIN other_part AS p USING (id);
+-- A join in parentheses on the right of a LEFT JOIN, as ORMs write a path over a table between.
+SELECT a.id, b.id, c.id FROM a LEFT JOIN (b JOIN c ON c.b = b.id) ON b.a = a.id ORDER BY 1, 2, 3;
+SELECT a.id, b.id, c.id FROM a LEFT JOIN (b LEFT JOIN c ON c.b = b.id AND c.n > 10) ON b.a = a.id ORDER BY 1, 2, 3;
+SELECT a.id, count(c.id), max(b.y) FROM a LEFT JOIN (b JOIN c ON c.b = b.id) ON b.a = a.id GROUP BY a.id ORDER BY a.id;
+SELECT a.id FROM a LEFT JOIN (b JOIN c ON c.b = b.id) ON b.a = a.id WHERE c.id IS NULL ORDER BY a.id;
+SELECT a.id, d.id FROM a LEFT JOIN (b JOIN (c JOIN a AS d ON d.id = c.id) ON c.b = b.id) ON b.a = a.id ORDER BY 1, 2;
+SELECT a.id FROM a LEFT JOIN (b JOIN c ON c.b = a.id) ON b.a = a.id;
+-- refused
+SELECT a.id FROM a RIGHT JOIN (b JOIN c ON c.b = b.id) ON b.a = a.id;
+-- refused
+SELECT a.id FROM a LEFT JOIN (b JOIN c USING (n)) ON b.a = a.id;

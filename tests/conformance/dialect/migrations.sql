@@ -1,5 +1,5 @@
 -- Definitions as migration tools send them.
-CREATE TABLE author (id bigint PRIMARY KEY, email varchar(20) COLLATE "C" CONSTRAINT author_email_set NOT NULL, code integer UNIQUE, a integer, b integer, CONSTRAINT author_ab UNIQUE (a, b));
+CREATE TABLE author (id bigint PRIMARY KEY, email varchar(20) COLLATE "pg_c_utf8" CONSTRAINT author_email_set NOT NULL, code integer UNIQUE, a integer, b integer, CONSTRAINT author_ab UNIQUE (a, b));
 CREATE TABLE book (id bigint PRIMARY KEY, author integer REFERENCES author (code) ON DELETE CASCADE, a integer, b integer, n integer CHECK (n > 0), CHECK (n < a), CHECK (a > 1), FOREIGN KEY (b, a) REFERENCES author (b, a));
 INSERT INTO author VALUES (1, 'a@x', 10, 5, 6), (2, 'b@x', 20, 7, 8);
 INSERT INTO book VALUES (1, 10, 5, 6, 1), (2, 20, NULL, NULL, NULL);
@@ -134,13 +134,10 @@ SELECT * FROM item ORDER BY id;
 ALTER TABLE IF EXISTS nope ADD COLUMN x integer;
 ALTER TABLE IF EXISTS nope RENAME TO other;
 ALTER TABLE nope ADD COLUMN x integer;
--- refused
 ALTER TABLE part ALTER id TYPE integer;
 -- refused
 ALTER TABLE part ALTER COLUMN item TYPE integer;
--- refused
 ALTER TABLE part DROP CONSTRAINT part_pkey;
--- refused
 ALTER TABLE part ADD COLUMN number serial;
 -- refused
 ALTER TABLE part OWNER TO postgres;
@@ -175,7 +172,6 @@ CREATE INDEX ON person (random());
 -- refused
 CREATE INDEX ON person ((id + 1));
 -- Several tables.
--- refused
 CREATE TABLE numbered (id integer PRIMARY KEY, n serial);
 CREATE TABLE one (id bigserial PRIMARY KEY, x integer);
 CREATE TABLE two (id bigserial PRIMARY KEY, one bigint REFERENCES one);
@@ -208,5 +204,3 @@ SELECT * FROM node ORDER BY id;
 CREATE TYPE mood AS ENUM ('a');
 -- refused
 COMMENT ON TABLE node IS 'x';
--- refused
-EXPLAIN SELECT 1;

@@ -58,7 +58,6 @@ SELECT id FROM t WHERE bool_and(true);
 SELECT x, jsonb_agg(id) FROM t;
 -- Typed constants.
 SELECT timestamptz '2030-01-01', jsonb '{"a": 1}', uuid '00000000-0000-0000-0000-000000000001', bigint '5', numeric '1.50', boolean 't', double precision '1.5', text 'x';
--- refused
 SELECT timestamptz '2030-01-01' + interval '1' day;
 -- One parameter, several types: its first use in a clause decides, and the others are values of that type.
 CREATE TABLE typed (id bigint PRIMARY KEY, i integer, price numeric, d double precision, x text);

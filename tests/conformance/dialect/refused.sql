@@ -25,6 +25,7 @@ SELECT id FROM r WHERE x ~ 'a';
 -- refused
 SELECT id FROM r WHERE x SIMILAR TO 'a';
 SELECT id FROM r WHERE i BETWEEN SYMMETRIC 2 AND 1;
+-- refused
 SELECT x COLLATE "C" FROM r;
 SELECT at AT TIME ZONE 'UTC' FROM r;
 SELECT '2030-01-01'::date;
@@ -47,11 +48,9 @@ WITH s AS (SELECT gen_random_uuid() AS a) SELECT a FROM s;
 -- refused
 SELECT random() AS a FROM r ORDER BY a;
 -- refused
-WITH s AS (DELETE FROM r RETURNING id) SELECT id FROM s;
+WITH s AS (DELETE FROM r RETURNING id) SELECT count(*) FROM r;
 SELECT 1 INTERSECT ALL SELECT 1;
--- refused
 SELECT x FROM r GROUP BY GROUPING SETS ((x), ());
--- refused
 SELECT x FROM r GROUP BY ROLLUP (x);
 -- refused
 SELECT id INTO other FROM r;
@@ -70,8 +69,6 @@ SELECT i AS "A", n AS a FROM (SELECT i AS "A", n AS a, i, n FROM r) AS s;
 -- refused
 SELECT 1 FROM r AS "A" JOIN r AS a ON true;
 -- refused
-INSERT INTO r (id) OVERRIDING SYSTEM VALUE VALUES (9);
--- refused
 INSERT INTO r (id, i) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET i = (SELECT 1);
 INSERT INTO r (id, i) VALUES (1, 1) ON CONFLICT ON CONSTRAINT r_pkey DO NOTHING;
 -- refused
@@ -81,7 +78,7 @@ BEGIN;
 -- refused
 SET search_path TO public;
 -- refused
-EXPLAIN SELECT 1;
+EXPLAIN ANALYZE SELECT 1;
 -- refused
 CREATE TABLE q (a real);
 CREATE TABLE q (a timestamp);
@@ -89,8 +86,6 @@ CREATE TABLE q (a date);
 -- refused
 CREATE TABLE q (a char(5));
 CREATE TABLE q (a timestamptz(3));
--- refused
-CREATE TABLE q (a serial);
 -- refused
 CREATE TABLE q (a integer, b integer GENERATED ALWAYS AS (a + 1) STORED);
 -- refused
@@ -115,11 +110,7 @@ CREATE TABLE interlock_q (a integer);
 -- refused
 CREATE TABLE q (a integer) PARTITION BY RANGE (a);
 -- refused
-CREATE VIEW q AS SELECT 1 AS a;
--- refused
-CREATE SEQUENCE q;
--- refused
-CREATE INDEX q ON r USING hash (x);
+CREATE INDEX q ON r USING gin (x);
 -- refused
 CREATE INDEX q ON r (x) INCLUDE (i);
 -- refused
@@ -141,18 +132,9 @@ CREATE TABLE "Existing" (a integer);
 -- refused
 CREATE TABLE IF NOT EXISTS "EXISTING" (a integer);
 -- refused
-CREATE INDEX "Upper" ON existing (a);
--- refused
-INSERT INTO r (id, i) SELECT 1, 2 UNION ALL SELECT 3, 4.5;
+CREATE INDEX "Existing" ON existing (a);
 -- refused
 CREATE TABLE q (id bigserial PRIMARY KEY, rowid integer);
-CREATE TABLE numbered (id bigserial PRIMARY KEY, n integer);
--- refused
-INSERT INTO numbered (id) VALUES (5);
--- refused
-UPDATE numbered SET id = 5;
--- refused
-INSERT INTO numbered VALUES (5, 5);
 -- refused
 CREATE TABLE q (a integer CHECK (a > (SELECT 1)));
 -- refused

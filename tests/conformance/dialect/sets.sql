@@ -84,9 +84,7 @@ SELECT id, e.value FROM doc RIGHT JOIN jsonb_array_elements('[1, 9]') AS e ON e.
 SELECT d.k, e.value FROM (SELECT id::text AS k FROM doc) AS d FULL JOIN jsonb_array_elements_text('["1", "9"]') AS e (value) ON e.value = d.k ORDER BY e.value, d.k;
 -- refused
 SELECT e FROM jsonb_each('{"a": 1}') AS e;
--- refused
 SELECT jsonb_array_elements('[1]');
--- refused
 SELECT * FROM regexp_split_to_table('a b', ' ');
 SELECT * FROM string_to_table('a,b,,c', ',');
 SELECT x, n FROM string_to_table('a,b,,c', ',', '') WITH ORDINALITY AS t (x, n) ORDER BY n;

@@ -103,3 +103,27 @@ DELETE FROM account USING (VALUES (1.5)) AS v (id) WHERE v.id = account.id RETUR
 SELECT n FROM generate_series(1, 3) AS n WHERE 1 IN (VALUES (n), (7)) OR 3 IN (VALUES (n));
 SELECT n, (SELECT max(column1) FROM (VALUES (n), (2)) AS v), 2 IN (SELECT k FROM (VALUES (n, 1), (2, 2)) AS v (k, l) WHERE l = 1) FROM generate_series(1, 3) AS n ORDER BY n;
 SELECT x FROM unnest(ARRAY['one', 'two']) AS x WHERE 'one' IN (VALUES (x), ('three'));
+-- Subqueries that GROUP BY names, and inside aggregates.
+SELECT (SELECT p.name FROM person AS p WHERE p.id = item.owner) AS who, count(*), sum(stock) FROM item GROUP BY who ORDER BY who;
+SELECT (SELECT p.name FROM person AS p WHERE p.id = item.owner), count(*) FROM item GROUP BY 1 ORDER BY 1;
+SELECT (SELECT p.name FROM person AS p WHERE p.id = item.owner), count(*) FROM item GROUP BY (SELECT p.name FROM person AS p WHERE p.id = item.owner) ORDER BY 1;
+SELECT owner, EXISTS (SELECT 1 FROM person AS p WHERE p.id = item.owner AND p.id > 1) AS late, max(stock) FROM item GROUP BY owner, late ORDER BY owner, late;
+SELECT owner, EXISTS (SELECT 1 FROM person AS p WHERE p.id = item.owner), max(stock) FROM item GROUP BY owner, EXISTS (SELECT 1 FROM person AS p WHERE p.id = item.owner) ORDER BY owner;
+SELECT count(*) FROM item GROUP BY stock > (SELECT min(o.stock) FROM item AS o) ORDER BY 1;
+SELECT (SELECT p.name FROM person AS p WHERE p.id = item.owner), count(*) FROM item GROUP BY id, owner ORDER BY id;
+SELECT (SELECT p.name FROM person AS p WHERE p.id = item.owner), count(*) FROM item GROUP BY stock;
+SELECT (SELECT p.name FROM person AS p WHERE p.id = item.owner AND p.total > item.stock), count(*) FROM item GROUP BY owner;
+SELECT (SELECT p.name FROM person AS p WHERE p.id = item.owner) AS who FROM item GROUP BY who HAVING count(*) > 1 ORDER BY who;
+SELECT (SELECT count(*) FROM person AS p WHERE p.id >= item.owner) AS n, (SELECT count(*) FROM person AS p WHERE p.id >= item.owner) + 1 AS more FROM item GROUP BY (SELECT count(*) FROM person AS p WHERE p.id >= item.owner) ORDER BY n;
+SELECT sum((SELECT count(*) FROM person AS p WHERE p.id <= item.owner)) AS s, max((SELECT p.name FROM person AS p WHERE p.id = item.owner)) AS m FROM item;
+SELECT owner, sum(CASE WHEN id IN (SELECT o.id FROM item AS o WHERE o.stock > 5) THEN 1 ELSE 0 END) AS many FROM item GROUP BY owner ORDER BY owner;
+SELECT count(*) FILTER (WHERE EXISTS (SELECT 1 FROM person AS p WHERE p.id = item.owner)) AS owned, count(*) FROM item;
+SELECT array_agg((SELECT p.name FROM person AS p WHERE p.id = item.owner) ORDER BY (SELECT p.name FROM person AS p WHERE p.id = item.owner), id) AS names FROM item;
+SELECT count(DISTINCT (SELECT p.name FROM person AS p WHERE p.id = item.owner)) AS owners FROM item;
+SELECT sum((SELECT sum(o.stock) FROM item AS o WHERE o.owner = item.owner)) FROM item;
+SELECT owner FROM item GROUP BY owner HAVING sum((SELECT count(*) FROM person AS p WHERE p.id = item.owner)) > 0 ORDER BY owner;
+SELECT sum((SELECT max(item.stock) FROM person AS p)) FROM item;
+SELECT sum((SELECT id FROM person)) FROM item;
+-- refused
+SELECT p.id, (SELECT sum((SELECT count(*) FROM person AS q WHERE q.id = p.id AND item.owner = q.id)) FROM item) AS n FROM person AS p ORDER BY p.id;
+SELECT count((SELECT 1 FROM person AS p WHERE p.id = nope)) FROM item;

@@ -55,7 +55,16 @@ INSERT INTO u (id, n) VALUES (1, 5), (2, 6) ON CONFLICT (id) DO UPDATE SET id = 
 INSERT INTO u (id, n) VALUES (1, 5), (2, 6) ON CONFLICT (x) DO UPDATE SET n = 1;
 -- refused
 INSERT INTO u (id, n) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET n = (SELECT 1);
--- refused
 INSERT INTO u (id) VALUES (DEFAULT), (DEFAULT);
--- refused
 INSERT INTO numbered (id, k) VALUES (DEFAULT, 'x'), (7, 'y');
+-- A condition that implies that of the index.
+CREATE TABLE implied (id integer PRIMARY KEY, k integer, n integer);
+CREATE UNIQUE INDEX implied_k ON implied (k) WHERE n > 0;
+INSERT INTO implied VALUES (1, 1, 5);
+INSERT INTO implied VALUES (2, 1, 5) ON CONFLICT (k) WHERE n > 0 DO NOTHING;
+-- refused
+INSERT INTO implied VALUES (2, 1, 5) ON CONFLICT (k) WHERE n > 3 DO NOTHING;
+INSERT INTO implied VALUES (2, 1, 5) ON CONFLICT (id) WHERE n > 3 DO NOTHING;
+-- fails
+INSERT INTO implied VALUES (3, 9, 5) ON CONFLICT (n) WHERE n > 3 DO NOTHING;
+SELECT id FROM implied ORDER BY id;

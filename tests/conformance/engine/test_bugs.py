@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from interlock import Engine, UserCodeError
-from interlock.engine.path.reports import ERROR_CHARACTERS_MAX
+from interlock.engine.path.engine_commands import ERROR_CHARACTERS_MAX
 from interlock.redaction import TRACEBACK_CHARACTERS_MAX
 from tests.conformance.engine.places import Place, run, settled
 from tests.conformance.engine.shop import Broken, Charged, Order, Outside, Submit, World, shop

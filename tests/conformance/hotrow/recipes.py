@@ -32,7 +32,7 @@ def read_recipes(text: str) -> dict[str, list[str]]:
         for line in block.text.splitlines():
             if line.startswith("-- "):
                 name = line.removeprefix("-- ").partition(":")[0].strip()
-                name = line.removeprefix("-- ") if name in {"on PostgreSQL alone", "wrong"} else name
+                name = line.removeprefix("-- ") if name == "wrong" else name
                 assert name not in recipes, f"{name!r} is on the page twice"
                 recipes[name] = []
             elif line:

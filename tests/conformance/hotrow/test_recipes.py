@@ -9,11 +9,10 @@ from functools import partial
 import asyncpg
 import pytest
 
-from interlock.errors import DialectError
 from tests.conformance.hotrow.places import Place, run
-from tests.conformance.hotrow.recipes import CONNECTIONS, PAGE, RECIPES, Bare, Client, ThroughDatabase, crowd, only
+from tests.conformance.hotrow.recipes import CONNECTIONS, PAGE, RECIPES, Bare, Client, ThroughDatabase, crowd
 
-ON_POSTGRES_ALONE = "on PostgreSQL alone"
+IN_ONE_STATEMENT = "roll up post $1, in one statement"
 WRONG = "wrong: count one view of page $1 in a shard that WHERE chooses"
 
 
@@ -262,20 +261,13 @@ def test_a_recipe_holds_on_postgresql_without_interlock(postgres_url: str, scena
 
 
 def test_the_roll_up_in_one_statement_holds_on_postgresql(postgres_url: str) -> None:
-    bare(postgres_url, partial(count_in_a_log, roll_up_name=f"{ON_POSTGRES_ALONE}: roll up post $1"))
+    bare(postgres_url, partial(count_in_a_log, roll_up_name=IN_ONE_STATEMENT))
 
 
-@pytest.mark.parametrize("place", ["memory"], indirect=True)
-def test_what_is_for_postgresql_alone_is_refused_by_a_lane(place: Place) -> None:
-    """Otherwise the page would print two statements where one is enough."""
-
+def test_the_roll_up_in_one_statement_holds_through_the_database(place: Place) -> None:
     async def main() -> None:
         async with place.opened() as db:
-            await ThroughDatabase(db).make("make the tables of the log")
-            for name in RECIPES:
-                if name.startswith(ON_POSTGRES_ALONE):
-                    with pytest.raises(DialectError):
-                        await db.query(only(name), "x")
+            await count_in_a_log(ThroughDatabase(db), IN_ONE_STATEMENT)
 
     run(main)
 
@@ -339,7 +331,7 @@ def test_every_statement_of_the_page_is_used() -> None:
         for function in [*SCENARIOS.args[1], test_random_in_where_changes_no_row_or_several]
         for constant in _texts(function.__code__)
     )
-    unused = [name for name in RECIPES if name not in used and not name.startswith((ON_POSTGRES_ALONE, "wrong"))]
+    unused = [name for name in RECIPES if name not in used and not name.startswith((IN_ONE_STATEMENT, "wrong"))]
     missing = [name for name in unused if name not in str(count_in_a_log.__defaults__)]
     assert not missing
 

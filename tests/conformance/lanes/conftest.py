@@ -11,7 +11,7 @@ from interlock.urls import BucketAddress
 from tests.conformance.lanes.places import KINDS, Place
 from tests.integration.objects.servers import Server
 
-ON_POSTGRES = ("test_awaiting", "test_calls", "test_database", "test_transact")
+ON_POSTGRES = ("test_awaiting", "test_calls", "test_database", "test_interactive", "test_transact")
 """What is about `Database` alone runs there too; the others look into a lane, or need its clock."""
 
 

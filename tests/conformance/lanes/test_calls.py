@@ -89,7 +89,10 @@ def test_a_number_of_any_length_is_refused_like_any_other(column: str, key: str 
         async with Database.open("memory:") as db:
             await db.execute(f"CREATE TABLE t (id integer PRIMARY KEY, {column})")
             for number in (HUGE, -HUGE, [HUGE], {"a": HUGE}):
-                with pytest.raises(TransactionError, match=r"\$1 must be|more than 1000 digits"):
+                # PostgreSQL keeps longer numbers, so a numeric of a lane is a refusal.
+                longer = column == "n numeric" and isinstance(number, int)
+                expected = DialectError if longer else TransactionError
+                with pytest.raises(expected, match=r"\$1 must be|more than 1000 digits"):
                     await db.execute("INSERT INTO t VALUES (1, $1)", number, key=key)
 
     asyncio.run(scenario())

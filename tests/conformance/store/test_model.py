@@ -225,7 +225,7 @@ class Stores(RuleBasedStateMachine):
             afters: list[Cursor | None] = [None, None]
             while True:
                 batches = [
-                    await store.pruning.batch(old, after=after, limit=2, dry_run=dry_run)
+                    await store.prune(old, after=after, limit=2, dry_run=dry_run)
                     for store, after in zip((self.specification, self.store), afters, strict=True)
                 ]
                 first, second = [

@@ -44,7 +44,7 @@ async def prune(store: Store, old: Old, *, limit: int = 100, dry_run: bool = Fal
     workflows: list[str] = []
     events = batches = 0
     while True:
-        batch = await store.pruning.batch(old, after=after, limit=limit, dry_run=dry_run)
+        batch = await store.prune(old, after=after, limit=limit, dry_run=dry_run)
         workflows += batch.workflows
         events, batches, after = events + batch.events, batches + 1, batch.after
         if after is None:
@@ -126,7 +126,7 @@ def test_batches_are_bounded_and_go_on_where_the_last_one_ended(place: Place) ->
                     for number, row in enumerate(rows[:-1])
                 ),
             )
-            batch = await store.pruning.batch(OLD, after=None, limit=10)
+            batch = await store.prune(OLD, after=None, limit=10)
             assert len(batch.workflows) == 8, "it has looked at ten"
             assert batch.after is not None
             workflows, events, batches = await prune(store, OLD, limit=10)

@@ -14,7 +14,6 @@ from tests.crash.engine.shop import State
 
 RESTS = {State.DONE.value, State.PARKED.value, State.CANCELLED.value, State.EXPIRED.value}
 PAID = {State.DONE.value, State.PARKED.value}
-MAILED = {State.DONE.value, State.PARKED.value, State.CANCELLED.value}
 STEPS = {State.CHARGING.value: "charge", State.RESERVING.value: "reserve", State.SHIPPING.value: "ship"}
 UNDOES = {"charge": "refund", "reserve": "release"}
 
@@ -146,7 +145,7 @@ class Audit:
                 found.append(f"{workflow} is {kept.state}; reserved and not released: {reserved}")
             for row in rows:
                 told = (workflow, row.version, "mail -")
-                if row.target in MAILED and not self.books.keys[told] & done[workflow, "mail"]:
+                if row.target in RESTS and not self.books.keys[told] & done[workflow, "mail"]:
                     found.append(f"{workflow}: nobody was told of version {row.version}, {row.target}")
                 step = {"CHARGED": "charge", "RESERVED": "reserve", "SHIPPED": "ship"}.get(row.event)
                 run = str(msgspec.json.decode(row.payload or "{}").get("run"))

@@ -194,6 +194,7 @@ class Campaign:
 
     def _missing(self, audit: Audit) -> Iterable[str]:
         """Whatever was acknowledged has to be there, as it was said."""
+        keys = audit.keys()
         for operation, (version, state, how) in self._acknowledged.items():
             what, workflow, key = operation.split(" ")
             rows = audit.history.get(workflow, [])
@@ -201,7 +202,7 @@ class Campaign:
                 yield f"{operation} was acknowledged as version {version}, and is gone"
             elif rows[version - 1].target != state:
                 yield f"{operation} was acknowledged as {state}, and is {rows[version - 1].target}"
-            elif what != "start" and how != "ignored" and audit.keys()[workflow].get(key) is None:
+            elif what != "start" and how != "ignored" and keys[workflow].get(key) is None:
                 yield f"{operation} was acknowledged, and its key is gone"
 
     def _changed(self, audit: Audit) -> Iterable[str]:

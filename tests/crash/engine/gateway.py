@@ -17,6 +17,7 @@ from interlock.errors import NonRetryable
 from interlock.faultpoints import reach
 
 ASKED, DONE, DECLINED, OVERLAPS = "asked", "done", "declined", "overlaps"
+DECLINABLE = {"charge", "reserve"}
 
 POINTS = ("gateway.asked", "gateway.done")
 """An attempt has begun and nothing has happened; it has happened, and its report is not written."""
@@ -52,16 +53,16 @@ class Gateway:
         self._answers = {line.key: line.what for line in lines_of(path) if line.what in {DONE, DECLINED}}
         self._under_way: set[str] = set()
 
-    async def ask(self, deed: str, ctx: StepContext, *, declines: bool = False) -> None:
+    async def ask(self, deed: str, ctx: StepContext) -> None:
         """Do the deed once for this key, or not, and say so, or not."""
         self._write(OVERLAPS if ctx.key in self._under_way else ASKED, deed, ctx)
         self._under_way.add(ctx.key)
         try:
-            await self._asked(deed, ctx, declines=declines)
+            await self._asked(deed, ctx)
         finally:
             self._under_way.discard(ctx.key)
 
-    async def _asked(self, deed: str, ctx: StepContext, *, declines: bool) -> None:
+    async def _asked(self, deed: str, ctx: StepContext) -> None:
         reach("gateway.asked")
         await asyncio.sleep(0)
         luck = 0.0 if self._kind else self._chance.fraction()
@@ -70,7 +71,7 @@ class Gateway:
         if HUNG_AFTER <= luck < HUNG_BEFORE:
             await asyncio.Event().wait()
         if ctx.key not in self._answers:
-            self._answers[ctx.key] = DECLINED if declines and luck >= HUNG_BEFORE else DONE
+            self._answers[ctx.key] = DECLINED if deed in DECLINABLE and luck >= HUNG_BEFORE else DONE
             self._write(self._answers[ctx.key], deed, ctx)
             reach("gateway.done")
         if self._answers[ctx.key] == DECLINED:

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import apsw
 
 from interlock import faultpoints
+from interlock.chaos.order_machine import outside
 from interlock.clock import Clock, SystemChance
 from interlock.engine import open as engine_open
 from interlock.lanes.lane import Lane
@@ -20,7 +21,6 @@ from interlock.lanes.settings import LaneSettings
 from interlock.store.lane import SqliteStore
 from interlock.store.open import NAME
 from interlock.testing.faults.disk import FaultyDisk
-from tests.crash.engine import shop
 from tests.crash.engine.audit import Audit
 from tests.crash.engine.gateway import Books, Gateway, lines_of
 from tests.crash.engine.workload import Customers, opened
@@ -121,7 +121,7 @@ async def work_through_cuts(disk: FaultyDisk, folder: Path, seed: int) -> Cuts:
         return store
 
     cuts = Cuts(disk, folder, seed)
-    shop.gateways.append(Gateway(cuts.books, SystemChance(seed)))
+    outside.append(Gateway(cuts.books, SystemChance(seed)))
     with patch.object(engine_open, "open_store", open_faulty):
         engine = await opened("memory:", None)
     customers = Customers(engine, cuts.say, SystemChance(seed), 1)
@@ -131,17 +131,17 @@ async def work_through_cuts(disk: FaultyDisk, folder: Path, seed: int) -> Cuts:
     finally:
         cuts.end()
         await engine.close()
-        shop.gateways.pop()
+        outside.pop()
     return cuts
 
 
 async def go_on(after: Path, seed: int) -> list[str]:
     """Open what a cut has left, and let everything come to its end; returns what is wrong then."""
-    shop.gateways.append(Gateway(after / "gateway", SystemChance(seed), kind=True))
+    outside.append(Gateway(after / "gateway", SystemChance(seed), kind=True))
     try:
         async with opened(f"lanes://{after}", None) as engine:
             await Customers(engine, lambda _line: None, SystemChance(seed), 2).see_all_rest()
     finally:
-        shop.gateways.pop()
+        outside.pop()
     audit = Audit(after / f"{NAME}.lane", Books(lines_of(after / "gateway")))
     return [*audit.problems(), *audit.problems_at_the_end()]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from interlock.clock import RandomIds
 from interlock.engine.bound_machine import fresh_key
+from interlock.engine.path.engine_commands import Crashed
 from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.reports import Crashed
 from interlock.engine.path.staging import Envelope, Group, replace
 from interlock.engine.recovery import Recovery
 

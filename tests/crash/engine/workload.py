@@ -11,8 +11,9 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from interlock.chaos.order_machine import outside
 from interlock.clock import SystemChance
 from interlock.engine import follow_moves
 from interlock.engine.engine import Engine
@@ -20,9 +21,10 @@ from interlock.engine.open import Opening
 from interlock.errors import MovedElsewhere, Refusal, RequestError
 from tests.crash.engine import sabotage, shop
 from tests.crash.engine.gateway import Gateway
-from tests.crash.engine.shop import Cancel, Order, State, Submit
+from tests.crash.engine.shop import State
 from tests.crash.workloads import SETTINGS, believe
 
+SHOP = shop.declared(shop.KILLED)
 CUSTOMERS = 8
 SEAL_WAIT_S = 60.0
 """A seal that lasts longer hangs; how long a mover needs for it is up to the machine."""
@@ -35,12 +37,12 @@ def opened(url: str, cache: str | None) -> Opening[Engine]:
     """Bounds so small that everything has to wait for a slot now and then, and an undo is never given up."""
     return Engine.open(
         url,
-        machines=[shop.shop],
+        machines=[SHOP],
         cache=cache,
         drain_s=0.005,
         steps_max=6,
         effects_max=3,
-        undo_timeout_s=shop.TIMEOUT_S,
+        undo_timeout_s=shop.KILLED.timeout_s,
         undo_attempts=1_000,
         snapshots_max=20,
         group_max=10,
@@ -71,7 +73,7 @@ def live(
     if sabotaged is not None:
         sabotage.SABOTAGE[sabotaged]()
     chance = SystemChance(seed * 1_000 + life)
-    shop.gateways.append(Gateway(Path(books), chance, kind=patience_s > 0))
+    outside.append(Gateway(Path(books), chance, kind=patience_s > 0))
 
     async def main() -> None:
         async with opened(url, cache) as engine:
@@ -140,17 +142,9 @@ class Customers:
             await self.ask(operation)
 
     async def ask(self, operation: str) -> None:
-        what, workflow, key = operation.split(" ")
         self._say(f"? {operation}")
         try:
-            if what == "start":
-                view = await self._engine.start(shop.shop, workflow, Order(int(key)))
-                version, state, how = view.version, view.state, "started"
-            else:
-                event = Submit(int(key[2:])) if what == "submit" else Cancel()
-                moved = await self._engine.send(workflow, event, key=key, if_allowed=what == "cancel")
-                version, state = moved.version, cast("State", moved.state)
-                how = "duplicate" if moved.duplicate else "ignored" if moved.ignored else "moved"
+            version, state, how = await shop.run_operation(self._engine, SHOP, operation)
         except Refusal as refusal:
             self._say(f"x {operation} {refusal.code}")
             return
@@ -161,7 +155,7 @@ class Customers:
         cursor, pages = None, True
         waiting: list[asyncio.Task[Any]] = []
         while pages:
-            page = await self._engine.find(shop.shop, cursor=cursor)
+            page = await self._engine.find(SHOP, cursor=cursor)
             waiting += [asyncio.ensure_future(self._engine.wait(view.id)) for view in page.items]
             cursor = page.cursor
             pages = cursor is not None

@@ -10,7 +10,7 @@ from interlock.engine.alerts.detector import StallDetector
 from interlock.engine.engine import Engine
 from interlock.errors import BadUsage
 from interlock.server.app_declaration import App
-from interlock.server.running import serve
+from interlock.server.lifecycle import serve
 from interlock.signals import AlertRaised, Signal, Subscribers
 from interlock.store.records import Change, Row
 from tests.integration.postgres.stores import several

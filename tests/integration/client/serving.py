@@ -14,7 +14,7 @@ from interlock import Admission, Engine, Machine
 from interlock.clock import Clock
 from interlock.server.app_declaration import Limits
 from interlock.server.asgi import AsgiApp, asgi
-from interlock.server.running import bound_socket
+from interlock.server.lifecycle import bound_socket
 from interlock.server.security.guard import Guard
 from tests.unit.server import shop
 from tests.unit.server.security.homes import StandingClock

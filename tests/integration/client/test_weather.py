@@ -13,7 +13,7 @@ import pytest
 from interlock import Admission, BlockingClient, Client, Engine
 from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
 from interlock.server.asgi import AsgiApp
-from interlock.server.messages import answer_to
+from interlock.server.http_messages import answer_to
 from tests.integration.client.serving import Running, engine_like_any_other, running
 from tests.integration.ports import HeldPorts
 from tests.integration.server.running import server as program

@@ -100,7 +100,9 @@ def test_another_process_took_it_over_and_has_left_it(
 
 @pytest.mark.slow
 def test_a_stream_that_another_process_took_over_and_has_left(tmp_path: Path, url: str) -> None:
-    """A stream is a lane of its own: who holds it is told, and gets it again by asking for it."""
+    """A stream is a lane of its own, and its handles recover as those of a database do: fenced while the other process
+    holds it, opened again once for all handles when the other process has left it.
+    """
 
     async def use() -> None:
         async with Database.open(url, cache=str(tmp_path / "mine"), lease_s=LEASE_S, db_per_write_stream=True) as db:
@@ -110,11 +112,12 @@ def test_a_stream_that_another_process_took_over_and_has_left(tmp_path: Path, ur
                 url, cache=str(tmp_path / "theirs"), lease_s=60.0, db_per_write_stream=True
             ) as two:
                 await (await two.stream("eu")).execute(ADD)
-            with pytest.raises(Fenced):
-                await stream.execute(ADD)
+                with pytest.raises(Fenced):
+                    await stream.execute(ADD)
+            await stream.execute(ADD)
             again = await db.stream("eu")
             await again.execute(ADD)
-            assert await value(again) == 2
+            assert await value(again) == await value(stream) == 3
 
     asyncio.run(use())
 

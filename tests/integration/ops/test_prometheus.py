@@ -12,6 +12,7 @@ import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,12 @@ def answered(url: str, path: str, **parameters: str) -> Any:  # noqa: ANN401 -- 
         return None
 
 
+def change(client: httpx.Client, sql: str) -> None:
+    """One transaction on the database `stock` of the server."""
+    body = {"statements": [{"sql": sql, "params": []}]}
+    assert client.post("/v1/databases/stock/transactions", json=body).is_success
+
+
 @pytest.mark.slow
 def test_every_query_of_the_dashboard_and_of_the_alerts_is_answered_with_data(tmp_path: Path) -> None:
     tool("prometheus")
@@ -88,7 +95,9 @@ def test_every_query_of_the_dashboard_and_of_the_alerts_is_answered_with_data(tm
     ):
         waiting = everything
         number, never = 0, threading.Event()
-        with httpx.Client(base_url=running.url, timeout=END_S) as client:
+        with httpx.Client(base_url=running.url, timeout=END_S) as client, ThreadPoolExecutor(8) as writers:
+            change(client, "CREATE TABLE stock (sku text PRIMARY KEY, n bigint NOT NULL)")
+            change(client, "INSERT INTO stock VALUES ('a', 0)")
             while waiting and number < PATIENCE_S / ONCE_S:
                 number += 1
                 shop = client.post("/v1/machines/order/workflows", json={"id": f"o-{number}", "context": {}})
@@ -96,6 +105,7 @@ def test_every_query_of_the_dashboard_and_of_the_alerts_is_answered_with_data(tm
                 events = f"/v1/workflows/o-{number}/events"
                 assert client.post(events, json={"event": "CHARGED", "data": {}}).status_code == 409
                 assert client.post(events, json={"event": "SUBMIT", "data": {"cents": 5}}).is_success
+                list(writers.map(change, [client] * 32, ["UPDATE stock SET n = n + 1 WHERE sku = 'a'"] * 32))
                 waiting = {query for query in waiting if not has_value(url, query)}
                 never.wait(ONCE_S)  # Its next scrape: nobody tells when that was.
         assert not waiting, (tmp_path / "prometheus.log").read_text(encoding="utf-8")[-2_000:]

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from interlock.store.postgres.store import prune_statement
 from interlock.store.protocol import Old
 from tests.conformance.store.samples import MACHINE, begun, run, started
 from tests.conformance.store.test_pruning import ended
@@ -19,8 +20,8 @@ def test_a_workflow_that_somebody_holds_is_passed_over(postgres_url: str) -> Non
             await begun(store, *(ended(row, at_us=3_000) for row in rows))
             async with people.transaction():
                 await people.execute("SELECT * FROM workflows WHERE id = 'b' FOR KEY SHARE")
-                assert sorted((await store.pruning.batch(OLD, after=None, limit=10)).workflows) == ["a", "c"]
-            assert (await store.pruning.batch(OLD, after=None, limit=10)).workflows == ("b",)
+                assert sorted((await store.prune(OLD, after=None, limit=10)).workflows) == ["a", "c"]
+            assert (await store.prune(OLD, after=None, limit=10)).workflows == ("b",)
             assert await people.fetchval("SELECT count(*) FROM workflow_events") == 0
 
     run(scenario)
@@ -31,7 +32,7 @@ def test_two_who_prune_at_once_remove_each_workflow_once(postgres_url: str) -> N
         async with several(postgres_url, 2) as stores:
             rows = await begun(stores[0], *(started(f"w-{number}") for number in range(200)))
             await begun(stores[0], *(ended(row, at_us=3_000) for row in rows))
-            batches = await asyncio.gather(*(each.pruning.batch(OLD, after=None, limit=500) for each in stores * 2))
+            batches = await asyncio.gather(*(each.prune(OLD, after=None, limit=500) for each in stores * 2))
             assert sorted(each for batch in batches for each in batch.workflows) == sorted(row.id for row in rows)
             assert sum(batch.events for batch in batches) == 400
 
@@ -47,7 +48,7 @@ def test_a_batch_reads_no_more_than_its_own_rows(postgres_url: str) -> None:
             await begun(store, *(ended(row, at_us=3_000) for row in rows))
             await people.execute("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan")
             for old in (OLD, Old(machine=MACHINE, state="done", before_us=10_000, history_only=True)):
-                sql = store.pruning._statement(old, dry_run=False)
+                sql = prune_statement(store._schema, old, dry_run=False)
                 async with people.transaction():
                     await people.execute("PREPARE batch(text, text, bigint, bigint, bigint, bigint) AS " + sql)
                     plan = await people.fetch(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from interlock import Engine, StepContext
-from interlock.engine.dependencies.dependency import Outlet
+from interlock.engine.dependencies.outlet import Outlet
 from interlock.engine.open import Opening
 from interlock.engine.shared_redis import Clustered
 from tests.conformance.engine.shop import Order, OrderMachine, State, shop

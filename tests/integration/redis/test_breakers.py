@@ -4,7 +4,7 @@ import asyncio
 
 from interlock import Dependency, Engine, Signal
 from interlock.core.policies import Breaker, Verdict
-from interlock.engine.dependencies.dependency import Outlet
+from interlock.engine.dependencies.outlet import Outlet
 from interlock.signals import AlertRaised, BreakerChanged, RedisChanged
 from tests.integration.redis.living import PATIENCE_S, OwnClock, cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server

@@ -27,7 +27,7 @@ def test_who_is_cut_off_from_redis_does_not_leave_the_others_with_lower_tokens(
                 before = lease.token
             epochs = Epochs(here._inside.store.leases, SystemChance(), RandomIds(), notes=here._inside.store)
             cut_off = await epochs.new() << COUNT_BITS
-            await until(lambda: cluster._cluster.leases._least == cut_off >> COUNT_BITS)
+            await until(lambda: cluster._leases._least == cut_off >> COUNT_BITS)
             async with here.lease("report", wait_s=0) as lease:
                 assert before < cut_off < lease.token, "at once, without a pause"
 

@@ -12,8 +12,8 @@ from interlock import Admission, Breaker, Dependency, LeaseHeld, UnavailableErro
 from interlock.clock import RandomIds, SystemChance
 from interlock.redis import connection
 from interlock.redis import leases as sharing
-from interlock.redis.connection import CALLS_MAX, STILL_S
-from interlock.redis.leases import COUNT_BITS, Cluster, Epochs
+from interlock.redis.connection import CALLS_MAX, STILL_S, Link
+from interlock.redis.leases import COUNT_BITS, Epochs, SharedLeases
 from interlock.redis.scripts import ACQUIRE
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Granted, Held
@@ -25,23 +25,30 @@ LONG_S = 600.0
 OVER_S = -1.0
 
 
+class Cluster:
+    """What a process has of Redis, without an engine."""
+
+    def __init__(self, server: Server, store: MemoryStore, home: str) -> None:
+        self.link = Link(parse_redis_url(server.url), SystemChance(), self._changed)
+        self.epochs = Epochs(store.leases, SystemChance(), RandomIds(), notes=store)
+        self.leases = SharedLeases(self.link, store.leases, self.epochs, OwnClock())
+        self.leases.home = home
+        self.link.listen(self.leases)
+
+    def _changed(self, up: bool, reason: str) -> None:
+        if not up:
+            self.leases.lost()
+
+
 @contextlib.asynccontextmanager
 async def joined(server: Server, store: MemoryStore, *, home: str = "here") -> AsyncGenerator[Cluster]:
     """A process that has the same store as the others of a test."""
-    cluster = Cluster(
-        parse_redis_url(server.url),
-        store.leases,
-        clock=OwnClock(),
-        chance=SystemChance(),
-        ids=RandomIds(),
-        notes=store,
-        changed=lambda up, reason: None,
-    )
-    await cluster.begin(home)
+    cluster = Cluster(server, store, home)
+    await cluster.link.begin()
     try:
         yield cluster
     finally:
-        await cluster.close()
+        await cluster.link.close()
 
 
 async def token(cluster: Cluster, name: str, owner: str, lease_s: float = LONG_S) -> int:

@@ -34,7 +34,7 @@ def test_a_user_with_the_rights_of_the_guide_can_do_everything(server: Server) -
         url = await allow(server, RIGHTS)
         gateway = Dependency("gateway", rate_per_s=1_000, breaker=Breaker(failures=1, reset_s=0.05))
         async with engine(url, dependencies=[gateway], admission=Admission(rate_per_s=1_000)) as here:
-            assert cluster_of(here).up, cluster_of(here)._cluster.link.reason
+            assert cluster_of(here).up, cluster_of(here)._link.reason
             async with here.lease("report") as lease:
                 assert await lease.held()
             here._inside.gate.enter()
@@ -42,7 +42,7 @@ def test_a_user_with_the_rights_of_the_guide_can_do_everything(server: Server) -
             outlet.leave("first", outlet.ask("first"), "failed")
             await until(lambda: outlet.ask("first") == "probe")
             outlet.leave("first", "probe", "done")
-            assert cluster_of(here).up, cluster_of(here)._cluster.link.reason
+            assert cluster_of(here).up, cluster_of(here)._link.reason
 
     run(scenario)
 

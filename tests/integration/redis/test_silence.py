@@ -108,7 +108,7 @@ def test_an_engine_opens_beside_a_silent_redis_and_may_be_given_up_meanwhile(ser
             await asyncio.wait([given_up])
             async with opening(server) as here:
                 assert not cluster_of(here).up
-                assert re.search("not answered|Timeout", cluster_of(here)._cluster.link.reason)
+                assert re.search("not answered|Timeout", cluster_of(here)._link.reason)
                 async with here.lease("report"):
                     here._inside.gate.enter()
                     here._inside.gate.leave()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from interlock.engine.settings import Admission
 from interlock.server.app_declaration import App, Limits
-from interlock.server.running import Listening, serve
+from interlock.server.lifecycle import Listening, serve
 from tests.unit.cli.running import plain_environment, program
 from tests.unit.server import shop
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from interlock.bench import plots as bench_plots
-from interlock.bench.group_commit import Experiment, Plateau, Point
-from interlock.bench.plots import Axis, Line, Panel, draw, group_commit_plot
+from interlock.bench.group_commit import GroupCommitPoint, GroupCommitResult, Plateau
+from interlock.bench.plots import Axis, ChartLine, Panel, draw, group_commit_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -16,12 +16,14 @@ def texts(drawing: str) -> list[str]:
     return [each.text or "" for each in ET.fromstring(drawing).iter(f"{SVG}text")]
 
 
-def panel(*lines: Line, logarithmic: bool = False) -> Panel:
+def panel(*lines: ChartLine, logarithmic: bool = False) -> Panel:
     return Panel("Rate", Axis("size", logarithmic=True), Axis("per second", logarithmic=logarithmic), lines)
 
 
 def test_titles_units_names_and_ticks_are_there() -> None:
-    drawing = draw("A <title>", "A remark & more", [panel(Line("one", [(1, 5), (10, 43)]), Line("two", [(1, 7)]))])
+    drawing = draw(
+        "A <title>", "A remark & more", [panel(ChartLine("one", [(1, 5), (10, 43)]), ChartLine("two", [(1, 7)]))]
+    )
     told = texts(drawing)
     assert {"A <title>", "A remark & more", "Rate", "size", "per second", "one", "two"} <= set(told)
     assert {"1", "10", "0", "20", "40"} <= set(told)
@@ -30,8 +32,8 @@ def test_titles_units_names_and_ticks_are_there() -> None:
 @pytest.mark.parametrize("logarithmic", [True, False])
 @pytest.mark.parametrize("points", [[(1, 1)], [(1, 0.002), (4, 90_000.0)], [(1, 10.0), (1_000, 10.0)]])
 def test_every_point_is_within_the_axes(points: list[tuple[float, float]], logarithmic: bool) -> None:
-    drawing = draw("t", "r", [panel(Line("one", points), logarithmic=logarithmic)])
-    [shown] = re.findall(r'<polyline class="line l0" points="([^"]+)"', drawing)
+    drawing = draw("t", "r", [panel(ChartLine("one", points), logarithmic=logarithmic)])
+    [shown] = re.findall(r'<polyline class="line l-0" points="([^"]+)"', drawing)
     for pair in shown.split():
         x, y = map(float, pair.split(","))
         assert 0 <= x <= bench_plots.WIDTH - bench_plots.LEFT - bench_plots.RIGHT
@@ -39,9 +41,9 @@ def test_every_point_is_within_the_axes(points: list[tuple[float, float]], logar
 
 
 def test_it_is_drawn_for_light_and_for_dark_paper() -> None:
-    drawing = draw("t", "r", [panel(Line("one", [(1, 1)]))])
+    drawing = draw("t", "r", [panel(ChartLine("one", [(1, 1)]))])
     light, dark = drawing.split("@media (prefers-color-scheme:dark)")
-    for name in ("paper", "title", "soft", "axis", "grid", "l0", "m0", "l7"):
+    for name in ("paper", "title", "soft", "axis", "grid", "l-0", "f-0", "l-7", "mark"):
         assert f".{name}" in light
         assert f".{name}" in dark
     assert "<script" not in drawing
@@ -55,7 +57,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("paper", "lines"), [(bench_plots._LIGHT, bench_plots._LINES_LIGHT), (bench_plots._DARK, bench_plots._LINES_DARK)]
+    ("paper", "lines"), [(bench_plots.LIGHT, bench_plots.LINES_LIGHT), (bench_plots.DARK, bench_plots.LINES_DARK)]
 )
 def test_text_and_lines_stand_out(paper: dict[str, str], lines: tuple[str, ...]) -> None:
     for colour in (paper["ink"], paper["soft"], *lines):
@@ -65,20 +67,22 @@ def test_text_and_lines_stand_out(paper: dict[str, str], lines: tuple[str, ...])
 
 def test_the_plot_of_group_commit_has_a_line_per_window_in_both_panels() -> None:
     points = [
-        Point(window_s=window, batch=batch, commits_per_s=batch * 9.0, group_mean=1, p50_ms=4, p99_ms=5, cpu_us=6)
+        GroupCommitPoint(
+            window_s=window, batch=batch, commits_per_s=batch * 9.0, group_mean=1, p50_ms=4, p99_ms=5, cpu_us=6
+        )
         for window in (0.0, 0.005)
         for batch in (1, 100)
     ]
     plateaus = [Plateau(window_s=window, commits_per_s=900, batch=100, times_ungrouped=100) for window in (0.0, 0.005)]
-    drawing = group_commit_plot(Experiment(clients=64, seconds=1, points=points, plateaus=plateaus))
+    drawing = group_commit_plot(GroupCommitResult(clients=64, seconds=1, points=points, plateaus=plateaus))
     assert {"no window", "window 5 ms", "commits per second", "milliseconds"} <= set(texts(drawing))
     assert len(re.findall("<polyline", drawing)) == 4
     assert "one after the other" in drawing
 
 
 def test_a_long_legend_goes_on_in_the_next_row_and_pushes_the_panels_down() -> None:
-    short = [Line(name, [(1, 1)]) for name in "abcd"]
-    long = [Line(name * 40, [(1, 1)]) for name in "abcd"]
+    short = [ChartLine(name, [(1, 1)]) for name in "abcd"]
+    long = [ChartLine(name * 40, [(1, 1)]) for name in "abcd"]
     heights: list[int] = []
     for lines in (short, long):
         root = ET.fromstring(draw("t", "r", [panel(*lines)]))
@@ -94,11 +98,11 @@ def test_a_long_legend_goes_on_in_the_next_row_and_pushes_the_panels_down() -> N
 
 
 def test_panels_with_different_lines_have_a_legend_each_and_a_name_looks_the_same_everywhere() -> None:
-    first = panel(Line("one", [(1, 1)]), Line("two", [(1, 2)]))
-    second = panel(Line("two", [(1, 3)]), Line("three", [(1, 4)]))
+    first = panel(ChartLine("one", [(1, 1)]), ChartLine("two", [(1, 2)]))
+    second = panel(ChartLine("two", [(1, 3)]), ChartLine("three", [(1, 4)]))
     drawing = draw("t", "r", [first, second])
     assert [text for text in texts(drawing) if text in {"one", "two", "three"}] == ["one", "two", "two", "three"]
-    assert re.findall(r'<polyline class="line l(\d)"', drawing) == ["0", "1", "1", "2"]
+    assert re.findall(r'<polyline class="line l-(\d)"', drawing) == ["0", "1", "1", "2"]
     root = ET.fromstring(drawing)
     names = [each for each in root.iter(f"{SVG}text") if each.text in {"one", "two", "three"}]
     plots = [float(found) for found in re.findall(rf"translate\({bench_plots.LEFT} (\d+)\)", drawing) if found != "0"]
@@ -111,7 +115,7 @@ def test_panels_with_different_lines_have_a_legend_each_and_a_name_looks_the_sam
 
 
 def test_a_remark_may_have_several_lines() -> None:
-    drawing = draw("t", "first\nsecond", [panel(Line("one", [(1, 1)]))])
+    drawing = draw("t", "first\nsecond", [panel(ChartLine("one", [(1, 1)]))])
     root = ET.fromstring(drawing)
     places = [float(each.attrib["y"]) for each in root.iter(f"{SVG}text") if each.text in {"first", "second"}]
     assert places == sorted(set(places))
@@ -120,7 +124,7 @@ def test_a_remark_may_have_several_lines() -> None:
 
 def test_an_axis_with_many_values_has_round_ticks_and_no_fraction_is_rounded_away() -> None:
     crashes = Axis("crash")
-    many = Panel("Rate", crashes, Axis("ms"), [Line("one", [(place, 12) for place in range(1, 201)])])
+    many = Panel("Rate", crashes, Axis("ms"), [ChartLine("one", [(place, 12) for place in range(1, 201)])])
     told = texts(draw("t", "r", [many]))
     assert {"50", "100", "150", "200", "2.5", "7.5", "12.5"} <= set(told)
     assert "199" not in told

@@ -18,9 +18,9 @@ from interlock.bench.contention import (
     SHARDED,
     STREAM_ROWS,
     STREAMS,
-    Experiment,
+    ContentionPoint,
+    ContentionResult,
     Part,
-    Point,
     Setting,
     check_bounds,
     findings,
@@ -35,8 +35,8 @@ from interlock.bench.plots import contention_plot
 from interlock.errors import BadUsage, CorruptionError
 
 
-def point(part: Part, series: str, clients: int, rate: float, *, databases: int = 1) -> Point:
-    return Point(
+def point(part: Part, series: str, clients: int, rate: float, *, databases: int = 1) -> ContentionPoint:
+    return ContentionPoint(
         part=part,
         series=series,
         clients=clients,
@@ -50,7 +50,7 @@ def point(part: Part, series: str, clients: int, rate: float, *, databases: int 
     )
 
 
-def lane_points(*, sixteen: float = 14_000.0, sharded: float = 1_500.0, log: float = 6_000.0) -> list[Point]:
+def lane_points(*, sixteen: float = 14_000.0, sharded: float = 1_500.0, log: float = 6_000.0) -> list[ContentionPoint]:
     return [
         point("disk", ONE_ROW_ALONE, 1, 2_000.0),
         point("disk", ONE_ROW_ALONE, 64, 2_200.0),
@@ -73,7 +73,7 @@ def lane_points(*, sixteen: float = 14_000.0, sharded: float = 1_500.0, log: flo
     ]
 
 
-def postgres_points() -> list[Point]:
+def postgres_points() -> list[ContentionPoint]:
     rates = {ROW: 2_000.0, ROWS: 5_000.0, SHARDED: 4_500.0, EVENT_LOG: 3_000.0}
     return [
         *(point("disk", series, clients, rate) for series, rate in rates.items() for clients in (1, 16)),
@@ -82,8 +82,8 @@ def postgres_points() -> list[Point]:
     ]
 
 
-def run(settings: Sequence[Setting], url: str | None = "memory:") -> tuple[Experiment, list[Point]]:
-    seen: list[Point] = []
+def run(settings: Sequence[Setting], url: str | None = "memory:") -> tuple[ContentionResult, list[ContentionPoint]]:
+    seen: list[ContentionPoint] = []
     chosen = [each for each in settings_for(kind_of(url), hand_off_ms=0.0, quick=True) if each not in settings]
     small = [
         Setting(part=each.part, series=each.series, work=each.work, clients=2, databases=min(2, each.databases))
@@ -211,9 +211,11 @@ def test_what_would_not_end_is_refused(seconds: float, hand_off_ms: float, told:
 
 @pytest.mark.parametrize(("kind", "points", "panels"), [("lane", lane_points(), 4), ("postgres", postgres_points(), 2)])
 def test_the_plot_has_a_panel_for_each_part_and_says_that_the_dependency_stays(
-    kind: Kind, points: list[Point], panels: int
+    kind: Kind, points: list[ContentionPoint], panels: int
 ) -> None:
-    result = Experiment(engine=kind, url="x", hand_off_ms=10.0, seconds=1.0, points=points, findings=[], verdicts=[])
+    result = ContentionResult(
+        engine=kind, url="x", hand_off_ms=10.0, seconds=1.0, points=points, findings=[], verdicts=[]
+    )
     drawing = contention_plot(result)
     assert drawing.count(">clients<") + drawing.count(">databases<") == panels
     assert "the dependency stays" in drawing

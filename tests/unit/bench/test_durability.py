@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from interlock.bench import durability
-from interlock.bench.durability import Cycle, Experiment, Reports, State, check, check_bounds, judge, measure
+from interlock.bench.durability import (
+    Cycle,
+    DurabilityResult,
+    LedgerState,
+    Reports,
+    check,
+    check_bounds,
+    judge,
+    measure,
+)
 from interlock.bench.load import Ground
 from interlock.bench.plots import durability_plot
 from interlock.errors import BadUsage, CorruptionError, UnavailableError
@@ -20,12 +29,12 @@ def judged(
     before: dict[int, int] | None = None,
     torn: int = 0,
 ) -> Cycle:
-    state = State(turns, before or {}, torn)
+    state = LedgerState(turns, before or {}, torn)
     return judge(9, Reports(acknowledged, []), state, {} if known is None else known, disk_lost=False, recovery_ms=1.0)
 
 
-def result_of(*cycles: Cycle) -> Experiment:
-    return Experiment(
+def result_of(*cycles: Cycle) -> DurabilityResult:
+    return DurabilityResult(
         engine="lane",
         url="a temporary folder",
         seed=3,

@@ -5,22 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from interlock.bench.group_commit import FIGURES, Experiment, Point, check_bounds, measure, plateau
+from interlock.bench.group_commit import FIGURES, GroupCommitPoint, GroupCommitResult, check_bounds, measure, plateau
 from interlock.bench.load import ROUNDS, median_point
 from interlock.errors import BadUsage
 
 
-def run(url: str | None, seen: list[Point], **options: object) -> Experiment:
+def run(url: str | None, seen: list[GroupCommitPoint], **options: object) -> GroupCommitResult:
     chosen = {"windows_s": [0.0, 0.001], "batches": [1, 8], "clients": 8, "seconds": 0.06, **options}
     return asyncio.run(measure(url=url, watch=seen.append, **chosen))  # type: ignore[arg-type]
 
 
-def point(batch: int, rate: float, window_s: float = 0.0) -> Point:
-    return Point(window_s=window_s, batch=batch, commits_per_s=rate, group_mean=1, p50_ms=rate, p99_ms=2, cpu_us=3)
+def point(batch: int, rate: float, window_s: float = 0.0) -> GroupCommitPoint:
+    return GroupCommitPoint(
+        window_s=window_s, batch=batch, commits_per_s=rate, group_mean=1, p50_ms=rate, p99_ms=2, cpu_us=3
+    )
 
 
 def test_every_setting_is_measured_in_turns() -> None:
-    seen: list[Point] = []
+    seen: list[GroupCommitPoint] = []
     result = run(None, seen)
     settings = [(0.0, 1), (0.0, 8), (0.001, 1), (0.001, 8)]
     assert [(each.window_s, each.batch) for each in result.points] == settings

@@ -28,7 +28,7 @@ from benchmarks.storming.verdict import EMBEDDED, GOALS, NAIVE, POSTGRES, ratios
 from benchmarks.storming.verdict import timeline_table as timeline
 from benchmarks.storming.weather import Fate, Script, Segment, Weather, declined, luck_of
 from interlock import Retry
-from interlock.engine.dependencies.dependency import forget_outlets
+from interlock.engine.dependencies.outlet import forget_outlets
 from interlock.testing.faults.processes import stop_listening
 
 P = ParamSpec("P")

@@ -4,36 +4,35 @@ import asyncio
 
 import pytest
 
-from interlock.chaos.audit import Row, StoredOrder, load_orders, problems
-from interlock.chaos.messages import Operation
-from interlock.chaos.orders import Acknowledgement, Order, order
-from interlock.chaos.outside_services import Line
+from interlock.chaos.order_machine import ChaosOrder, order
+from interlock.chaos.shop import Acknowledgement, AuditRow, LoggedCall, StoredOrder, load_orders, problems
+from interlock.chaos.worker_messages import Operation
 from interlock.engine.engine import Engine
 
 PLACED = {"order-2": 2, "order-5": 5}
 """One that nobody cancels, and one that the carrier declines."""
 
 DONE_ROWS = (
-    Row(1, "new", "STARTED"),
-    Row(2, "reserving", "SUBMIT", "submit-order-2"),
-    Row(3, "charging", "RESERVED", run="reserve-1"),
-    Row(4, "shipping", "CHARGED", run="charge-1"),
-    Row(5, "shipping", "COLLECTED", run="ship-1"),
-    Row(6, "done", "DELIVERED", run="ship-2"),
+    AuditRow(1, "new", "STARTED"),
+    AuditRow(2, "reserving", "SUBMIT", "submit-order-2"),
+    AuditRow(3, "charging", "RESERVED", run="reserve-1"),
+    AuditRow(4, "shipping", "CHARGED", run="charge-1"),
+    AuditRow(5, "shipping", "COLLECTED", run="ship-1"),
+    AuditRow(6, "done", "DELIVERED", run="ship-2"),
 )
 UNDONE_ROWS = (
-    Row(1, "new", "STARTED"),
-    Row(2, "reserving", "SUBMIT", "submit-order-5"),
-    Row(3, "charging", "RESERVED", run="reserve-5"),
-    Row(4, "shipping", "CHARGED", run="charge-5"),
-    Row(5, "undoing", "STEP_FAILED"),
-    Row(6, "cancelled", "UNWOUND"),
+    AuditRow(1, "new", "STARTED"),
+    AuditRow(2, "reserving", "SUBMIT", "submit-order-5"),
+    AuditRow(3, "charging", "RESERVED", run="reserve-5"),
+    AuditRow(4, "shipping", "CHARGED", run="charge-5"),
+    AuditRow(5, "undoing", "STEP_FAILED"),
+    AuditRow(6, "cancelled", "UNWOUND"),
 )
 KEPT = {"order-2": StoredOrder("done", DONE_ROWS), "order-5": StoredOrder("cancelled", UNDONE_ROWS)}
 
 
-def line(deed: str, workflow: str, key: str, undoes: str = "") -> Line:
-    return Line("done", deed, workflow, key, undoes, 1, 0.0)
+def line(deed: str, workflow: str, key: str, undoes: str = "") -> LoggedCall:
+    return LoggedCall("done", deed, workflow, key, undoes, 1, 0.0)
 
 
 BOOKS = [
@@ -53,7 +52,7 @@ ACKNOWLEDGED = [
 def found(
     kept: dict[str, StoredOrder] | None = None,
     acknowledged: list[Acknowledgement] | None = None,
-    books: list[Line] | None = None,
+    books: list[LoggedCall] | None = None,
 ) -> list[str]:
     return problems(
         {**KEPT, **(kept or {})}, ACKNOWLEDGED if acknowledged is None else acknowledged, books or BOOKS, PLACED
@@ -117,7 +116,7 @@ def test_a_result_that_was_applied_twice_was_not_fenced() -> None:
 def test_an_order_that_ran_out_of_attempts_was_given_up() -> None:
     given_up = {
         "order-2": StoredOrder(
-            "cancelled", (*DONE_ROWS[:2], Row(3, "undoing", "STEP_FAILED"), Row(4, "cancelled", "X"))
+            "cancelled", (*DONE_ROWS[:2], AuditRow(3, "undoing", "STEP_FAILED"), AuditRow(4, "cancelled", "X"))
         )
     }
     books = [each for each in BOOKS if each.workflow != "order-2"]
@@ -148,10 +147,10 @@ def test_a_finished_order_that_was_refunded_was_not_paid() -> None:
 
 async def _stored(home: str) -> dict[str, StoredOrder]:
     async with Engine.open(home, machines=[order], worker=False) as engine:
-        await engine.start(order, "order-1", Order(1))
+        await engine.start(order, "order-1", ChaosOrder(1))
     return await load_orders(home)
 
 
 def test_the_store_is_read_by_its_histories(tmp_path_factory: pytest.TempPathFactory) -> None:
     home = f"lanes://{tmp_path_factory.mktemp('audit')}/home"
-    assert asyncio.run(_stored(home)) == {"order-1": StoredOrder("new", [Row(1, "new", "STARTED")])}
+    assert asyncio.run(_stored(home)) == {"order-1": StoredOrder("new", [AuditRow(1, "new", "STARTED")])}

@@ -1,7 +1,7 @@
 """C14: the customers of `interlock chaos` write down what they were told, and repeat what nobody answered."""
 
-from interlock.chaos.messages import Acknowledged, Operation, Refused
-from interlock.chaos.orders import Customers
+from interlock.chaos.shop import Customers
+from interlock.chaos.worker_messages import Acknowledged, Operation, OperationRefused
 
 
 def asked(customers: Customers, worker: int = 1) -> Operation:
@@ -51,7 +51,7 @@ def test_a_refusal_is_written_down_and_nothing_follows() -> None:
     customers = Customers()
     customers.place()
     operation = asked(customers)
-    customers.answered(Refused(operation.number, "invalid-transition"))
+    customers.answered(OperationRefused(operation.number, "invalid-transition"))
     assert customers.refused == [(operation, "invalid-transition")]
     assert customers.open == ["order-1"]
     assert customers.next(1) is None

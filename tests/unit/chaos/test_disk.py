@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.chaos.disk import FILLING, Kind, SmallDisk, use
+from interlock.chaos.small_disk import FILLING, Kind, SmallDisk, use
 from interlock.errors import InterlockError, OutcomeUnknown, TransactionError, UnavailableError
 from tests.unit.lanes.lanes import opened, run, sql
 
@@ -120,7 +120,7 @@ def test_who_may_not_mount_gets_a_simulated_one_that_says_so(tmp_path: Path, mon
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from interlock.chaos.disk import SmallDisk
+from interlock.chaos.small_disk import SmallDisk
 disk = SmallDisk(Path(sys.argv[1]), mounts=True)
 print(disk._unmounting.pid, flush=True)
 sys.stdin.readline()

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
-from interlock.chaos.messages import DECLINED, DONE, FAILED, Call
-from interlock.chaos.outside_services import ASKED, Gateway
+from interlock.chaos.shop import ASKED, Gateway
+from interlock.chaos.worker_messages import DECLINED, DONE, FAILED, ServiceCall
 
 NUMBERS = iter(range(1, 1_000))
 
@@ -24,11 +24,11 @@ def gateway(*luck: float) -> Gateway:
     return Gateway(Lucky(*(each for fraction in luck for each in (fraction, 0.0))), lambda: 0.0, lambda: None)
 
 
-def call(deed: str, key: str, undoes: str = "") -> Call:
-    return Call(next(NUMBERS), deed, "order-2", key, undoes)
+def call(deed: str, key: str, undoes: str = "") -> ServiceCall:
+    return ServiceCall(next(NUMBERS), deed, "order-2", key, undoes)
 
 
-def asked(outside: Gateway, *calls: Call, order: int = 2) -> list[str]:
+def asked(outside: Gateway, *calls: ServiceCall, order: int = 2) -> list[str]:
     async def main() -> list[str]:
         return [await outside.ask(each, 1, order) for each in calls]
 

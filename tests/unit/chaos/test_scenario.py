@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.chaos.outside_services import Broken
-from interlock.chaos.scenario import Load, Scenario, Servers, Stage, run
+from interlock.chaos.scenario import Scenario, ScenarioLoad, Servers, Stage, run
+from interlock.chaos.shop import Broken
 from interlock.errors import UnavailableError
 from interlock.testing.faults.processes import Processes
 
@@ -29,7 +29,7 @@ def test_a_scenario_that_fails_is_broken_and_the_others_are_told_all_the_same(
         raise error
 
     async def scenario() -> None:
-        stage = Stage("raises", tmp_path, Servers(None, None), Load(), Processes())
+        stage = Stage("raises", tmp_path, Servers(None, None), ScenarioLoad(), Processes())
         verdict = await run(Scenario("raises", "nothing", (), play), stage)
         assert verdict.outcome == "broken"
         assert told in verdict.happened

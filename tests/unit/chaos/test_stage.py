@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from interlock.chaos.database_servers import OwnPostgres
-from interlock.chaos.scenario import Load, Servers, Stage
+from interlock.chaos.scenario import ScenarioLoad, Servers, Stage
 from interlock.testing.faults.processes import Processes
 from interlock.urls import STATEMENT_TIMEOUT_S, parse_postgres_url
 
@@ -12,7 +12,7 @@ def test_the_audit_has_more_time_than_a_worker_for_the_same_schema(tmp_path: Pat
     """A server that stands still for a moment when everything is over has broken no promise."""
     postgres = OwnPostgres(tmp_path)
     try:
-        stage = Stage("kill-postgres", tmp_path, Servers(postgres, None), Load(), Processes())
+        stage = Stage("kill-postgres", tmp_path, Servers(postgres, None), ScenarioLoad(), Processes())
         audit, worker, over_a_wire = map(
             parse_postgres_url, (stage.audit_url, stage.schema(), stage.schema("postgresql://a:b@c:1/d"))
         )

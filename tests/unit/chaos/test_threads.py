@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from interlock.chaos.scenario import in_thread
+from interlock.chaos.shop import in_thread
 
 
 def test_the_result_comes_back() -> None:

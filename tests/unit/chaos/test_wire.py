@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from interlock.chaos.network import Wire
+from interlock.chaos.network import TcpProxy
 
 PATIENCE_S = 60.0
 MOMENT_S = 0.05
@@ -44,13 +44,13 @@ def far() -> Generator[Far]:
 
 
 @pytest.fixture
-def wire(far: Far) -> Generator[Wire]:
-    with contextlib.closing(Wire(far.address)) as made:
+def wire(far: Far) -> Generator[TcpProxy]:
+    with contextlib.closing(TcpProxy(far.address)) as made:
         yield made
 
 
 @pytest.fixture
-def near(wire: Wire) -> Generator[socket.socket]:
+def near(wire: TcpProxy) -> Generator[socket.socket]:
     with socket.create_connection(wire.address, timeout=PATIENCE_S) as made:
         yield made
 
@@ -75,13 +75,13 @@ def hears_nothing(connection: socket.socket) -> bool:
     return False
 
 
-def speak(wire: Wire) -> None:
+def speak(wire: TcpProxy) -> None:
     with socket.create_connection(wire.address, timeout=PATIENCE_S) as late:
         late.sendall(b"x")
         assert late.recv(1), "an end in order is no reset"
 
 
-def test_it_passes_on_both_ways_and_counts(wire: Wire, far: Far, near: socket.socket) -> None:
+def test_it_passes_on_both_ways_and_counts(wire: TcpProxy, far: Far, near: socket.socket) -> None:
     end = far.take()
     near.sendall(b"x" * 200_000)
     assert heard(end, 200_000) == b"x" * 200_000
@@ -90,7 +90,7 @@ def test_it_passes_on_both_ways_and_counts(wire: Wire, far: Far, near: socket.so
     assert wire.bytes_back == 6
 
 
-def test_an_end_is_passed_on_and_the_other_direction_goes_on(wire: Wire, far: Far, near: socket.socket) -> None:
+def test_an_end_is_passed_on_and_the_other_direction_goes_on(wire: TcpProxy, far: Far, near: socket.socket) -> None:
     end = far.take()
     near.shutdown(socket.SHUT_WR)
     assert not end.recv(1)
@@ -101,7 +101,7 @@ def test_an_end_is_passed_on_and_the_other_direction_goes_on(wire: Wire, far: Fa
 
 
 def test_what_is_sent_into_silence_arrives_after_it_and_the_connection_stays(
-    wire: Wire, far: Far, near: socket.socket
+    wire: TcpProxy, far: Far, near: socket.socket
 ) -> None:
     end = far.take()
     near.sendall(b"before")
@@ -116,7 +116,7 @@ def test_what_is_sent_into_silence_arrives_after_it_and_the_connection_stays(
     assert heard(near, 6) == b"answer"
 
 
-def test_neither_an_end_nor_a_reset_is_told_in_silence(wire: Wire, far: Far, near: socket.socket) -> None:
+def test_neither_an_end_nor_a_reset_is_told_in_silence(wire: TcpProxy, far: Far, near: socket.socket) -> None:
     end = far.take()
     wire.silence()
     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
@@ -127,7 +127,7 @@ def test_neither_an_end_nor_a_reset_is_told_in_silence(wire: Wire, far: Far, nea
         near.recv(1)
 
 
-def test_a_connection_made_into_silence_reaches_the_server_after_it(wire: Wire, far: Far) -> None:
+def test_a_connection_made_into_silence_reaches_the_server_after_it(wire: TcpProxy, far: Far) -> None:
     wire.silence()
     with socket.create_connection(wire.address, timeout=PATIENCE_S) as near:
         near.sendall(b"hello")
@@ -136,7 +136,9 @@ def test_a_connection_made_into_silence_reaches_the_server_after_it(wire: Wire, 
         assert heard(far.take(), 5) == b"hello"
 
 
-def test_a_throttled_wire_passes_on_piece_by_piece_and_loses_none(wire: Wire, far: Far, near: socket.socket) -> None:
+def test_a_throttled_wire_passes_on_piece_by_piece_and_loses_none(
+    wire: TcpProxy, far: Far, near: socket.socket
+) -> None:
     """The second byte would come after an hour; mended, the wire passes on the rest at once."""
     end = far.take()
     wire.throttle(bytes_per_s=1 / 3_600, latency_s=0.001)
@@ -147,7 +149,7 @@ def test_a_throttled_wire_passes_on_piece_by_piece_and_loses_none(wire: Wire, fa
     assert heard(end, 499) == b"x" * 499
 
 
-def test_mending_a_throttled_wire_ends_the_waiting(wire: Wire, far: Far, near: socket.socket) -> None:
+def test_mending_a_throttled_wire_ends_the_waiting(wire: TcpProxy, far: Far, near: socket.socket) -> None:
     """An hour of latency is not waited out."""
     end = far.take()
     wire.throttle(latency_s=3_600)
@@ -160,13 +162,13 @@ def test_mending_a_throttled_wire_ends_the_waiting(wire: Wire, far: Far, near: s
 def test_a_server_that_is_not_there_is_a_reset(far: Far) -> None:
     address = far.address
     far.close()
-    with contextlib.closing(Wire(address)) as wire, pytest.raises(ConnectionError):
+    with contextlib.closing(TcpProxy(address)) as wire, pytest.raises(ConnectionError):
         speak(wire)
 
 
 def test_closing_resets_and_leaves_no_thread(far: Far) -> None:
     before = set(threading.enumerate())
-    wire = Wire(far.address)
+    wire = TcpProxy(far.address)
     with socket.create_connection(wire.address, timeout=PATIENCE_S) as near:
         far.take()
         wire.close()
@@ -189,5 +191,5 @@ def test_closing_resets_and_leaves_no_thread(far: Far) -> None:
         ("http://127.0.0.1:80", "http://127.0.0.1:{}"),
     ],
 )
-def test_an_address_leads_through_the_wire(wire: Wire, before: str, after: str) -> None:
+def test_an_address_leads_through_the_wire(wire: TcpProxy, before: str, after: str) -> None:
     assert wire.url(before) == after.format(wire.port)

@@ -47,3 +47,16 @@ def run_program(*arguments: str, folder: Path, **settings: str) -> Done:
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+# A program that a shell starts in the background ignores Ctrl-C, and so would everything these tests start.
+HEEDS_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def heeding(*arguments: str) -> list[str]:
+    """The words that start the real program, with Ctrl-C as in a terminal."""
+    return [sys.executable, "-c", HEEDS_INTERRUPTS, *program(*arguments)]

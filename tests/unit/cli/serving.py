@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from interlock.server.app_declaration import App
-from interlock.server.running import Listening, serve
+from interlock.server.lifecycle import Listening, serve
 
 END_S = 300
 

@@ -13,8 +13,8 @@ import pytest
 from interlock.catalog.moves import Moved, Plan
 from interlock.cli import advise as advising
 from interlock.cli.advise import Routing, with_schema
-from interlock.hotrow.advice_journal import FILE as JOURNAL
-from interlock.hotrow.advice_journal import Journal
+from interlock.hotrow.applied_advice import FILE as JOURNAL
+from interlock.hotrow.applied_advice import Journal
 from interlock.hotrow.placement import Evidence
 from tests.unit.cli.running import Done, Interlock
 from tests.unit.hotrow.placement.windows import row, window

@@ -7,20 +7,20 @@ import pytest
 from rich.console import Console
 
 from interlock.chaos.database_servers import OwnPostgres, OwnRedis
-from interlock.chaos.scenario import Outcome, Report, Verdict
+from interlock.chaos.scenario import ChaosReport, Outcome, ScenarioVerdict
 from interlock.chaos.scenarios import SCENARIOS
 from interlock.cli.chaos import _exit_code, show_report
 from interlock.cli.program import main
 
 
-def verdict(outcome: Outcome, *problems: str) -> Verdict:
-    return Verdict(
+def verdict(outcome: Outcome, *problems: str) -> ScenarioVerdict:
+    return ScenarioVerdict(
         scenario=f"{outcome}-one", promised="it lives", happened="it did", outcome=outcome, problems=problems
     )
 
 
-def report(*outcomes: Outcome) -> Report:
-    return Report(seed=7, verdicts=tuple(verdict(outcome) for outcome in outcomes))
+def report(*outcomes: Outcome) -> ChaosReport:
+    return ChaosReport(seed=7, verdicts=tuple(verdict(outcome) for outcome in outcomes))
 
 
 def test_every_disturbance_of_the_row_has_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +70,7 @@ def test_the_exit_code_tells_the_worst(outcomes: tuple[Outcome, ...], named: boo
     assert _exit_code(report(*outcomes), named=named) == code
 
 
-def shown(told: Report) -> list[str]:
+def shown(told: ChaosReport) -> list[str]:
     console = Console(width=80, record=True, file=None)
     with console.capture() as captured:
         show_report(console, told)
@@ -86,7 +86,7 @@ def test_verdicts_are_one_line_each_and_the_last_line_sums_up() -> None:
 
 
 def test_a_broken_promise_is_named_below_the_table() -> None:
-    broken = Report(seed=1, verdicts=(verdict("broken", "order-7 is lost", "order-8 is lost"),), folder="/tmp/x")
+    broken = ChaosReport(seed=1, verdicts=(verdict("broken", "order-7 is lost", "order-8 is lost"),), folder="/tmp/x")
     lines = shown(broken)
     assert "  order-7 is lost" in lines
     assert "broken-one: 2 broken promises" in lines
@@ -100,4 +100,4 @@ def test_nothing_that_ran_is_no_success() -> None:
 
 def test_a_report_is_the_same_behind_json() -> None:
     told = report("kept", "broken")
-    assert msgspec.json.decode(msgspec.json.encode(told), type=Report) == told
+    assert msgspec.json.decode(msgspec.json.encode(told), type=ChaosReport) == told

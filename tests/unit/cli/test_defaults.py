@@ -9,7 +9,7 @@ from interlock.cli import serve as serving
 from interlock.cli.serve import settle_admission
 from interlock.engine.settings import Admission
 from interlock.errors import BadUsage
-from interlock.server.running import admission_from
+from interlock.server.lifecycle import admission_from
 from interlock.settings import configured_program
 from tests.unit.cli import shop
 from tests.unit.cli.running import Interlock

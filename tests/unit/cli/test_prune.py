@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock import App, Engine
-from interlock.engine import pruning
-from interlock.engine.pruning import Pruner
+from interlock.engine import retention
+from interlock.engine.retention import Pruner
 from interlock.store.protocol import Store
 from tests.conformance.engine.places import SetClock
 from tests.unit.cli.running import Interlock
@@ -94,7 +94,7 @@ def test_one_machine_can_be_named_by_its_name_or_its_code(interlock: Interlock, 
 
 
 def test_progress_is_told_while_it_goes_on(interlock: Interlock, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.operate.PROGRESS_BATCHES", 2)
+    monkeypatch.setattr("interlock.cli.operator_commands.PROGRESS_BATCHES", 2)
     done = interlock("prune", "--older-than", "30d", "--batch", "1", "--pause-ms", "0")
     assert done.out == "3 workflows and 6 rows of history removed.\n"
     assert "2 workflows and 4 rows of history removed so far" in done.err
@@ -112,7 +112,7 @@ def test_ctrl_c_stops_between_two_batches_and_says_how_far_it_got(
         async def sleep(_pause_s: float) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(pruning, "asyncio", Pausing)
+    monkeypatch.setattr(retention, "asyncio", Pausing)
     done = interlock("prune", "--older-than", "30d", "--batch", "2")
     assert done.code == 130
     assert "2 workflows and 4 rows of history removed before it was stopped." in done.err

@@ -13,10 +13,10 @@ import pytest
 
 from interlock import App, Client, Dependency, HotRow
 from interlock.cli import workflows
-from interlock.cli.homes import Place, place_of
+from interlock.cli.homes import CommandPlace, place_of
 from interlock.cli.workflows import Served
 from interlock.errors import BadUsage
-from interlock.wire import ShownWorkflow, WireHot
+from interlock.wire import ShownHot, ShownWorkflow
 from tests.unit.cli import shop
 from tests.unit.cli.running import Done, Interlock
 from tests.unit.cli.serving import serving
@@ -206,7 +206,7 @@ def test_a_hot_row_at_a_server_has_its_database(at: Interlock, monkeypatch: pyte
     async def hot(_client: Client) -> list[HotRow]:
         seen = {"handoffs_per_s": 9.0, "writes_per_s": 9.0, "wait_s": 0.1, "flagged": False}
         rows = [{"database": "stock", "table": "seat", "key": 7, **seen}, {"table": "order", "key": "o-1", **seen}]
-        return [*msgspec.convert(rows, list[WireHot])]
+        return [*msgspec.convert(rows, list[ShownHot])]
 
     monkeypatch.setattr(Client, "contention", hot)
     rows = json.loads(at("hot", "-o", "json").out)
@@ -259,7 +259,7 @@ def test_an_address_that_is_none_is_refused(interlock: Interlock) -> None:
 
 
 def test_a_place_is_a_home_or_a_server() -> None:
-    assert place_of("lanes:///x", None, None) == Place(home="lanes:///x")
+    assert place_of("lanes:///x", None, None) == CommandPlace(home="lanes:///x")
     with pytest.raises(BadUsage):
         place_of(None, None, None)
 

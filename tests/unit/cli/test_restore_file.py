@@ -16,7 +16,7 @@ from interlock.clock import SystemClock
 from interlock.lanes.handover import Tombstone, is_watched, watch, write_tombstone
 from interlock.lanes.objectlog import log as objectlog_log
 from interlock.lanes.objectlog.bucket_protocol import World
-from interlock.lanes.objectlog.restore import seed
+from interlock.lanes.objectlog.point_in_time import seed
 from interlock.lanes.settings import LaneSettings
 from interlock.urls import parse_bucket_url
 from tests.unit.cli.running import Interlock, plain_environment

@@ -32,7 +32,7 @@ def test_a_broken_promise_is_told_with_its_story(interlock: Interlock, monkeypat
     async def at_once(_lane: Lane, _groups: int) -> None:
         pass
 
-    monkeypatch.setattr(Lane, "_durable_up_to", at_once)
+    monkeypatch.setattr(Lane, "durable_up_to", at_once)
     done = interlock("simulate", "lanes", "--seeds", "20")
     assert done.code == 1
     assert "before it was durable" in done.out

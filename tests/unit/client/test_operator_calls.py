@@ -8,7 +8,7 @@ import pytest
 import interlock
 from interlock import Admission, errors
 from interlock.client import workflows
-from interlock.engine.pruning import Pruned
+from interlock.engine.retention import Pruned
 from interlock.errors import InvalidPayload, WorkflowNotFound
 from tests.unit.client.server import NOW
 from tests.unit.client.shop import Note, Order, State, Submit, order

@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+import apsw
 import pytest
 
 from interlock.clock import Clock, SystemClock
 from interlock.database.database import Database, FoundDatabase, Hop, Opening
+from interlock.database.interactive_transactions import EngineTransaction
+from interlock.database.lane_engine import OnLane
 from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
 from interlock.lanes.contention import HotRow
 from interlock.lanes.lane import LaneStats
 from interlock.lanes.settings import LaneSettings
-from interlock.sql.values import EngineName, Row
+from interlock.sql.values import Answer, EngineName, Row
 
 
 @dataclass
@@ -23,7 +26,7 @@ class Gate:
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-@dataclass
+@dataclass(eq=False)
 class Here:
     """An engine at one place, and the databases below it: none."""
 
@@ -58,8 +61,20 @@ class Here:
     async def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
         return await self._called("transact", function, args, key)
 
-    async def contention(self) -> list[HotRow]:
+    async def run(self, sql: str, args: tuple[object, ...]) -> Answer:
+        return Answer([], await self._called("run", sql, args, None))
+
+    async def inspect(self, look: Callable[[apsw.Connection], object]) -> object:
+        return await self._called("inspect", look, (), None)
+
+    def begin(self, *, read_only: bool) -> EngineTransaction:
+        raise AssertionError("no transaction is asked for")
+
+    def hot_rows(self) -> list[HotRow]:
         return []
+
+    async def has_shards_beside(self) -> bool:
+        return False
 
     def stats(self) -> LaneStats:
         done = len(self.calls)
@@ -69,6 +84,9 @@ class Here:
 
     async def get(self, key: str) -> Database:
         raise AssertionError(f"no stream is asked for, but {key}")
+
+    def at(self, engine: OnLane) -> "Here":
+        raise AssertionError(f"no lane is opened again, but {engine.url}")
 
     async def close(self) -> None:
         self.closed += 1

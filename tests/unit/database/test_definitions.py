@@ -8,7 +8,7 @@ import pytest
 
 from interlock import Database
 from interlock.database.transactions import Transaction
-from interlock.errors import ConstraintViolation, TransactionError
+from interlock.errors import ConstraintViolation, DialectError, TransactionError
 
 TABLES = (
     "CREATE TABLE p (id bigint PRIMARY KEY, n integer)",
@@ -43,6 +43,40 @@ async def test_rows_that_refer_to_a_new_table_are_kept() -> None:
         assert [row.p for row in await db.query("SELECT p FROM c ORDER BY id")] == [1, 2]
         await db.execute("DELETE FROM p WHERE id = 1")
         assert [row.p for row in await db.query("SELECT p FROM c ORDER BY id")] == [2]
+
+
+@alone
+async def test_explain_gives_the_plan_as_text_and_runs_nothing() -> None:
+    async with opened() as db:
+        rows = await db.query("EXPLAIN SELECT n FROM p WHERE id = $1", 1)
+        assert rows[0]._fields == ("QUERY PLAN",)
+        assert "SEARCH p USING PRIMARY KEY" in str(rows[0][0])
+        await db.query("EXPLAIN DELETE FROM p")
+        assert (await db.query("SELECT count(*) AS n FROM p"))[0].n == 2
+        with pytest.raises(DialectError):
+            await db.query("EXPLAIN CREATE TABLE q (a integer)")
+
+
+@alone
+async def test_explain_of_a_query_runs_in_a_read_only_transaction() -> None:
+    async with opened() as db, db.transaction(read_only=True) as tx:
+        [row] = await tx.query("EXPLAIN SELECT id FROM p")
+        assert "SCAN p" in str(row[0])
+
+
+@alone
+async def test_words_of_other_drivers_are_refused_with_the_remedy() -> None:
+    async with opened() as db:
+        for sql in (
+            "SELECT n FROM p WHERE id = %s",
+            "UPDATE p SET n = ? WHERE id = ?",
+            "SELECT n FROM p WHERE id = :id",
+        ):
+            with pytest.raises(DialectError, match=r"\$1"):
+                await db.query(sql)
+        for sql in ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT a", "START TRANSACTION"):
+            with pytest.raises(DialectError, match=r"transact\(\)"):
+                await db.query(sql)
 
 
 @alone
@@ -96,7 +130,7 @@ async def test_a_table_does_not_change_under_a_violated_reference() -> None:
             await tx.execute("INSERT INTO c (p) VALUES (9)")
             await tx.execute("ALTER TABLE c ADD CHECK (p > 0)")
 
-        with pytest.raises(TransactionError, match="deferred"):
+        with pytest.raises(DialectError, match="deferred"):
             await db.transact(work)
 
 
@@ -105,3 +139,23 @@ async def test_an_index_is_created_concurrently_by_a_statement_alone() -> None:
     async with opened() as db:
         await db.execute("CREATE INDEX CONCURRENTLY by_n ON p (n)")
         await db.execute("DROP INDEX CONCURRENTLY by_n")
+
+
+@alone
+async def test_a_statement_of_several_parts_happens_wholly_or_not_at_all() -> None:
+    moved = "WITH gone AS (DELETE FROM p WHERE id = $1 RETURNING id) INSERT INTO q SELECT id, id / $2 FROM gone"
+    async with opened() as db:
+        await db.execute("CREATE TABLE q (id bigint PRIMARY KEY, n bigint)")
+        with pytest.raises(TransactionError):
+            await db.execute(moved, 1, 0)
+
+        async def work(tx: Transaction) -> int:
+            with pytest.raises(TransactionError):
+                await tx.execute(moved, 1, 0)
+            return await tx.execute(moved, 2, 1)
+
+        with pytest.raises(TransactionError):
+            await db.transact(work)
+        assert [row.id for row in await db.query("SELECT id FROM p ORDER BY id")] == [1, 2]
+        assert await db.execute(moved, 2, 1, key="once") == await db.execute(moved, 2, 1, key="once") == 1
+        assert [row.id for row in await db.query("SELECT id FROM q")] == [2]

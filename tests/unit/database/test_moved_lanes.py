@@ -1,6 +1,7 @@
 """Following with real lanes: what a mover leaves behind, whatever becomes of the mover, and nobody notices."""
 
 import asyncio
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def test_a_draft_of_another_move_is_not_taken_for_the_database(tmp_path: Path) -
         leave(old, new, 1)
         mark(path_of(new), Draft(2, "lanes:///elsewhere"))
         with pytest.raises(UnavailableError, match="is arriving: move 2"):
-            await Database.open(old)
+            await Database.open(old, seal_wait_s=0.05)
 
     asyncio.run(use())
 
@@ -185,5 +186,75 @@ def test_a_stream_that_is_asked_for_first_after_a_move_is_made_at_the_new_place(
             stream = await db.stream("eu")
             assert (stream.url, db.url) == (f"{new}.streams/eu", new)
             assert (await db.stream("eu")) is stream
+
+    asyncio.run(use())
+
+
+def test_an_interactive_transaction_begins_where_the_lane_has_gone(tmp_path: Path) -> None:
+    old, new = f"lanes://{tmp_path}/old", f"lanes://{tmp_path}/new"
+
+    async def use() -> None:
+        async with Database.open(old) as db:
+            await filled(db)
+            async with db.transaction(read_only=True) as tx:
+                assert len(await tx.query("SELECT n FROM c WHERE id = 1")) == 1
+            before, reading = db.transaction(), db.transaction(read_only=True)  # Neither has run a statement yet.
+            await asyncio.to_thread(leave, old, new, 1)
+            await before.execute(ADD)
+            await before.commit()
+            assert await reading.query("SELECT n FROM c WHERE id = 1") == [(1,)]
+            await reading.rollback()
+            assert db.url == new
+
+    asyncio.run(use())
+
+
+def test_an_interactive_transaction_shows_nothing_that_is_not_durable(tmp_path: Path) -> None:
+    """G7, where a group is durable only after its hand-off."""
+    handing, let = threading.Event(), threading.Event()
+    let.set()
+
+    def hand_off() -> None:
+        handing.set()
+        let.wait()
+
+    async def use() -> None:
+        async with Database.open(f"lanes://{tmp_path}/x", hand_off=hand_off) as db:
+            await filled(db)
+            let.clear()
+            handing.clear()
+            writing = asyncio.ensure_future(db.execute(ADD))
+            await asyncio.to_thread(handing.wait)
+            tx = db.transaction(read_only=True)
+            reading = asyncio.ensure_future(tx.query("SELECT n FROM c WHERE id = 1"))
+            done, _ = await asyncio.wait([reading], timeout=0.05)
+            assert not done, "it has seen a group that may still be lost"
+            let.set()
+            assert (await writing, await reading) == (1, [(1,)])
+            await tx.rollback()
+
+    asyncio.run(use())
+
+
+def test_a_cancelled_read_does_not_show_the_next_one_what_is_not_durable(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with Database.open(f"lanes://{tmp_path}/x") as db:
+            await filled(db)
+            waits = asyncio.Semaphore(0)
+
+            async def wait_for_ever(_groups: int) -> None:
+                waits.release()
+                await asyncio.Event().wait()
+
+            lane = db._engine.lane  # type: ignore[attr-defined]
+            lane.durable_up_to = wait_for_ever
+            tx = db.transaction(read_only=True)
+            for _ in range(2):
+                reading = asyncio.ensure_future(tx.query("SELECT n FROM c WHERE id = 1"))
+                held = asyncio.ensure_future(waits.acquire())
+                await asyncio.wait([reading, held], return_when=asyncio.FIRST_COMPLETED)
+                assert held.done()
+                reading.cancel()
+            await tx.rollback()
 
     asyncio.run(use())

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from interlock import Database
 from interlock.catalog.catalog import Catalog, FolderCatalog
 from interlock.catalog.entries import Entry
-from interlock.database.database import HOPS_MAX, Hop
+from interlock.database.database import HOPS_MAX, Hop, _open_hop
 from interlock.errors import CorruptionError, LaneOwned, MovedElsewhere, OutcomeUnknown, UnavailableError
 from tests.unit.database.places import Gate, Places, left_for
 
@@ -206,7 +206,7 @@ def test_one_who_gives_up_while_it_is_opened_takes_it_from_nobody(places: Places
 
 def test_a_new_place_that_cannot_be_opened_is_told_to_everybody_and_tried_again_by_the_next(places: Places) -> None:
     async def use() -> None:
-        async with Database.open(A) as db:
+        async with Database.open(A, seal_wait_s=0.001) as db:
             places[A].leave(B, 1)
             places[B].opening = UnavailableError("the server is away.")
             failed = await asyncio.gather(*(db.execute("x") for _ in range(5)), return_exceptions=True)
@@ -219,7 +219,7 @@ def test_a_new_place_that_cannot_be_opened_is_told_to_everybody_and_tried_again_
             assert db.url == B
 
     asyncio.run(use())
-    assert len(places[B].hops) == 2
+    assert len(places[B].hops) == 3, "it was tried again while the callers waited"
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("who knows."), UnavailableError("away.")])
@@ -342,3 +342,20 @@ def test_an_event_loop_that_ends_while_it_opens_lets_the_others_go(places: Place
     asyncio.run(main())
     assert [error.what.rpartition(" ")[2] for error in failed if isinstance(error, UnavailableError)] == ["ended."]
     assert len(places[B].hops) == 2
+
+
+def test_the_wait_for_a_new_place_counts_the_time_of_its_attempts() -> None:
+    attempts: list[Hop] = []
+
+    async def opens(hop: Hop) -> None:
+        attempts.append(hop)
+        raise UnavailableError("the server does not answer")
+
+    async def scenario() -> None:
+        now_s = count(asyncio.get_running_loop().time())
+        asyncio.get_running_loop().time = lambda: next(now_s)  # type: ignore[method-assign]
+        await _open_hop(Hop(A, 1, sent=True), opens, 4.0)
+
+    with pytest.raises(UnavailableError, match="does not answer"):
+        asyncio.run(scenario())
+    assert 0 < len(attempts) < 5

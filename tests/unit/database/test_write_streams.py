@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from interlock.database.database import Database
-from interlock.database.write_streams import CLOSING_THREADS
+from interlock.database.transactions import TransactionEnded
+from interlock.database.write_streams import CLOSING_THREADS, Elsewhere
 from interlock.errors import Overloaded, UnavailableError
 from interlock.lanes.file import owner_of
 from interlock.lanes.lane import Lane
@@ -191,3 +192,42 @@ def test_without_more_threads_streams_are_closed_one_after_another(
     asyncio.run(scenario())
     assert owner_of(tmp_path / "x.streams" / "a.lane") is None
     assert owner_of(tmp_path / "x.streams" / "b.lane") is None
+
+
+def test_closing_a_database_ends_the_transactions_of_its_streams(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        db = await parent(tmp_path, transaction_timeout_s=3_600.0)
+        tx = (await db.stream("a")).transaction()
+        await tx.execute(TABLE)
+        await db.close()
+        with pytest.raises(TransactionEnded):
+            await tx.commit()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_call_stops_no_other_that_waits_for_the_same_stream() -> None:
+    async def scenario() -> None:
+        elsewhere: Elsewhere[str] = Elsewhere()
+        gate = asyncio.Event()
+        closed: list[str] = []
+
+        async def opens() -> str:
+            await gate.wait()
+            return "opened"
+
+        async def close(found: str) -> None:
+            closed.append(found)
+
+        calls = [asyncio.ensure_future(elsewhere.find("k", None, opens)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for call in calls[:2]:  # The first one has begun the opening.
+            call.cancel()
+        await asyncio.wait(calls[:2])
+        gate.set()
+        assert await calls[2] == "opened"
+        assert await elsewhere.find("k", None, opens) == "opened"
+        await elsewhere.close(close)
+        assert closed == ["opened"]
+
+    asyncio.run(scenario())

@@ -8,7 +8,7 @@ import pytest
 from interlock import Breaker, Dependency, NonRetryable, Retryable, StepContext
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.wait_queue import Pass
-from interlock.engine.path.reports import Failure
+from interlock.engine.path.engine_commands import Failure
 from interlock.engine.steps.attempt import Attempt
 from interlock.testing.virtual_time import VirtualClock
 from tests.conformance.engine.places import settled

@@ -60,9 +60,13 @@ def test_a_move_fills_nothing_but_its_own_draft(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="is a database already"), opened(tmp_path / "x", permission=DRAFT):
         pass
     leave(tmp_path / "x")
-    for permission in (None, DRAFT, Arrived(1)):
+    for permission in (None, Draft(1, SOURCE), Arrived(1)):
         with pytest.raises(MovedElsewhere), opened(tmp_path / "x", permission=permission):
             pass
+    with opened(tmp_path / "x", permission=DRAFT):  # A later move comes back to what was left.
+        pass
+    with pytest.raises(UnavailableError, match=r"is arriving: move 4 from"), opened(tmp_path / "x"):
+        pass
 
 
 def test_the_mark_is_there_from_the_first_instant(tmp_path: Path) -> None:

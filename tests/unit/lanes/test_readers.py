@@ -111,7 +111,7 @@ def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, beyond: Beyond, er
                 assert isinstance(answer, UnavailableError)
                 assert "this lane has stopped" in answer.what
             with pytest.raises(UnavailableError):
-                await lane._durable_up_to(lane.committed)
+                await lane.durable_up_to(lane.committed)
 
     run(scenario)
 
@@ -137,7 +137,7 @@ def test_a_read_that_is_given_up_just_as_it_is_let_go_disturbs_nobody(tmp_path: 
         complaints: list[object] = []
         loop.set_exception_handler(lambda _loop, complaint: complaints.append(complaint))
         with opened(tmp_path / "x", hand_off=lambda: None) as lane:
-            held = asyncio.ensure_future(lane._durable_up_to(lane.durable + 1))
+            held = asyncio.ensure_future(lane.durable_up_to(lane.durable + 1))
             await asyncio.sleep(0)
             lane._let_go()
             await asyncio.sleep(0)

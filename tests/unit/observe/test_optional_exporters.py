@@ -27,7 +27,7 @@ def test_what_is_missing_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_without_the_extra_serves_and_says_how_to_have_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.server.running.installed", tuple)
+    monkeypatch.setattr("interlock.server.lifecycle.installed", tuple)
     with in_thread() as url, httpx.Client(base_url=url, timeout=60) as client:
         assert client.post("/v1/machines/ticket/workflows", json={"id": "t-1"}).status_code == 201
         answer = client.get("/metrics")

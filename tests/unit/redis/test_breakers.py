@@ -36,7 +36,7 @@ def test_closing_waits_for_one_answer_of_a_silent_redis_however_much_was_to_be_s
             if by_hand:
                 shared.forced("open", f"turn {turn}")
             else:
-                shared.opened(30.0, f"turn {turn}")
+                shared.announce(opened=True, reset_s=30.0, reason=f"turn {turn}")
         await shared.close()
         assert len(wire.asked) == 1
         assert now_s() <= ANSWER_S + 0.1
@@ -116,7 +116,7 @@ def test_without_redis_a_probe_needs_no_permit() -> None:
         shared = breaker(wire, Standing())
         wire.is_up(up=False)
         assert shared.may_probe()
-        shared.opened(30, "it has failed")
+        shared.announce(opened=True, reset_s=30, reason="it has failed")
         await passed(0.1)
         assert wire.asked == []
 

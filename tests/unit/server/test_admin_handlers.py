@@ -9,7 +9,7 @@ import pytest
 
 from interlock import Admission
 from interlock.clock import SystemClock
-from interlock.server.handlers import operations
+from interlock.server.handlers import operator_routes
 from interlock.server.security.audit import Audit
 from interlock.server.security.stores import MemoryTrail
 from tests.unit.server import shop
@@ -84,7 +84,7 @@ def test_a_wait_that_can_never_end_well_says_so_at_once() -> None:
 @pytest.mark.parametrize("query", ["?timeout_s=0", "?timeout_s=0.02", "?timeout_s=9000000", ""])
 def test_a_wait_has_an_end(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """G6: the time that was asked for, or the server's own bound."""
-    monkeypatch.setattr(operations, "WAIT_S_MAX", 0.05)
+    monkeypatch.setattr(operator_routes, "WAIT_S_MAX", 0.05)
 
     async def test(app: Served) -> None:
         await app.start()
@@ -258,7 +258,7 @@ def test_only_the_history_goes_when_that_is_asked() -> None:
 
 def test_a_request_prunes_no_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """G6: also a dry run says that it has not seen everything."""
-    monkeypatch.setattr(operations, "PRUNE_S", 0.0)
+    monkeypatch.setattr(operator_routes, "PRUNE_S", 0.0)
 
     async def test(app: Served) -> None:
         await ended(app, 3)

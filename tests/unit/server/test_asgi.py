@@ -15,7 +15,7 @@ from interlock.client.retries import CLASSES
 from interlock.errors import InterlockError, TransactionError
 from interlock.server import problems
 from interlock.server.app_declaration import Limits
-from interlock.server.messages import answer_to
+from interlock.server.http_messages import answer_to
 from interlock.server.problems import HTTP_STATUS, STATUS, TITLES, problem_of, status_of
 from interlock.server.routes import ROUTES
 from tests.unit.server.serving import Served, problem, served

@@ -12,7 +12,7 @@ import pytest
 from interlock import Admission
 from interlock.errors import BadUsage
 from interlock.server import workers
-from interlock.server.running import bound_socket
+from interlock.server.lifecycle import bound_socket
 from interlock.server.workers import INHERITED, Supervisor, check_home, inherited_descriptors, part_of
 
 SERVES = """

@@ -5,7 +5,8 @@ from uuid import UUID
 
 from interlock.sql.dialect import translate
 from interlock.sql.entries import Sources
-from interlock.sql.schema import Column, Schema, Table
+from interlock.sql.functions.sequences import Positions
+from interlock.sql.schema import Column, NumberSequence, Schema, Table
 from interlock.sql.types import BOOL, FLOAT8, INT4, INT8, JSONB, NUMERIC, TEXT, Type
 from interlock.sql.values import Statement
 
@@ -17,7 +18,7 @@ COUNTER = Table(
 ITEM = Table(
     "item",
     (
-        Column("id", INT8, nullable=False, has_default=True, serial=True),
+        Column("id", INT8, nullable=False, has_default=True, sequence=NumberSequence("item_id_seq", "serial")),
         Column("name", Type("varchar", length=5)),
         Column("price", NUMERIC),
         Column("weight", FLOAT8),
@@ -31,7 +32,12 @@ ITEM = Table(
 SCHEMA = Schema(1, {table.name: table for table in (COUNTER, ITEM)})
 
 
-SOURCES = Sources(now=lambda: datetime(2030, 1, 1, tzinfo=UTC), random=lambda: 0.5, uuid=lambda: UUID(int=1))
+SOURCES = Sources(
+    now=lambda: datetime(2030, 1, 1, tzinfo=UTC),
+    random=lambda: 0.5,
+    uuid=lambda: UUID(int=1),
+    positions=Positions(lambda _: None),
+)
 
 
 def translated(sql: str) -> Statement:

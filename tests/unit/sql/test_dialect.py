@@ -52,12 +52,21 @@ def test_a_refusal_is_not_kept() -> None:
     assert len(dialect) == 0
 
 
+@pytest.mark.parametrize("call", ["random()", "gen_random_uuid()", "lastval()"])
+def test_a_refusal_names_the_call_that_gives_another_value_each_time(call: str) -> None:
+    dialect = Dialect(lambda: SCHEMA)
+    for sql in (f"SELECT coalesce({call})", f"SELECT (SELECT {call})"):
+        with pytest.raises(DialectError) as raised:
+            dialect.statement(sql)
+        assert str(raised.value).startswith(f"{call} in ")
+
+
 def test_the_schema_is_read_from_the_catalog() -> None:
     schema = schema_from_rows(ROWS, version=7, references=[("numbered", "counter")])
     assert schema.version == 7
     assert set(schema.tables) == {"counter", "numbered", "seat"}
     numbered = schema.tables["numbered"]
-    assert numbered.columns[0].serial
+    assert numbered.columns[0].sequence
     assert [str(column.type) for column in numbered.columns] == ["integer", "numeric(10,2)"]
     assert numbered.references == {"counter"}
     assert schema.tables["seat"].primary_key == ("hall", "number")

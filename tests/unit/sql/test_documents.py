@@ -43,7 +43,8 @@ def test_every_digit_stays() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "nul", "01", "NaN", "[1,]", '"\\u0000"', '"\\ud800"', "[" * 100_000])
 def test_what_is_no_document_is_not_read(text: str) -> None:
-    with pytest.raises(ValueError):
+    # One that is nested too deeply is refused: PostgreSQL has another limit.
+    with pytest.raises((ValueError, DialectError)):
         documents.read(text)
 
 

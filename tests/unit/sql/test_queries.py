@@ -47,7 +47,7 @@ def test_windows_say_where_nulls_go() -> None:
 @pytest.mark.parametrize(
     ("sql", "what", "fix"),
     [
-        ("WITH gone AS (DELETE FROM item RETURNING id) SELECT id FROM gone", "changes data", "transact()"),
+        ("WITH gone AS (DELETE FROM item RETURNING id) SELECT count(*) FROM item", "changes item", "transact()"),
         ("UPDATE counter SET n = 1 FROM item RETURNING item.id", "RETURNING", "changed table"),
         ("SELECT sum(n) OVER (ORDER BY id ROWS $1 PRECEDING) FROM counter", "written whole number", "Write the number"),
         ("SELECT DISTINCT ON (i) i FROM counter", "DISTINCT ON", "ORDER BY"),

@@ -43,7 +43,10 @@ def test_division_of_whole_numbers_goes_towards_zero(left: int, right: int) -> N
 
 def test_functions_give_null_for_null() -> None:
     # These make something of it: no bound, an array of one element, a text that leaves it out.
-    bounds = {"interlock_limit", "interlock_offset", "interlock_array_append", "interlock_array_prepend"}
+    bounds = {f"interlock_{name}" for name in ("limit", "offset", "array_append", "array_prepend", "array_fill")}
+    bounds |= {"interlock_quote_nullable", "interlock_rows_jsonb_record"}
+    # And a sequence always has a name, a key a value.
+    bounds |= {"interlock_currval", "interlock_explicit_key"}
     strict = [
         function for function in scalar_functions(SOURCES) if function.arguments > 0 and function.name not in bounds
     ]
@@ -58,4 +61,5 @@ def nothing(function: Function) -> bool:
 def test_what_depends_on_luck_is_not_deterministic() -> None:
     wavering = {function.name for function in scalar_functions(SOURCES) if not function.deterministic}
     counting = {"interlock_begin_upsert", "interlock_propose"}
-    assert wavering == {"interlock_now", "interlock_random", "interlock_uuid"} | counting
+    sequences = {f"interlock_{name}" for name in ("nextval", "setval", "currval", "lastval", "explicit_key")}
+    assert wavering == {"interlock_now", "interlock_random", "interlock_uuid"} | counting | sequences

@@ -94,7 +94,7 @@ def test_a_part_of_a_month_becomes_days_and_a_part_of_a_day_becomes_time() -> No
 
 def test_an_unknown_part_is_refused() -> None:
     with pytest.raises(DialectError, match="date_trunc"):
-        times.truncate("century", 0)
+        times.truncate("decade", 0)
 
 
 def test_intervals_too_long_to_compare_are_refused() -> None:

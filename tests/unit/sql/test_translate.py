@@ -156,7 +156,7 @@ def test_parameters_take_their_types_from_where_they_stand() -> None:
         ("SELECT ARRAY[[1]]", "array of arrays"),
         (f"SELECT ARRAY[{'1, ' * 100}1]", "ARRAY[…] of 101 elements"),
         ("SELECT string_agg(DISTINCT note, ',') FROM item", "string_agg(DISTINCT"),
-        ("SELECT gcd(price, price) FROM item", "the function gcd(numeric, numeric)"),
+        ("SELECT width_bucket(1, ARRAY[1]) FROM item", "the function width_bucket(integer, integer[])"),
         ("SELECT id FROM item WHERE id IN (1, random()::bigint)", "random()"),
     ],
 )
@@ -225,11 +225,9 @@ def test_a_referred_table_is_not_dropped() -> None:
     with pytest.raises(TransactionError) as caught:
         translated("DROP TABLE counter")
     assert "item" in caught.value.what
-    assert translated("DROP TABLE item").text == 'DROP TABLE "item"'
+    assert translated("DROP TABLE item").text.startswith('DROP TABLE "item"; ')
 
 
-def test_a_key_is_one_look_up_and_a_numbered_one_is_the_row_number() -> None:
-    assert translated("CREATE TABLE t (a bigint PRIMARY KEY)").text.endswith("WITHOUT ROWID")
-    numbered = translated("CREATE TABLE t (a serial PRIMARY KEY)").text
-    assert "INTEGER PRIMARY KEY AUTOINCREMENT" in numbered
-    assert "ROWID" not in numbered
+def test_a_key_is_one_look_up() -> None:
+    for kind in ("bigint", "serial"):
+        assert translated(f"CREATE TABLE t (a {kind} PRIMARY KEY)").text.endswith("WITHOUT ROWID")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.errors import TransactionError
+from interlock.errors import DialectError, TransactionError
 from interlock.sql.types import (
     BOOL,
     BYTEA,
@@ -146,7 +146,7 @@ def test_what_postgresql_would_not_take_is_refused(kind: Type, value: object) ->
 
 def test_a_numeric_has_a_bound() -> None:
     for value in (Decimal("1E+1000"), Decimal("1E-1000")):
-        with pytest.raises(TransactionError):
+        with pytest.raises(DialectError):
             through(NUMERIC, value)
 
 

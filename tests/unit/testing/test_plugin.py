@@ -186,7 +186,7 @@ def test_every_test_begins_with_all_breakers_closed(project: pytest.Pytester) ->
             import pytest
             from interlock.core.policies import Breaker
             from interlock.core.policies import Dependency
-            from interlock.engine.dependencies.dependency import outlet_of
+            from interlock.engine.dependencies.outlet import outlet_of
             from interlock.clock import SystemClock
 
             @pytest.mark.parametrize("turn", [1, 2])
@@ -206,7 +206,7 @@ def test_no_engine_is_loaded_for_it(project: pytest.Pytester) -> None:
             import sys
 
             def test_loaded():
-                assert "interlock.engine.dependencies.dependency" not in sys.modules
+                assert "interlock.engine.dependencies.outlet" not in sys.modules
         """
     )
     run(project, "test_loaded.py").assert_outcomes(passed=1)

@@ -2,12 +2,11 @@
 
 They run in the process that kills, not in the one that is killed. Both honour idempotency keys as a payment provider
 does: a second call with the same key returns the same answer and does nothing more. Some calls fail before anything
-was done, some answers are lost, some are late. During an outage the bank refuses every call. The books are an
-append-only file with one line per deed.
+was done, some answers are lost, some are late. During an outage the bank refuses every call. The books have one entry
+per deed.
 """
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,9 +16,6 @@ FAILED, LOST, SLOW = 0.04, 0.08, 0.12
 LATE_S = 0.4
 """The longest delay of an answer."""
 
-BOOKS = "books"
-"""The file of the books in the demo's folder."""
-
 FAULTS = frozenset({"failed", "lost", "slow", "refused"})
 """Entries of the books that record a fault, not a deed."""
 
@@ -27,37 +23,15 @@ Operation = Literal["create_intent", "confirm", "cancel", "reserve", "release"]
 Verdict = Literal["done", "declined", "failed", "lost", "down"]
 
 
-class Entry(NamedTuple):
-    """A line of the books: the deed, the order and the idempotency key."""
+class BookEntry(NamedTuple):
+    """An entry of the books: the deed, the order and the idempotency key."""
 
     deed: str
     order: str
     key: str
 
 
-class Books:
-    """An append-only file of entries."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-
-    def write(self, deed: str, order_id: str, key: str) -> None:
-        """Append an entry with one write."""
-        os.write(self._file, f"{deed} {order_id} {key}\n".encode())
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-
-def entries(path: Path) -> list[Entry]:
-    """Read all entries of the books at a path."""
-    with path.open(encoding="utf-8") as lines:
-        return [Entry(*line.split()) for line in lines]
-
-
-class Call(NamedTuple):
+class BankCall(NamedTuple):
     """A request to the bank or the warehouse."""
 
     operation: Operation
@@ -70,12 +44,13 @@ class Call(NamedTuple):
 class Bank:
     """A payment provider and a warehouse. It does nothing twice under one key, and writes every deed to the books."""
 
-    def __init__(self, books: Books, seed: int) -> None:
+    def __init__(self, seed: int) -> None:
+        self.books: list[BookEntry] = []
+        """Everything that was done or went wrong, in order."""
         self.down = False
         """True during an outage of the bank. The warehouse never has one."""
         self.refused = 0
         """Calls during an outage."""
-        self._books = books
         self._seed = seed
         self._known: dict[str, str] = {}
         """The deed of each key that had an effect."""
@@ -83,29 +58,29 @@ class Bank:
         self._charged: dict[str, int] = {}
         self._called_keys: set[str] = set()
 
-    def answer(self, call: Call) -> tuple[Verdict, float]:
+    def answer(self, call: BankCall) -> tuple[Verdict, float]:
         """Execute the call, once per key. Return the answer and its delay in seconds."""
         if call.operation == "release":
             self._once("released", call.order, f"{call.key}:release")
             return "done", 0.0
         if self.down and call.operation != "reserve":
             self.refused += 1
-            self._books.write("refused", call.order, call.key)
+            self.books.append(BookEntry("refused", call.order, call.key))
             return "down", 0.0
         luck = self._luck(call)
         if luck < FAILED:
-            self._books.write("failed", call.order, call.key)
+            self.books.append(BookEntry("failed", call.order, call.key))
             return "failed", 0.0
         verdict = self._do(call)
         if luck < LOST:
-            self._books.write("lost", call.order, call.key)
+            self.books.append(BookEntry("lost", call.order, call.key))
             return "lost", 0.0
         if luck < SLOW:
-            self._books.write("slow", call.order, call.key)
+            self.books.append(BookEntry("slow", call.order, call.key))
             return verdict, LATE_S * (luck - LOST) / (SLOW - LOST)
         return verdict, 0.0
 
-    def _do(self, call: Call) -> Verdict:
+    def _do(self, call: BankCall) -> Verdict:
         order_id = call.order
         if call.operation == "confirm":
             declines = self._declined.get(order_id, 0) < call.declines
@@ -120,7 +95,7 @@ class Bank:
     def _once(self, deed: str, order_id: str, key: str) -> bool:
         """Do the deed unless the key already has one. Return False when the deed of the key is a decline."""
         if key not in self._known:
-            self._books.write(deed, order_id, key)
+            self.books.append(BookEntry(deed, order_id, key))
             self._known[key] = deed
             if deed == "declined":
                 self._declined[order_id] = self._declined.get(order_id, 0) + 1
@@ -128,7 +103,7 @@ class Bank:
                 self._charged[order_id] = self._charged.get(order_id, 0) + (1 if deed == "charged" else -1)
         return self._known[key] != "declined"
 
-    def _luck(self, call: Call) -> float:
+    def _luck(self, call: BankCall) -> float:
         """Draw the fault of a call in [0, 1]. Only first calls have faults; a retry gets 1.0."""
         if call.key in self._called_keys:
             return 1.0

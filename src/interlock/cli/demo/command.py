@@ -4,13 +4,10 @@ The stopwatches of the demo are for display only. No decision depends on them or
 same seed gives the same histories on fast and slow machines.
 """
 
-import asyncio
 import contextlib
-import signal
 import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,13 +16,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from interlock.cli.console import Exit, stdout, write_file
+from interlock.cli.console import Exit, run_interruptible, stdout, write_file
 from interlock.cli.demo.show import plot, show_outcome, show_verdict, watching
 from interlock.cli.demo.verify import verify
-from interlock.cli.demo.walk import Walk
+from interlock.cli.demo.walk import OrdersWalk
 from interlock.core import diagrams
 from interlock.examples.order import order
-from interlock.server.running import HOST, bound_socket
+from interlock.server.lifecycle import HOST, bound_socket
+from interlock.testing.faults.processes import Processes
 
 ORDERS_MAX = 1_000_000
 ORDERS_DEFAULT = 5_000
@@ -62,24 +60,28 @@ def demo(
     Exits with 1 if anything is not as it should be in the end.
     """
     stays = stay if stay is not None else not headless and sys.stdin.isatty() and sys.stdout.isatty()
-    console = stdout()
-    console.print(f"Walking {orders:,} orders through the machine {order.name!r}, seed {seed}.", soft_wrap=True)
-    with (
-        _folder() as folder,
-        _dashboard() as dashboard,
-        contextlib.closing(Walk(orders, seed, folder, dashboard)) as walk,
-    ):
-        url = None if dashboard is None else f"http://{HOST}:{dashboard.getsockname()[1]}/"
-        # One event loop for everything: Ctrl-C cancels its tasks, and their cleanup runs.
-        asyncio.run(_demo(console, walk, url, output, headless=headless, stays=stays and not headless))
-    if walk.outcome.problems:
+
+    async def run() -> bool:
+        console = stdout()
+        console.print(f"Walking {orders:,} orders through the machine {order.name!r}, seed {seed}.", soft_wrap=True)
+        with (
+            tempfile.TemporaryDirectory(prefix="interlock-demo-", ignore_cleanup_errors=True) as folder,
+            _dashboard() as dashboard,
+            Processes() as processes,
+        ):
+            walk = OrdersWalk(orders, seed, Path(folder), processes, dashboard)
+            url = None if dashboard is None else f"http://{HOST}:{dashboard.getsockname()[1]}/"
+            await _walk(console, walk, url, output, headless=headless, stays=stays and not headless)
+            return not walk.outcome.problems
+
+    if not run_interruptible(run()):
         raise typer.Exit(Exit.ERROR)
 
 
-async def _demo(
-    console: Console, walk: Walk, dashboard: str | None, output: Path, *, headless: bool, stays: bool
+async def _walk(
+    console: Console, walk: OrdersWalk, dashboard: str | None, output: Path, *, headless: bool, stays: bool
 ) -> None:
-    """Run the whole demo, from the first order until the dashboard closes."""
+    """Walk, verify and show, and stay until the dashboard closes."""
     if dashboard is None:
         console.print('No dashboard: uvicorn is not installed. pip install "interlock[server]"', soft_wrap=True)
     else:
@@ -110,35 +112,3 @@ def _dashboard() -> Generator[socket.socket | None, None, None]:
         return
     with contextlib.closing(bound_socket(HOST, 0)) as dashboard:
         yield dashboard
-
-
-@contextlib.contextmanager
-def _folder() -> Generator[Path, None, None]:
-    """Create a temporary folder, and remove it at the end. Ctrl-C cannot interrupt either half-way."""
-    folder: tempfile.TemporaryDirectory[str] | None = None
-    try:
-        with _interrupted_later():
-            folder = tempfile.TemporaryDirectory(prefix="interlock-demo-", ignore_cleanup_errors=True)
-        yield Path(folder.name)
-    finally:
-        if folder is not None:
-            with _interrupted_later():
-                folder.cleanup()
-
-
-@contextlib.contextmanager
-def _interrupted_later() -> Generator[None, None, None]:
-    """Defer Ctrl-C until the block has completed."""
-    pending: list[int] = []
-    # An ignored Ctrl-C (a background job of a shell) stays ignored. Only the main thread may install handlers.
-    heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    heeds = heeds and threading.current_thread() is threading.main_thread()
-    if heeds:
-        signal.signal(signal.SIGINT, lambda number, _frame: pending.append(number))
-    try:
-        yield
-    finally:
-        if heeds:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-    if pending:
-        raise KeyboardInterrupt

@@ -170,7 +170,7 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CountCheck:
     """A count that must equal its expected value at the end."""
 
     what: str
@@ -227,7 +227,7 @@ class Outcome:
     longest: tuple[str, OrderHistory] = ("", [])
     """The order with the longest history."""
     remarks: list[Remark] = field(default_factory=list[Remark])
-    checks: list[Check] = field(default_factory=list[Check])
+    checks: list[CountCheck] = field(default_factory=list[CountCheck])
     problems: list[str] = field(default_factory=list[str])
 
     def remark(self, text: str, style: str = "bold") -> None:

@@ -1,7 +1,7 @@
 """The output of the demo: progress while the orders move, the final report, and the plot.
 
-Text fits into 80 columns. The summary comes last, because it stays visible on the screen. The plot is an SVG written
-by hand, without a library.
+Text fits into 80 columns. The summary comes last, because it stays visible on the screen. The plot has the looks of
+the plots of `interlock bench`.
 """
 
 import functools
@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from interlock.bench.plots import Axis, Scale, floor_axis, grid_lines, round_step, scale, svg_document
 from interlock.cli.console import counted
 from interlock.cli.demo.outcome import FAILS_EVERY, MOMENTS_PER_S, Kill, Moment, Outage, Outcome, Stall
 from interlock.cli.demo.walk import Watcher
@@ -156,10 +157,7 @@ def _show_figures(console: Console, outcome: Outcome) -> None:
     table.add_row("coverage", f"{tally.covered} of {len(tally.arrows)} transitions of the machine were taken")
     table.add_row("rejected", rejected)
     times = counted(outcome.observer_failures, "time")
-    table.add_row(
-        "observers",
-        f"one failed on every {FAILS_EVERY}th signal ({times}) and harmed nothing",
-    )
+    table.add_row("observers", f"one failed on every {FAILS_EVERY}th signal ({times}) and harmed nothing")
     table.add_row("result", f"{outcome.fingerprint} (the same whenever --orders and --seed are)")
     console.print(table)
 
@@ -286,8 +284,7 @@ def _others_now(outcome: Outcome) -> Text:
 
 # --- Plot ------------------------------------------------------------------------------------------------------------
 # Three panels share one time axis. Incidents are drawn twice: as named bars in the middle, and as bands under the
-# curves, so that a dip is seen together with its cause. As in machine diagrams, CSS classes set every colour for
-# both themes.
+# curves, so that a dip is seen together with its cause.
 
 PLOT_WIDTH, LEFT, RIGHT = 860, 128, 28
 ACROSS = PLOT_WIDTH - LEFT - RIGHT
@@ -298,9 +295,7 @@ POINTS_MAX = 160
 LABEL_LEFT_AFTER = 0.62
 """Bars that end after this share of the axis have their label on the left: the right side has no room."""
 
-_FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
-_LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
-_DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
+_RULES = ".area{opacity:.16}.band{opacity:.12}.halo{paint-order:stroke;stroke-width:4;stroke-linejoin:round}"
 _COLOURS = {
     "rate": ("#175cd3", "#84adff"),
     "down": ("#d92d20", "#f97066"),
@@ -313,7 +308,7 @@ _COLOURS = {
 }
 
 
-class Span(NamedTuple):
+class Incident(NamedTuple):
     """An incident with a duration: its name, CSS class, start, end and label."""
 
     name: str
@@ -323,66 +318,63 @@ class Span(NamedTuple):
     label: str
 
 
-class _Time(NamedTuple):
-    """The scale from seconds to positions on the shared axis."""
-
-    whole_s: float
-
-    def __call__(self, seconds: float) -> float:
-        return min(seconds, self.whole_s) / self.whole_s * ACROSS
-
-
 def plot(outcome: Outcome) -> str:
     """Return the plot as a standalone SVG document."""
     spans = spans_of(outcome)
-    across = _Time(max(outcome.walking_s, len(outcome.timeline.moments) / MOMENTS_PER_S, 0.1))
+    across = _seconds(max(outcome.walking_s, len(outcome.timeline.moments) / MOMENTS_PER_S, 0.1))
     rows_height = ROW_HEIGHT * len(spans)
     rows_top = HEAD + RATE_HEIGHT + (GAP if spans else 0)
     orders_top = rows_top + rows_height + GAP
     height = orders_top + ORDERS_HEIGHT + 60
     verdict = counted(len(outcome.problems), "problem") if outcome.problems else "nothing lost"
     title = f"{outcome.orders:,} orders through a bad day: {verdict}"
-    size = f'width="{PLOT_WIDTH}" height="{height}"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PLOT_WIDTH} {height}" role="img" {size}>',
-            f"<title>{escape(title)}</title>",
-            f"<style>{_style()}</style>",
-            f'<rect class="paper" width="{PLOT_WIDTH}" height="{height}"/>',
-            f'<text class="title" x="24" y="32">{escape(title)}</text>',
-            f'<text class="soft" x="24" y="56">{escape(_plot_footer(outcome))}</text>',
-            f'<g transform="translate({LEFT} 0)">',
-            *_bands(spans, across, HEAD, RATE_HEIGHT),
-            *_rate(outcome.timeline.moments, across),
-            *_rows(spans, across, rows_top),
-            *_bands(spans, across, orders_top, ORDERS_HEIGHT),
-            *_orders(outcome, across, orders_top),
-            *_seconds(across, orders_top + ORDERS_HEIGHT),
-            "</g>",
-            "</svg>",
-            "",
-        ]
-    )
+    parts = [
+        f'<text class="soft" x="24" y="56">{escape(_plot_footer(outcome))}</text>',
+        f'<g transform="translate({LEFT} 0)">',
+        *_bands(spans, across, HEAD, RATE_HEIGHT),
+        *_rate(outcome.timeline.moments, across),
+        *_rows(spans, across, rows_top),
+        *_bands(spans, across, orders_top, ORDERS_HEIGHT),
+        *_orders(outcome, across, orders_top),
+        *floor_axis(across, ACROSS, orders_top + ORDERS_HEIGHT, "seconds"),
+        "</g>",
+    ]
+    return svg_document(title, (PLOT_WIDTH, height), _COLOURS, parts, rules=_RULES)
 
 
-def spans_of(outcome: Outcome) -> list[Span]:
+def _seconds(whole_s: float) -> Scale:
+    """Return the time axis that all panels share."""
+    step_s = round_step(whole_s, 10)
+    ticks = [tick * step_s for tick in range(int(whole_s / step_s) + 1)]
+    return Scale(lambda seconds: min(seconds, whole_s) / whole_s * ACROSS, ticks)
+
+
+def _up(largest: float, top: int, height: int) -> Scale:
+    return scale([max(largest, 1.0)], Axis(""), top + height, top, at_values=False)
+
+
+def _panel_grid(title: str, up: Scale, top: int) -> list[str]:
+    return [f'<text class="head" x="0" y="{top - 12}">{escape(title)}</text>', *grid_lines(up, ACROSS)]
+
+
+def spans_of(outcome: Outcome) -> list[Incident]:
     """Return the incidents in drawing order."""
     end_s = outcome.walking_s
-    spans: list[Span] = []
+    spans: list[Incident] = []
     outage, kill, stall = outcome.outage, outcome.kill, outcome.stall
     if outage is not None:
         ended_s = end_s if outage.ended_s is None else outage.ended_s
-        spans.append(Span("bank down", "down", outage.began_s, ended_s, f"{outage.refused:,} calls refused"))
+        spans.append(Incident("bank down", "down", outage.began_s, ended_s, f"{outage.refused:,} calls refused"))
         if outage.opened_s is not None:
             closed_s = end_s if outage.closed_s is None else outage.closed_s
-            spans.append(Span("breaker open", "open", outage.opened_s, closed_s, "calls stopped"))
+            spans.append(Incident("breaker open", "open", outage.opened_s, closed_s, "calls stopped"))
     if kill is not None:
         label = f"kill -9, {kill.on_their_way:,} orders on their way"
-        spans.append(Span("no worker", "dead", kill.at_s, kill.at_s + kill.gap_s, label))
+        spans.append(Incident("no worker", "dead", kill.at_s, kill.at_s + kill.gap_s, label))
     if stall is not None:
         ended_s = end_s if stall.ended_s is None else stall.ended_s
         label = f"{len(stall.listed):,} orders, found by engine.stalled"
-        spans.append(Span("parcels stuck", "stuck", stall.began_s, ended_s, label))
+        spans.append(Incident("parcels stuck", "stuck", stall.began_s, ended_s, label))
     return spans
 
 
@@ -395,57 +387,59 @@ def _plot_footer(outcome: Outcome) -> str:
     )
 
 
-def _bands(spans: Sequence[Span], across: _Time, top: int, height: int) -> list[str]:
+def _bands(spans: Sequence[Incident], across: Scale, top: int, height: int) -> list[str]:
     parts: list[str] = []
     for span in spans:
-        x, width = across(span.from_s), max(1.0, across(span.to_s) - across(span.from_s))
-        parts.append(f'<rect class="band b-{span.look}" x="{x:.1f}" y="{top}" width="{width:.1f}" height="{height}"/>')
+        x = across.place(span.from_s)
+        width = max(1.0, across.place(span.to_s) - x)
+        parts.append(f'<rect class="band f-{span.look}" x="{x:.1f}" y="{top}" width="{width:.1f}" height="{height}"/>')
     return parts
 
 
-def _rate(moments: Sequence[Moment], across: _Time) -> list[str]:
+def _rate(moments: Sequence[Moment], across: Scale) -> list[str]:
     together = max(1, math.ceil(len(moments) / POINTS_MAX))
     rates = [
         sum(moment.transitions for moment in moments[at : at + together]) * MOMENTS_PER_S / together
         for at in range(0, len(moments), together)
     ]
-    up = _Up(max(rates), HEAD, RATE_HEIGHT)
+    up = _up(max(rates), HEAD, RATE_HEIGHT)
     step_s = together / MOMENTS_PER_S
-    points = [(across((place + 0.5) * step_s), up(rate)) for place, rate in enumerate(rates)]
+    points = [(across.place((at + 0.5) * step_s), up.place(rate)) for at, rate in enumerate(rates)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     floor = HEAD + RATE_HEIGHT
     return [
-        *up.grid("transitions per second, all durable"),
-        f'<polygon class="area a-rate" points="{points[0][0]:.1f},{floor} {line} {points[-1][0]:.1f},{floor}"/>',
+        *_panel_grid("transitions per second, all durable", up, HEAD),
+        f'<polygon class="area f-rate" points="{points[0][0]:.1f},{floor} {line} {points[-1][0]:.1f},{floor}"/>',
         f'<polyline class="line l-rate" points="{line}"/>',
     ]
 
 
-def _rows(spans: Sequence[Span], across: _Time, top: int) -> list[str]:
+def _rows(spans: Sequence[Incident], across: Scale, top: int) -> list[str]:
     parts = [f'<text class="head" x="0" y="{top - 12}">what happened</text>'] if spans else []
     for row, span in enumerate(spans):
         y = top + row * ROW_HEIGHT
-        x, end = across(span.from_s), across(span.to_s)
+        x, end = across.place(span.from_s), across.place(span.to_s)
         width = max(2.0, end - x)
         at, anchor = (x - 8, "end") if end > ACROSS * LABEL_LEFT_AFTER else (end + 8, "start")
         label = f"{span.to_s - span.from_s:.1f} s · {span.label}"
         parts += [
             f'<line class="grid" x1="0" x2="{ACROSS}" y1="{y + 11}" y2="{y + 11}"/>',
             f'<text class="tick" text-anchor="end" x="-12" y="{y + 15}">{escape(span.name)}</text>',
-            f'<rect class="s-{span.look}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="16" rx="3"/>',
+            f'<rect class="f-{span.look}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="16" rx="3"/>',
             f'<text class="tick halo" text-anchor="{anchor}" x="{at:.1f}" y="{y + 15}">{escape(label)}</text>',
         ]
     return parts
 
 
-def _orders(outcome: Outcome, across: _Time, top: int) -> list[str]:
+def _orders(outcome: Outcome, across: Scale, top: int) -> list[str]:
     moments = outcome.timeline.moments
-    up = _Up(outcome.orders, top, ORDERS_HEIGHT)
-    parts = up.grid("orders, so far")
+    up = _up(outcome.orders, top, ORDERS_HEIGHT)
+    parts = _panel_grid("orders, so far", up, top)
     place = ACROSS - 330
     for look, name, width in (("started", "started", 92), ("paid", "paid: the hot counter", 166), ("done", "done", 72)):
         values = [getattr(moment, look) for moment in moments]
-        line = " ".join(f"{across((at + 1) / MOMENTS_PER_S):.1f},{up(value):.1f}" for at, value in enumerate(values))
+        points = [(across.place((at + 1) / MOMENTS_PER_S), up.place(value)) for at, value in enumerate(values)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts += [
             f'<polyline class="line l-{look}" points="0,{top + ORDERS_HEIGHT} {line}"/>',
             f'<line class="line l-{look}" x1="{place}" x2="{place + 20}" y1="{top - 16}" y2="{top - 16}"/>',
@@ -453,64 +447,3 @@ def _orders(outcome: Outcome, across: _Time, top: int) -> list[str]:
         ]
         place += width
     return parts
-
-
-def _seconds(across: _Time, floor: int) -> list[str]:
-    step = _step(across.whole_s, 10)
-    parts = [f'<line class="axis" x1="0" x2="{ACROSS}" y1="{floor}" y2="{floor}"/>']
-    for tick in range(int(across.whole_s / step) + 1):
-        x = across(tick * step)
-        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{floor}" y2="{floor + 5}"/>')
-        parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{floor + 20}">{tick * step:g}</text>')
-    parts.append(f'<text class="soft" text-anchor="middle" x="{ACROSS / 2}" y="{floor + 42}">seconds</text>')
-    return parts
-
-
-class _Up:
-    """The scale from values to positions on one panel's axis, from zero to a round number."""
-
-    def __init__(self, largest: float, top: int, height: int) -> None:
-        self._step = _step(max(largest, 1.0), 5)
-        self._whole = self._step * math.ceil(max(largest, 1.0) / self._step)
-        self._top, self._height = top, height
-
-    def __call__(self, value: float) -> float:
-        return self._top + self._height * (1 - value / self._whole)
-
-    def grid(self, title: str) -> list[str]:
-        """Draw the grid lines of round numbers, and the panel's title."""
-        parts = [f'<text class="head" x="0" y="{self._top - 12}">{escape(title)}</text>']
-        for count in range(round(self._whole / self._step) + 1):
-            y = self(count * self._step)
-            parts.append(f'<line class="grid" x1="0" x2="{ACROSS}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            parts.append(
-                f'<text class="tick" text-anchor="end" x="-12" y="{y + 4:.1f}">{count * self._step:,.4g}</text>'
-            )
-        return parts
-
-
-def _step(largest: float, count: int) -> float:
-    rough = largest / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
-
-
-def _style() -> str:
-    fixed = (
-        f"text{{font-family:{_FONT}}}.title{{font-size:18px;font-weight:600}}.head{{font-size:13px;font-weight:600}}"
-        ".soft,.tick{font-size:12px}.line{fill:none;stroke-width:2;stroke-linejoin:round}.axis,.grid{stroke-width:1}"
-        ".area{opacity:.16}.band{opacity:.12}.halo{paint-order:stroke;stroke-width:4;stroke-linejoin:round}"
-    )
-    dark = _theme(_DARK, 1)
-    return f"{fixed}{_theme(_LIGHT, 0)}@media (prefers-color-scheme:dark){{{dark}}}"
-
-
-def _theme(paper: dict[str, str], which: int) -> str:
-    rules = [
-        f".paper{{fill:{paper['paper']}}}.title,.head{{fill:{paper['ink']}}}.soft,.tick{{fill:{paper['soft']}}}",
-        f".axis{{stroke:{paper['soft']}}}.grid{{stroke:{paper['grid']}}}.halo{{stroke:{paper['paper']}}}",
-    ]
-    for look, colours in _COLOURS.items():
-        colour = colours[which]
-        rules.append(f".l-{look}{{stroke:{colour}}}.a-{look},.b-{look},.s-{look}{{fill:{colour}}}")
-    return "".join(rules)

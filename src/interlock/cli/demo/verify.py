@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from interlock.chaos.audit import view_pages
-from interlock.cli.demo.bank import BOOKS, FAULTS, Entry, entries, home_in
-from interlock.cli.demo.outcome import PAID, STATES, TILL, Check, OrderHistory, Outcome, Tally
-from interlock.cli.demo.walk import Walk
+from interlock.chaos.shop import view_pages
+from interlock.cli.demo.bank import FAULTS, BookEntry, home_in
+from interlock.cli.demo.outcome import PAID, STATES, TILL, CountCheck, OrderHistory, Outcome, Tally
+from interlock.cli.demo.walk import OrdersWalk
 from interlock.core.events import STARTED
 from interlock.database.database import Database
 from interlock.engine.engine import Engine
@@ -35,7 +35,7 @@ EXPECTED_BOOKS = {State.DELIVERED: (1, 0), State.REFUNDED: (1, 1)}
 
 
 @dataclass(slots=True)
-class Found:
+class StoredTotals:
     """Counts over all stored orders."""
 
     orders: int = 0
@@ -60,15 +60,15 @@ class Found:
         self.states[view.id] = view.state
 
 
-async def verify(walk: Walk) -> None:
+async def verify(walk: OrdersWalk) -> None:
     """Verify every order, and complete the outcome."""
     began_s = time.perf_counter()
     outcome = walk.outcome
     outcome.tally = Tally(order.describe())
-    found = Found()
+    found = StoredTotals()
     digests: dict[str, bytes] = {}
-    books: dict[str, list[Entry]] = defaultdict(list)
-    written = entries(walk.folder / BOOKS)
+    books: dict[str, list[BookEntry]] = defaultdict(list)
+    written = walk.bank.books
     for entry in written:
         books[entry.order].append(entry)
     async with _opened(Engine.open(home_in(walk.folder), machines=[order], worker=False)) as engine:
@@ -100,7 +100,7 @@ async def verify(walk: Walk) -> None:
     outcome.verifying_s = time.perf_counter() - began_s
 
 
-def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Check]:
+def checks_of(outcome: Outcome, found: StoredTotals, books: Sequence[BookEntry]) -> list[CountCheck]:
     """Return the checks that prove that nothing was lost."""
     taken = Counter(entry.order for entry in books if entry.deed == "charged")
     given_back = Counter(entry.order for entry in books if entry.deed == "refunded")
@@ -108,28 +108,28 @@ def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Ch
     unsettled = sum(taken[each] > given_back[each] and found.states.get(each) is not State.DELIVERED for each in taken)
     resting = sum(outcome.tally.now[state.value] for state in RESTS)
     checks = [
-        Check("orders stored, of those begun", found.orders, outcome.orders),
-        Check("orders at their end", resting, outcome.orders),
-        Check("acknowledged calls found again", found.acknowledged, outcome.acknowledged),
-        Check("histories without gaps that replay to the same order", found.sound, outcome.orders),
-        Check("charges at the bank, one for each paid order", sum(taken.values()), found.paid),
-        Check("orders charged twice", sum(count > 1 for count in taken.values()), 0),
-        Check("deeds done twice under one idempotency key", repeated, 0),
-        Check(
+        CountCheck("orders stored, of those begun", found.orders, outcome.orders),
+        CountCheck("orders at their end", resting, outcome.orders),
+        CountCheck("acknowledged calls found again", found.acknowledged, outcome.acknowledged),
+        CountCheck("histories without gaps that replay to the same order", found.sound, outcome.orders),
+        CountCheck("charges at the bank, one for each paid order", sum(taken.values()), found.paid),
+        CountCheck("orders charged twice", sum(count > 1 for count in taken.values()), 0),
+        CountCheck("deeds done twice under one idempotency key", repeated, 0),
+        CountCheck(
             "refunds at the bank, one for each refunded order", sum(given_back.values()), outcome.tally.now["refunded"]
         ),
-        Check("charges kept without a delivery (uncompensated)", unsettled, 0),
-        Check("the hot counter, told of every paid order", found.counter, found.paid),
-        Check("dead letters and compensations that are owed", found.letters + found.owed, 0),
-        Check("kills of the worker", int(outcome.kill is not None), 1),
+        CountCheck("charges kept without a delivery (uncompensated)", unsettled, 0),
+        CountCheck("the hot counter, told of every paid order", found.counter, found.paid),
+        CountCheck("dead letters and compensations that are owed", found.letters + found.owed, 0),
+        CountCheck("kills of the worker", int(outcome.kill is not None), 1),
     ]
     if outcome.outage is not None:
         open_s, closed_s = outcome.outage.opened_s, outcome.outage.closed_s
         through = open_s is not None and closed_s is not None and outcome.breaker == "closed"
-        checks.append(Check("outages in which the breaker opened, and closed again", int(through), 1))
+        checks.append(CountCheck("outages in which the breaker opened, and closed again", int(through), 1))
     if outcome.stall is not None:
         checks.append(
-            Check("stuck orders that were listed as stalled", len(outcome.stall.listed), len(outcome.stall.stuck))
+            CountCheck("stuck orders that were listed as stalled", len(outcome.stall.listed), len(outcome.stall.stuck))
         )
     return checks
 
@@ -181,7 +181,10 @@ class Judged(NamedTuple):
 
 
 def judge(
-    view: View[State, Order], history: Sequence[HistoryRow[State, Order]], books: Sequence[Entry], acknowledged: bytes
+    view: View[State, Order],
+    history: Sequence[HistoryRow[State, Order]],
+    books: Sequence[BookEntry],
+    acknowledged: bytes,
 ) -> Judged:
     """Verify one order. `acknowledged` has two bytes per acknowledgement: the version and the state's number."""
     missing = list(_missing(history, acknowledged))
@@ -230,7 +233,7 @@ def _replay_problems(view: View[State, Order], history: Sequence[HistoryRow[Stat
 
 
 def _book_problems(
-    view: View[State, Order], history: Sequence[HistoryRow[State, Order]], books: Sequence[Entry]
+    view: View[State, Order], history: Sequence[HistoryRow[State, Order]], books: Sequence[BookEntry]
 ) -> Iterable[str]:
     done = Counter(entry.deed for entry in books)
     money = done["charged"], done["refunded"]
@@ -246,5 +249,5 @@ def _book_problems(
         yield f"its goods were put aside {goods[0]} times and put back {goods[1]} times"
 
 
-def _deeds(books: Sequence[Entry]) -> Mapping[str, int]:
+def _deeds(books: Sequence[BookEntry]) -> Mapping[str, int]:
     return Counter(entry.key for entry in books if entry.deed not in FAULTS)

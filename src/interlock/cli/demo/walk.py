@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 
 from interlock.cli.console import counted
-from interlock.cli.demo.bank import BOOKS, Bank, Books, Call
+from interlock.cli.demo.bank import Bank, BankCall
+from interlock.cli.demo.journeys import TROUBLE_FROM, Part, WorkerPart
 from interlock.cli.demo.outcome import BANK, STATES, Kill, Outage, Outcome, Stall, Tally
-from interlock.cli.demo.scenario import TROUBLE_FROM, Life, Part
 from interlock.errors import InternalError
 from interlock.examples.order import order
 from interlock.testing.faults.processes import Process, Processes
@@ -35,7 +35,7 @@ NAMED_MAX = 3
 _refusal = msgspec.json.Decoder(tuple[str, str, str])
 
 
-class Listener:
+class NewsReader:
     """Reads the news of all lives."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -132,7 +132,7 @@ class Listener:
 
 # --- Walk ------------------------------------------------------------------------------------------------------------
 
-WORKER = "interlock.cli.demo.worker:live"
+WORKER = "interlock.cli.demo.killed_worker:live"
 LINES_PER_LOOK = 64
 OUTAGE_S = 3.0
 """How long the bank stays down after the breaker has opened; less in a small demo."""
@@ -142,7 +142,7 @@ Watcher = Callable[[Outcome], None]
 """A progress display. It is called often and must be quick."""
 
 
-class Connection(asyncio.StreamReaderProtocol):
+class WorkerConnection(asyncio.StreamReaderProtocol):
     """A connection whose reader gets every line that was sent, also by a worker that was killed with unread answers."""
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's own name.
@@ -151,7 +151,7 @@ class Connection(asyncio.StreamReaderProtocol):
 
 
 @dataclass
-class Worker:
+class WorkerProcess:
     """A worker process, and the connection to it."""
 
     process: Process
@@ -166,17 +166,18 @@ class Worker:
         self.process.kill()
 
 
-class Walk:
+class OrdersWalk:
     """All orders of one seed, with one outage, one kill and one stall."""
 
-    def __init__(self, orders: int, seed: int, folder: Path, dashboard: socket.socket | None = None) -> None:
+    def __init__(
+        self, orders: int, seed: int, folder: Path, processes: Processes, dashboard: socket.socket | None = None
+    ) -> None:
         self.outcome = Outcome(orders, seed, Tally(order.describe()))
         self.folder = folder
-        self.listener = Listener(self.outcome)
+        self.listener = NewsReader(self.outcome)
         self._dashboard = dashboard
-        self._resources = contextlib.ExitStack()
-        self._processes = self._resources.enter_context(Processes())
-        self._bank = Bank(self._resources.enter_context(contextlib.closing(Books(folder / BOOKS))), seed)
+        self._processes = processes
+        self.bank = Bank(seed)
         self._recovery: asyncio.TimerHandle | None = None
 
     async def run(self, watch: Watcher) -> Outcome:
@@ -188,7 +189,7 @@ class Walk:
         await self._to_the_end(watch)
         outcome.walking_s = outcome.timeline.now_s()
         if outcome.outage is not None:
-            outcome.outage.refused = self._bank.refused
+            outcome.outage.refused = self.bank.refused
         watch(outcome)
         return outcome
 
@@ -199,10 +200,6 @@ class Walk:
                 on_open()
                 await self._listen(worker, lambda _: None)
             raise _ended_early(worker.process)
-
-    def close(self) -> None:
-        """End the processes, and close the books."""
-        self._resources.close()
 
     def _is_open(self) -> bool:
         return self.listener.opened_in_s is not None
@@ -249,7 +246,7 @@ class Walk:
         outcome = self.outcome
         if outcome.outage is None:
             if outcome.orders >= TROUBLE_FROM and outcome.acknowledged >= outcome.orders:
-                self._bank.down = True
+                self.bank.down = True
                 outcome.outage = Outage(outcome.timeline.now_s())
                 outcome.remark("The bank is down: every call is answered with 503.", "bold red")
         elif (outcome.outage.opened_s is not None or self.listener.ended) and self._recovery is None:
@@ -259,15 +256,15 @@ class Walk:
     def _recover(self) -> None:
         outage = self.outcome.outage
         assert outage is not None
-        self._bank.down = False
+        self.bank.down = False
         outage.ended_s = self.outcome.timeline.now_s()
         self.outcome.remark(f"The bank is back, after {outage.ended_s - outage.began_s:.1f} s.", "bold green")
 
     @contextlib.asynccontextmanager
-    async def _worker(self, part: Part) -> AsyncGenerator[Worker, None]:
+    async def _worker(self, part: Part) -> AsyncGenerator[WorkerProcess, None]:
         """Start a worker and yield it. It is killed when the block ends."""
         self.listener.opened_in_s = None
-        life = Life(str(self.folder), self.outcome.orders, self.outcome.seed, part)
+        life = WorkerPart(str(self.folder), self.outcome.orders, self.outcome.seed, part)
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
@@ -283,7 +280,7 @@ class Walk:
             finally:
                 process.close()
 
-    async def _listen(self, worker: Worker, watch: Watcher, *, until: Callable[[], bool] | None = None) -> bool:
+    async def _listen(self, worker: WorkerProcess, watch: Watcher, *, until: Callable[[], bool] | None = None) -> bool:
         """Read news and calls until the condition holds, or to the end. Return whether it held."""
         lines = 0
         while (line := await _next_line(worker.reader)) is not None:
@@ -299,9 +296,9 @@ class Walk:
                 return True
         return False
 
-    def _answer(self, worker: Worker, number: str, *words: str) -> None:
+    def _answer(self, worker: WorkerProcess, number: str, *words: str) -> None:
         """Answer a call, immediately or with its delay."""
-        verdict, late_s = self._bank.answer(msgspec.convert(words, Call, strict=False))
+        verdict, late_s = self.bank.answer(msgspec.convert(words, BankCall, strict=False))
 
         def send() -> None:
             if worker.answers:
@@ -313,11 +310,11 @@ class Walk:
             send()
 
 
-async def _connect(process: Process, ours: socket.socket) -> Worker:
+async def _connect(process: Process, ours: socket.socket) -> WorkerProcess:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(loop=loop)
-    transport, protocol = await loop.create_unix_connection(lambda: Connection(reader, loop=loop), sock=ours)
-    return Worker(process, reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    transport, protocol = await loop.create_unix_connection(lambda: WorkerConnection(reader, loop=loop), sock=ours)
+    return WorkerProcess(process, reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 async def _next_line(reader: asyncio.StreamReader) -> str | None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from itertools import pairwise
+from math import inf
+from statistics import median
 
 # --- Rows ------------------------------------------------------------------------------------------------------------
 # Arrows that close a cycle are turned round, so that all of them point down, and then every node gets the earliest
@@ -251,13 +253,14 @@ def _settle(grid: Grid, rows: Rows, *, downwards: bool) -> None:
 
 
 # --- Place of the cells in a row -------------------------------------------------------------------------------------
-# Brandes and Köpf, "Fast and Simple Horizontal Coordinate Assignment" (2001): cells are chained into vertical blocks
-# that follow their median neighbours, the blocks are packed, and the mean of the four ways to do it (leaning left or
-# right, looking up or down) is taken. Arrows over many rows come out straight.
+# Cells that should stand in one line form a column: the happy path, and the bends and the label of one arrow. Columns
+# are packed from the left, and then each moves towards the cells it is linked with, as far as its neighbours let it.
 #
-# The invariant: adjacent cells of a row are at least the sum of their extents apart. It holds in each of the four
-# results and so in the middle of them, coordinate by coordinate. The odd choice is that a cell has two extents,
-# before and after its middle, because a loop and its label hang on one side of a box only.
+# The invariant: adjacent cells of a row are at least the sum of their extents apart. A cell has two extents, before and
+# after its middle, because a loop and its label hang on one side of a box only.
+
+_ROUNDS = 12
+_ALMOST = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,103 +271,72 @@ class Extent:
     after: float
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """The grid, mirrored for one of the four passes so that each packs from the left, looking up."""
+def place(grid: Grid, extents: Sequence[Extent], reach: Sequence[float], spine: frozenset[int]) -> list[float]:
+    """Return the coordinate of each cell's middle across the rows.
 
-    rows: list[list[int]]
-    upper: Sequence[Sequence[int]]
-    before: Sequence[float]
-    after: Sequence[float]
-
-
-def place(grid: Grid, extents: Sequence[Extent], spine: frozenset[int]) -> list[float]:
-    """Return the coordinate of each cell's middle across the rows, with straight chains of the spine if possible."""
-    links = frozenset(pair for index in spine for pair in pairwise(grid.chains[index]))
-    barred = _barred_links(grid, links)
-    befores, afters = [extent.before for extent in extents], [extent.after for extent in extents]
-    results: list[list[float]] = []
-    for upwards, mirrored in ((False, False), (False, True), (True, False), (True, True)):
-        rows = [list(row[::-1] if mirrored else row) for row in (reversed(grid.rows) if upwards else grid.rows)]
-        upper = grid.below if upwards else grid.above
-        view = _View(rows, upper, *((afters, befores) if mirrored else (befores, afters)))
-        places = _compact(view, _blocks(view, barred))
-        results.append([-place for place in places] if mirrored else places)
-    return _balance(results, befores, afters)
-
-
-def _barred_links(grid: Grid, spine: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Return the links that may not be kept straight: they would bend the spine or the inner part of a long arrow."""
-    barred: set[tuple[int, int]] = set()
-    spine_up = {lower: upper for upper, lower in spine}
-    spine_down = dict(spine)
-    for upper, lower in pairwise(grid.rows):
-        position = {cell: index for index, cell in enumerate(upper)}
-        first = scanned = 0
-        for index, cell in enumerate(lower):
-            inner = (up for up in grid.above[cell] if min(up, cell) >= grid.node_count)
-            strong = spine_up.get(cell, next(inner, None))
-            if strong is None and index < len(lower) - 1:
-                continue
-            last = len(upper) - 1 if strong is None else position[strong]
-            for below in lower[scanned : index + 1]:
-                for above in grid.above[below]:
-                    outside = not first <= position[above] <= last and min(above, below) < grid.node_count
-                    rival = spine_up.get(below, above) != above or spine_down.get(above, below) != below
-                    if rival or (outside and (above, below) not in spine):
-                        barred |= {(above, below), (below, above)}
-            scanned, first = index + 1, last
-    return frozenset(barred)
-
-
-def _blocks(view: _View, barred: frozenset[tuple[int, int]]) -> list[int]:
-    """Return for each cell the first cell of its vertical block."""
-    root = list(range(len(view.before)))
-    for upper, row in pairwise(view.rows):
-        position = {cell: index for index, cell in enumerate(upper)}
-        reached = -1
-        for cell in row:
-            wishes = sorted((up for up in view.upper[cell] if (up, cell) not in barred), key=position.__getitem__)
-            middle = len(wishes) - 1
-            for wish in wishes[middle // 2 : (middle + 1) // 2 + 1]:
-                if root[cell] == cell and position[wish] > reached:
-                    root[cell] = root[wish]
-                    reached = position[wish]
-    return root
-
-
-def _compact(view: _View, root: Sequence[int]) -> list[float]:
-    """Push every block as far left as its neighbours let it, then back right where that costs nothing."""
-    gaps: dict[int, dict[int, float]] = {block: {} for block in root}
-    sorter = TopologicalSorter(dict.fromkeys(root, ()))
-    for row in view.rows:
+    The chains of the spine are straight if possible. An arrow is straight too where it leaves and enters a node within
+    its `reach`, which is the distance from the node's middle.
+    """
+    column = _columns(grid, spine)
+    after: dict[int, dict[int, float]] = {each: {} for each in column}
+    before: dict[int, dict[int, float]] = {each: {} for each in column}
+    for row in grid.rows:
         for left, right in pairwise(row):
-            one, other = root[left], root[right]
-            sorter.add(other, one)
-            gap = view.after[left] + view.before[right]
-            gaps[one][other] = max(gap, gaps[one].get(other, 0.0))
-    order = list(sorter.static_order())
-    position = dict.fromkeys(gaps, 0.0)
-    for block in order:
-        for other, gap in gaps[block].items():
-            position[other] = max(position[other], position[block] + gap)
-    for block in reversed(order):
-        if gaps[block]:
-            position[block] = min(position[other] - gap for other, gap in gaps[block].items())
-    return [position[block] for block in root]
+            one, other = column[left], column[right]
+            gap = max(extents[left].after + extents[right].before, after[one].get(other, 0.0))
+            after[one][other] = before[other][one] = gap
+    order = list(TopologicalSorter(before).static_order())
+    position = dict.fromkeys(order, 0.0)
+    for each in order:
+        position[each] = max([0.0, *(position[other] + gap for other, gap in before[each].items())])
+    links: dict[int, list[int]] = {each: [] for each in order}
+    for cell, each in enumerate(column):
+        links[each] += [other for other in (*grid.above[cell], *grid.below[cell]) if column[other] != each]
+    with_node = set(column[: grid.node_count])
+    for _ in range(_ROUNDS):
+        for each in (*reversed(order), *order):
+            low = max((position[other] + gap for other, gap in before[each].items()), default=-inf)
+            high = min((position[other] - gap for other, gap in after[each].items()), default=inf)
+            ends = [(position[column[other]], reach[other]) for other in links[each]]
+            if each in with_node:
+                wish = median([middle for middle, _ in ends] or [position[each]])
+                position[each] = min(max(wish, low), high)
+            else:
+                position[each] = _straightest(position[each], ends, low, high)
+    edge = min((position[column[row[0]]] - extents[row[0]].before for row in grid.rows), default=0.0)
+    return [position[each] - edge for each in column]
 
 
-def _balance(results: list[list[float]], befores: Sequence[float], afters: Sequence[float]) -> list[float]:
-    """Line the four results up with the narrowest one and take the mean of the two middle values."""
-    cells = range(len(befores))
-    lefts = [min((result[cell] - befores[cell] for cell in cells), default=0.0) for result in results]
-    rights = [max((result[cell] + afters[cell] for cell in cells), default=0.0) for result in results]
-    narrowest = min(range(4), key=lambda index: rights[index] - lefts[index])
-    # The second and the fourth pass were mirrored: they line up on the right.
-    shifts = [rights[narrowest] - rights[index] if index % 2 else lefts[narrowest] - lefts[index] for index in range(4)]
-    balanced: list[float] = []
-    for cell in cells:
-        values = sorted(result[cell] + shift for result, shift in zip(results, shifts, strict=True))
-        balanced.append((values[1] + values[2]) / 2)
-    start = min((balanced[cell] - befores[cell] for cell in cells), default=0.0)
-    return [value - start for value in balanced]
+def _columns(grid: Grid, spine: frozenset[int]) -> list[int]:
+    """Return for each cell the first cell of its column. No two columns cross."""
+    place_of = {cell: (row, index) for row, cells in enumerate(grid.rows) for index, cell in enumerate(cells)}
+    straight: list[list[tuple[int, int]]] = [[] for _ in grid.rows]
+    upper_of: dict[int, int] = {}
+    for chain in sorted(range(len(grid.chains)), key=lambda index: index not in spine):
+        for upper, lower in pairwise(grid.chains[chain]):
+            (row, start), (_, end) = place_of[upper], place_of[lower]
+            kept = straight[row]
+            at = bisect_right(kept, (start, end))
+            crosses = (at > 0 and kept[at - 1][1] >= end) or (at < len(kept) and kept[at][1] <= end)
+            if not crosses and (chain in spine or min(upper, lower) >= grid.node_count):
+                kept.insert(at, (start, end))
+                upper_of[lower] = upper
+    column = list(range(len(grid.above)))
+    for cell in (cell for row in grid.rows for cell in row):
+        column[cell] = column[upper_of.get(cell, cell)]
+    return column
+
+
+def _straightest(now: float, ends: Sequence[tuple[float, float]], low: float, high: float) -> float:
+    """Return the nearest place, between low and high, from which the bends of an arrow reach most of its ends."""
+
+    def missed(place: float) -> tuple[int, float]:
+        return sum(abs(place - middle) > reach + _ALMOST for middle, reach in ends), abs(place - now)
+
+    places: list[float] = []
+    for order in (ends, ends[::-1]):
+        wish = now
+        for middle, reach in order:
+            wish = min(max(wish, middle - reach), middle + reach)
+        places.append(min(max(wish, low), high))
+    return min(places, key=missed)

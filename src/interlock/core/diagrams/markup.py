@@ -72,7 +72,8 @@ def dot(description: MachineDescription) -> str:
     for index, group in enumerate(gathered.catch_alls):
         pill = fresh(f"any {index + 1}", names)
         label = _dot_label([f"any: {sources_in_words(group.sources, description)}"])
-        lines.append(f'    {_dot_string(pill)} [label={label}, style="rounded,dashed", color="{LIGHT.pill.stroke}"];')
+        colour = LIGHT.looks["any"].stroke
+        lines.append(f'    {_dot_string(pill)} [label={label}, style="rounded,dashed", color="{colour}"];')
         # An internal catch-all leaves nothing, so its pill points to itself.
         target = pill if group.target is None else group.target
         lines += [_dot_edge(pill, target, transition) for transition in group.transitions]

@@ -32,10 +32,7 @@ _PICTURES = 0x2400
 _SHOWN_AS = {
     **{code: chr(_PICTURES + code) for code in range(ord(" "))},
     _DELETE: "\u2421",
-    **dict.fromkeys(
-        (*range(_DELETE + 1, 0xA0), 0x2028, 0x2029, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF),
-        "\ufffd",
-    ),
+    **dict.fromkeys((*range(_DELETE + 1, 0xA0), 0x2028, 0x2029, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd"),
 }
 
 
@@ -430,7 +427,4 @@ def _note(transitions: list[TransitionDescription]) -> str:
 
 def _padded(lines: tuple[Line, ...], padding: tuple[float, float]) -> Size:
     across, down = padding
-    return Size(
-        max(line.width for line in lines) + 2 * across,
-        sum(line.height for line in lines) + 2 * down,
-    )
+    return Size(max(line.width for line in lines) + 2 * across, sum(line.height for line in lines) + 2 * down)

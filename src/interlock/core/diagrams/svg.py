@@ -29,15 +29,7 @@ from interlock.core.diagrams.layout import (
     Point,
     lay_out,
 )
-from interlock.core.diagrams.sketch import (
-    ICON_WIDTH,
-    SPACE_WIDTH,
-    TEXT_SIZE,
-    Icon,
-    Line,
-    Span,
-    sketch,
-)
+from interlock.core.diagrams.sketch import ICON_WIDTH, SPACE_WIDTH, TEXT_SIZE, Icon, Line, Span, sketch
 
 # --- Colours and style sheet -----------------------------------------------------------------------------------------
 # Every colour of an SVG is set by a class, so that the same drawing can be light, dark, or whichever the reader's
@@ -76,20 +68,8 @@ class Palette:
     arrow: str
     failed: str
     unwound: str
-    plain: Paint
-    step: Paint
-    resting: Paint
-    unwinding: Paint
-    final: Paint
-    pill: Paint
-    heat: tuple[Paint, ...]
-    """From never visited to visited most."""
-
-    @property
-    def looks(self) -> dict[str, Paint]:
-        """The paint of each look of a box."""
-        looks = {look: getattr(self, look) for look in ("plain", "step", "resting", "unwinding", "final")}
-        return {**looks, "any": self.pill, **{f"heat{level}": paint for level, paint in enumerate(self.heat)}}
+    looks: dict[str, Paint]
+    """The paint of each look of a box; `heat0` is a state that was never visited, `heat5` the one visited most."""
 
 
 LIGHT = Palette(
@@ -102,20 +82,20 @@ LIGHT = Palette(
     arrow="#7c8798",
     failed="#d92d4b",
     unwound="#b45309",
-    plain=Paint("#f8f9fb", "#b6bfcc", "#101828", "#475467"),
-    step=Paint("#eef2ff", "#a3b1f5", "#1e1b4b", "#4338ca"),
-    resting=Paint("#e9f8f1", "#7cc9a5", "#053b2a", "#047857"),
-    unwinding=Paint("#fff6e5", "#eab35a", "#4a2504", "#a34a07"),
-    final=Paint("#eceff3", "#667085", "#101828", "#475467"),
-    pill=Paint("#ffffff", "#98a2b3", "#475467", "#475467"),
-    heat=(
-        Paint("#f8f9fb", "#d0d5dd", "#667085", "#667085"),
-        Paint("#e6f0fd", "#a9cbf5", "#0b2a4a", "#1f4e80"),
-        Paint("#c5ddfa", "#7fb1ee", "#0b2a4a", "#1a4473"),
-        Paint("#93c0f4", "#5797e2", "#071d36", "#0b2a4a"),
-        Paint("#2766b8", "#235fae", "#ffffff", "#eaf3ff"),
-        Paint("#174a8f", "#0f386f", "#ffffff", "#dbeafe"),
-    ),
+    looks={
+        "plain": Paint("#f8f9fb", "#b6bfcc", "#101828", "#475467"),
+        "step": Paint("#eef2ff", "#a3b1f5", "#1e1b4b", "#4338ca"),
+        "resting": Paint("#e9f8f1", "#7cc9a5", "#053b2a", "#047857"),
+        "unwinding": Paint("#fff6e5", "#eab35a", "#4a2504", "#a34a07"),
+        "final": Paint("#eceff3", "#667085", "#101828", "#475467"),
+        "any": Paint("#ffffff", "#98a2b3", "#475467", "#475467"),
+        "heat0": Paint("#f8f9fb", "#d0d5dd", "#667085", "#667085"),
+        "heat1": Paint("#e6f0fd", "#a9cbf5", "#0b2a4a", "#1f4e80"),
+        "heat2": Paint("#c5ddfa", "#7fb1ee", "#0b2a4a", "#1a4473"),
+        "heat3": Paint("#93c0f4", "#5797e2", "#071d36", "#0b2a4a"),
+        "heat4": Paint("#2766b8", "#235fae", "#ffffff", "#eaf3ff"),
+        "heat5": Paint("#174a8f", "#0f386f", "#ffffff", "#dbeafe"),
+    },
 )
 
 DARK = Palette(
@@ -128,20 +108,20 @@ DARK = Palette(
     arrow="#76818e",
     failed="#ff7b8e",
     unwound="#e3a14a",
-    plain=Paint("#171c24", "#47505c", "#f0f3f6", "#a8b3bf"),
-    step=Paint("#1b1f3b", "#5661b8", "#eceeff", "#a9b4ff"),
-    resting=Paint("#0f2a20", "#2f7d5c", "#dcf7ea", "#6fd3a6"),
-    unwinding=Paint("#2e210d", "#96691f", "#fdeccb", "#f0b95a"),
-    final=Paint("#21262e", "#8b949e", "#f0f3f6", "#a8b3bf"),
-    pill=Paint("#0d1117", "#6e7681", "#b1bac4", "#b1bac4"),
-    heat=(
-        Paint("#13181f", "#30363d", "#8b949e", "#8b949e"),
-        Paint("#12233a", "#234873", "#d5e6fb", "#9cc4f5"),
-        Paint("#163458", "#2d5f9c", "#e1eefc", "#aed0f9"),
-        Paint("#1c4a80", "#3a77c2", "#f0f7ff", "#c9e0fb"),
-        Paint("#2766b8", "#5f9de8", "#ffffff", "#eaf3ff"),
-        Paint("#8ec0fa", "#bfdcfd", "#071d36", "#0b2a4a"),
-    ),
+    looks={
+        "plain": Paint("#171c24", "#47505c", "#f0f3f6", "#a8b3bf"),
+        "step": Paint("#1b1f3b", "#5661b8", "#eceeff", "#a9b4ff"),
+        "resting": Paint("#0f2a20", "#2f7d5c", "#dcf7ea", "#6fd3a6"),
+        "unwinding": Paint("#2e210d", "#96691f", "#fdeccb", "#f0b95a"),
+        "final": Paint("#21262e", "#8b949e", "#f0f3f6", "#a8b3bf"),
+        "any": Paint("#0d1117", "#6e7681", "#b1bac4", "#b1bac4"),
+        "heat0": Paint("#13181f", "#30363d", "#8b949e", "#8b949e"),
+        "heat1": Paint("#12233a", "#234873", "#d5e6fb", "#9cc4f5"),
+        "heat2": Paint("#163458", "#2d5f9c", "#e1eefc", "#aed0f9"),
+        "heat3": Paint("#1c4a80", "#3a77c2", "#f0f7ff", "#c9e0fb"),
+        "heat4": Paint("#2766b8", "#5f9de8", "#ffffff", "#eaf3ff"),
+        "heat5": Paint("#8ec0fa", "#bfdcfd", "#071d36", "#0b2a4a"),
+    },
 )
 
 

@@ -241,21 +241,11 @@ def identical(old: Schema, new: Schema) -> bool:
 # Above this size not every integer has a float of its own.
 _EXACT_FLOAT_MAX = 2**53
 _PLAIN_TEXT, _AWARE_DATETIME, _AWARE_TIME, _NAIVE_TIME = "text", "aware datetime", "aware time", "naive time"
-_MEANINGS = {
-    "date-time": _AWARE_DATETIME,
-    "time": _AWARE_TIME,
-    "partial-time": _NAIVE_TIME,
-    "duration": "a duration",
-}
+_MEANINGS = {"date-time": _AWARE_DATETIME, "time": _AWARE_TIME, "partial-time": _NAIVE_TIME, "duration": "a duration"}
 _NOT_AS_TEXT = frozenset({"bytes in base64", "a duration"})
 """Meanings that become another value when read as text: base64 and `P1D` are encodings of the value."""
 _READ_ALIKE = frozenset(
-    {
-        (_AWARE_DATETIME, DATETIME),
-        (NAIVE_DATETIME, DATETIME),
-        (_AWARE_TIME, TIME),
-        (_NAIVE_TIME, TIME),
-    }
+    {(_AWARE_DATETIME, DATETIME), (NAIVE_DATETIME, DATETIME), (_AWARE_TIME, TIME), (_NAIVE_TIME, TIME)}
 )
 """Pairs of stored and expected meanings, text aside, for which every stored string is read as the same value."""
 _READ_PERHAPS = frozenset(

@@ -1,4 +1,4 @@
-"""Alerts: a stalled workflow, a dead letter, an open breaker, late undos, a blocked loop.
+"""Alerts: a stalled workflow, a dead letter, an open breaker, late undos, a blocked loop, a hot row.
 
 An alert is sent twice: when it begins and, with the same key, when it is over. The key names the occasion, so that a
 receiver that gets it again after a restart recognises it.
@@ -15,10 +15,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from interlock.lanes.contention import HotRow
 from interlock.signals import BreakerChanged, LoopBlocked
 from interlock.store.records import Letter, Row
 
-AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked"]
+AlertKind = Literal[
+    "stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked", "hot_row"
+]
 
 TEXT_CHARACTERS_MAX = 500
 """Characters shown of a subject or an error; the whole of it is in the store."""
@@ -30,6 +33,7 @@ RUNBOOKS: dict[AlertKind, str] = {
     "compensation_debt": "interlockcompensationdebt",
     "redis_gone": "interlockredisgone",
     "loop_blocked": "interlockloopblocked",
+    "hot_row": "interlockhotrow",
 }
 """The section of the page of runbooks that says what to do, by kind."""
 
@@ -163,6 +167,32 @@ def loop_alert(blocked: LoopBlocked, now_us: int) -> Alert:
             "step": printable(blocked.step),
             "workflow": printable(blocked.workflow),
             "duration_s": blocked.duration_s,
+        },
+    )
+
+
+def hot_row_alert(database: str, row: HotRow, now_us: int) -> Alert:
+    """Return the alert of a row, or workflow, that writers wait for (D19)."""
+    table, row_key = printable(row.table), printable("" if row.key is None else str(row.key))
+    subject = printable(f"{database} {table} {row_key}".strip())
+    return Alert(
+        kind="hot_row",
+        subject=subject,
+        summary=f"Row {row_key or 'without a key'} of {table} in {printable(database)} is hot: "
+        f"{row.handoffs_per_s:.0f} hand-offs a second, each waited {duration(row.wait_s)} in the mean.",
+        advice="Look which writers share it (interlock hot), then ask interlock advise what would help: a helper such "
+        "as a counter, a database of its own, or PostgreSQL.",
+        dedup_key=key("hot_row", database, row.table, row_key),
+        at_us=now_us,
+        since_us=now_us,
+        details={
+            "database": printable(database),
+            "table": table,
+            "key": row_key,
+            "source": row.source,
+            "handoffs_per_s": round(row.handoffs_per_s, 1),
+            "conflicts_per_s": round(row.conflicts_per_s, 1),
+            "wait_s": round(row.wait_s, 6),
         },
     )
 

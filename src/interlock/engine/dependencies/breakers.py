@@ -17,7 +17,7 @@ import msgspec
 from interlock.clock import Clock
 from interlock.engine.alerts.alert import breaker_alert
 from interlock.engine.alerts.delivery import Alarms
-from interlock.engine.dependencies.dependency import Change, Forced
+from interlock.engine.dependencies.outlet import Change, Forced
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.errors import InterlockError
 from interlock.signals import BreakerChanged, Subscribers

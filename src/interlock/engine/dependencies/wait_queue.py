@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 
 from interlock.clock import Chance, Clock
 from interlock.core.policies import Dependency, Verdict
-from interlock.engine.dependencies.dependency import Change, Kind, Outcome, Outlet, outlet_of
+from interlock.engine.dependencies.outlet import Change, Kind, Outcome, Outlet, outlet_of
 
 # --- Queue by age ----------------------------------------------------------------------------------------------------
 # In the order of arrival every workflow would wait after all newer ones at each of its steps: a thousand would be

@@ -13,7 +13,7 @@ from interlock.core import decide
 from interlock.core.events import Event
 from interlock.core.values import Decision
 from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow, event_text
-from interlock.engine.path.reports import Report, undone
+from interlock.engine.path.engine_commands import Report, undone
 from interlock.engine.path.staging import Group, LookFirst, Staged, count, replace
 from interlock.engine.views import Moved, View, view_of
 from interlock.errors import (
@@ -39,10 +39,14 @@ DIGEST_BYTES = 16
 class Start:
     """Starts a workflow. Idempotent on its id (B4)."""
 
-    __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "since_s", "workflow")
+    __slots__ = (
+        "bound", "conflicts", "context", "digest", "encoded", "found", "future", "key", "look", "since_s", "workflow",
+    )  # fmt: skip
 
     admitted = True
     begins = True
+    found: bool
+    """Whether the workflow existed, once it is decided."""
     since_s: float
     """When it was admitted. Not set inside a transaction of the caller."""
 
@@ -68,6 +72,7 @@ class Start:
     def decide(self, group: Group) -> View[Enum, object]:
         """Start the workflow, or return the one that exists. Raises WorkflowExists for other input."""
         staged = group.stage(self.workflow)
+        self.found = staged is not None
         if staged is not None:
             if staged.live.row.digest != self.digest:
                 raise _exists(staged.live.row, self.bound.name)

@@ -24,12 +24,7 @@ from interlock.engine.definitions import compare_version
 from interlock.engine.path.staging import DecisionContext, Envelope, Group, LookFirst, Staged, uncount
 from interlock.engine.settings import EngineSettings
 from interlock.engine.tracer_protocol import outside
-from interlock.errors import (
-    Fenced,
-    InterlockError,
-    MovedElsewhere,
-    UnavailableError,
-)
+from interlock.errors import Fenced, InterlockError, MovedElsewhere, UnavailableError
 from interlock.faultpoints import reach
 from interlock.lanes.contention import Contention, HotRow
 from interlock.lanes.settings import LaneSettings

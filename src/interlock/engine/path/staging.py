@@ -42,7 +42,7 @@ from interlock.engine.bound_machine import (
     event_text,
     fresh_key,
 )
-from interlock.engine.dependencies.dependency import Kind
+from interlock.engine.dependencies.outlet import Kind
 from interlock.engine.dependencies.wait_queue import Line, Pass, Places, Slots
 from interlock.engine.tracer_protocol import Guarded
 from interlock.errors import InvalidPayload
@@ -331,12 +331,7 @@ class Staged(msgspec.Struct, gc=False):
             pass_.leave("abandoned")
 
     def _history(
-        self,
-        decision: Decision[Enum, object],
-        context: bytes,
-        now_us: int,
-        key: str | None,
-        key_digest: bytes,
+        self, decision: Decision[Enum, object], context: bytes, now_us: int, key: str | None, key_digest: bytes
     ) -> tuple[HistoryRecord, ...]:
         bound, workflow = self.live.bound, self.live.row.id
         happened: tuple[HistoryRecord, ...] = ()
@@ -360,12 +355,7 @@ class Staged(msgspec.Struct, gc=False):
         return happened
 
     def _owed(  # noqa: C901, PLR0912 -- one case per command.
-        self,
-        decision: Decision[Enum, object],
-        context: bytes,
-        means: DecisionContext,
-        *,
-        result: bool,
+        self, decision: Decision[Enum, object], context: bytes, means: DecisionContext, *, result: bool
     ) -> Owed:
         live, snapshot = self.live, decision.snapshot
         owed, log = live.owed, snapshot.undo_log

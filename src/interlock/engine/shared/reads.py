@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from interlock.engine.bound_machine import LoadedWorkflow
 from interlock.engine.owned_store_policy import Counts, Parts
+from interlock.engine.path.engine_commands import Report
 from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.reports import Report
 from interlock.engine.path.staging import Group, Staged, replace
 from interlock.engine.views import Waiters
 from interlock.errors import MovedElsewhere, UnavailableError

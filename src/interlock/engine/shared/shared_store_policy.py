@@ -18,7 +18,7 @@ from enum import Enum
 from interlock.clock import Chance, Ids
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
 from interlock.engine.owned_store_policy import Counts, Parts
-from interlock.engine.path.reports import Late, Result, TakeUp
+from interlock.engine.path.engine_commands import Late, Result, TakeUp
 from interlock.engine.path.staging import Envelope, Staged
 from interlock.engine.recovery import Recovery
 from interlock.engine.settings import EngineSettings

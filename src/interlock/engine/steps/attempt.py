@@ -16,10 +16,10 @@ from interlock.clock import Chance
 from interlock.core.declarations import Classify
 from interlock.core.policies import Classification, Retry
 from interlock.engine.dependencies.classify_errors import Kind, kind_of
-from interlock.engine.dependencies.dependency import Outcome
+from interlock.engine.dependencies.outlet import Outcome
 from interlock.engine.dependencies.step_threads import StepThread
 from interlock.engine.dependencies.wait_queue import Pass
-from interlock.engine.path.reports import ERROR_CHARACTERS_MAX, Failure
+from interlock.engine.path.engine_commands import ERROR_CHARACTERS_MAX, Failure
 from interlock.engine.path.staging import Envelope
 from interlock.engine.tracer_protocol import Guarded, Traced
 from interlock.errors import InterlockError

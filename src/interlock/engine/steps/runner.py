@@ -26,8 +26,7 @@ from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, S
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.step_threads import StepThreads
 from interlock.engine.dependencies.wait_queue import Parking, Pass
-from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.reports import (
+from interlock.engine.path.engine_commands import (
     EffectBegun,
     EffectDone,
     EffectFailed,
@@ -43,6 +42,7 @@ from interlock.engine.path.reports import (
     UndoFailed,
     Undone,
 )
+from interlock.engine.path.pipeline import Pipeline
 from interlock.engine.path.staging import Envelope, Staged, place_in, place_of
 from interlock.engine.settings import EngineSettings
 from interlock.engine.signal_emitter import SignalEmitter
@@ -437,15 +437,8 @@ class Runner:
             running.lease = row.lease  # Its lease had run out for a moment, unnoticed.
             return False
         report = self.reporting.get(row.id)
-        if (
-            report is not None
-            and current is not None
-            and (report.run.key, report.run.token)
-            == (
-                current.key,
-                current.token,
-            )
-        ):
+        run = None if current is None else (current.key, current.token)
+        if report is not None and (report.run.key, report.run.token) == run:
             report.lease = row.lease
             return False
         self.claimed[row.id] = row.lease

@@ -19,14 +19,7 @@ from interlock.lanes.connection import Prepare
 from interlock.lanes.doctor import Facts, is_healthy, look_at, members, time_text, worst_first
 from interlock.lanes.objectlog import probe, report
 from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, World, answering, silent
-from interlock.lanes.objectlog.format import (
-    HEADER_BYTES,
-    Entry,
-    decode_entry,
-    decode_header,
-    hash_of,
-    log_key,
-)
+from interlock.lanes.objectlog.format import HEADER_BYTES, Entry, decode_entry, decode_header, hash_of, log_key
 from interlock.lanes.objectlog.local_file import Cache
 from interlock.lanes.objectlog.manifest import (
     KEY,

@@ -21,7 +21,7 @@ import msgspec
 
 from interlock.errors import CorruptionError, Fenced, LaneOwned
 from interlock.faultpoints import reach
-from interlock.lanes.handover import Tombstone, moved_error
+from interlock.lanes.handover import Arrived, Permission, Tombstone, moved_error
 from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Found, Patience, World, answering
 from interlock.lanes.objectlog.format import Entry, corrupt_error, log_key
 from interlock.lanes.objectlog.manifest import KEY, Manifest, Owner, decode, next_revision, read_manifest
@@ -134,12 +134,19 @@ def fenced_error(epoch: int, owner: Owner | None = None) -> Fenced:
 
 
 def claim(
-    bucket: Bucket, world: World, settings: LaneSettings, cache: str, *, short_s: float | None = None
+    bucket: Bucket,
+    world: World,
+    settings: LaneSettings,
+    cache: str,
+    *,
+    short_s: float | None = None,
+    permission: Permission = None,
 ) -> LaneLease:
     """Take the next epoch in the manifest, waiting for a lease that may have run out. Raises LaneOwned, MovedElsewhere.
 
     The epoch is not fenced yet. With `short_s` it is taken from a live owner: that is when, by our own clock, the
-    owner's lease is surely the shortened one; infinite when that is not known.
+    owner's lease is surely the shortened one; infinite when that is not known. A place that was left may be taken with
+    the permission of a later move; once that has arrived, `left` is out of date and goes.
     """
     owner = Owner(
         id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=short_s is not None
@@ -149,7 +156,10 @@ def claim(
         while True:
             before, tag = read_manifest(bucket) or (None, None)
             if before is not None and before.left is not None:
-                raise moved_error(Tombstone(before.left.url, before.left.epoch, before.left.time_us))
+                if permission is None or before.left.epoch >= permission.epoch:
+                    raise moved_error(Tombstone(before.left.url, before.left.epoch, before.left.time_us))
+                if isinstance(permission, Arrived):
+                    before = msgspec.structs.replace(before, left=None)
             others = before is not None and before.owner is not None and before.owner.cache != cache
             if before is not None and others and short_s is None:
                 _wait_for_lease(bucket, world, before)

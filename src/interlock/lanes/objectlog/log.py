@@ -14,6 +14,7 @@ from pathlib import Path
 from interlock.clock import Clock
 from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
 from interlock.faultpoints import reach
+from interlock.lanes.handover import Permission
 from interlock.lanes.lane import DurableLog, OpenLog
 from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, World, answering
 from interlock.lanes.objectlog.format import Entry, corrupt_error, log_key
@@ -144,7 +145,13 @@ def group_entry(manifest: Manifest, before: Position, nonce: bytes, time_us: int
 
 
 def open_log(
-    bucket: Bucket, path: Path, *, settings: LaneSettings, world: World, short_s: float | None = None
+    bucket: Bucket,
+    path: Path,
+    *,
+    settings: LaneSettings,
+    world: World,
+    short_s: float | None = None,
+    permission: Permission = None,
 ) -> ObjectLog:
     """Become the owner and make the local file what the log says it is. With `short_s` as a mover (see `claim`).
 
@@ -152,7 +159,7 @@ def open_log(
     MovedElsewhere, and UnavailableError when the bucket does not answer.
     """
     cache = Cache(path, world.boot)
-    lease = claim(bucket, world, settings, cache.identity(world), short_s=short_s)
+    lease = claim(bucket, world, settings, cache.identity(world), short_s=short_s, permission=permission)
     reach("epoch.taken")
     manifest = lease.manifest
     upkeep = Upkeep(bucket, world, settings, lease, path)
@@ -175,14 +182,16 @@ def open_log(
     return ObjectLog(bucket, world, settings, lease, upkeep, cache=cache, position=position)
 
 
-def log_opener(address: BucketAddress, *, settings: LaneSettings, clock: Clock) -> OpenLog:
+def log_opener(
+    address: BucketAddress, *, settings: LaneSettings, clock: Clock, permission: Permission = None
+) -> OpenLog:
     """Return the function that opens the log at the address, once the local file's lock is held."""
-    return partial(_open, address, settings, World(clock=clock), None)
+    return partial(_open, address, settings, World(clock=clock), None, permission)
 
 
 def log_taker(address: BucketAddress, *, settings: LaneSettings, clock: Clock, short_s: float) -> OpenLog:
     """Return the function that opens it for a mover, which takes the lane from a live owner (see `claim`)."""
-    return partial(_open, address, settings, World(clock=clock), short_s)
+    return partial(_open, address, settings, World(clock=clock), short_s, None)
 
 
 def bucket_of(address: BucketAddress) -> Bucket:
@@ -204,8 +213,13 @@ def folder_of(address: BucketAddress) -> Bucket:
 
 
 def _open(
-    address: BucketAddress, settings: LaneSettings, world: World, short_s: float | None, path: Path | None
+    address: BucketAddress,
+    settings: LaneSettings,
+    world: World,
+    short_s: float | None,
+    permission: Permission,
+    path: Path | None,
 ) -> DurableLog:
     assert path is not None, "a lane on a bucket has a local file"
     bucket = open_proven(address, request_timeout_s=settings.request_timeout_s, world=world)
-    return open_log(bucket, path, settings=settings, world=world, short_s=short_s)
+    return open_log(bucket, path, settings=settings, world=world, short_s=short_s, permission=permission)

@@ -16,6 +16,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import apsw
@@ -148,8 +149,17 @@ class BucketCopy:
             connection.close()
 
 
-def hurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> float:
-    """Shorten the owner's lease; return when, by our own clock, the longer one has surely run out."""
+class Hurried(NamedTuple):
+    """A lease that a mover has shortened."""
+
+    epoch: int
+    """Of the owner whose lease it is."""
+    short_s: float
+    """When, by our own clock, the longer lease has surely run out."""
+
+
+def hurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> Hurried:
+    """Shorten the owner's lease, if there is an owner."""
 
     def shorten(manifest: Manifest) -> Manifest:
         if manifest.owner is None or manifest.lease_s <= HURRIED_LEASE_S:
@@ -158,7 +168,7 @@ def hurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> float:
         return msgspec.structs.replace(manifest, lease_s=HURRIED_LEASE_S, lease_before_s=before_s)
 
     changed = _changed(bucket, clock, url, shorten)
-    return clock.monotonic_s() + changed.lease_before_s
+    return Hurried(changed.epoch, clock.monotonic_s() + (changed.lease_before_s if changed.owner is not None else 0.0))
 
 
 def unhurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> None:
@@ -193,12 +203,27 @@ def take_over(
 
 
 def note_left(url: str, stone: Tombstone, *, clock: Clock, bucket: Bucket | None = None) -> None:
-    """Write the new place into the manifest, once the tombstone is durable: then no process has to read the log."""
+    """Write the new place into the manifest, once the tombstone is durable: then no process has to read the log.
+
+    The lane has no owner any more. The mover cannot release it after this, because the manifest is another one.
+    """
 
     def leave(manifest: Manifest) -> Manifest:
-        return msgspec.structs.replace(manifest, left=Left(url=stone.url, epoch=stone.epoch, time_us=stone.time_us))
+        left = Left(url=stone.url, epoch=stone.epoch, time_us=stone.time_us)
+        return msgspec.structs.replace(manifest, left=left, owner=None)
 
     _changed(bucket, clock, url, leave)
+
+
+def note_back(url: str, epoch: int, *, clock: Clock, bucket: Bucket | None = None) -> None:
+    """Remove the new place from the manifest, once the draft of a later move has arrived here."""
+
+    def come_back(manifest: Manifest) -> Manifest:
+        if manifest.left is None or manifest.left.epoch >= epoch:
+            return manifest
+        return msgspec.structs.replace(manifest, left=None)
+
+    _changed(bucket, clock, url, come_back)
 
 
 def _changed(bucket: Bucket | None, clock: Clock, url: str, update: Callable[[Manifest], Manifest]) -> Manifest:

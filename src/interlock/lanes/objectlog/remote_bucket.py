@@ -336,11 +336,6 @@ def _store(address: BucketAddress, client: "obstore.store.ClientConfig", retry: 
             gs = cast("obstore.store.GCSConfig", {renamed[name]: values[name] for name in renamed if name in values})
             return GCSStore(address.bucket, config=gs, client_options=client, retry_config=retry)
         case _:
-            renamed = {
-                "endpoint": "endpoint",
-                "account": "account_name",
-                "access_key": "account_key",
-                "sas": "sas_key",
-            }
+            renamed = {"endpoint": "endpoint", "account": "account_name", "access_key": "account_key", "sas": "sas_key"}
             az = cast("obstore.store.AzureConfig", {renamed[name]: values[name] for name in renamed if name in values})
             return AzureStore(address.bucket, config=az, client_options=client, retry_config=retry)

@@ -12,11 +12,11 @@ Sections: marks, source, files of a draft, creation of a shape, writes, sample, 
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 import apsw
 import msgspec
@@ -29,6 +29,7 @@ from interlock.lanes.file import Ownership, make_folder, sync_folder
 from interlock.lanes.handover import (
     Arrived,
     Leaving,
+    Note,
     Seal,
     Tombstone,
     admit,
@@ -101,41 +102,58 @@ def forget_draft(connection: apsw.Connection) -> None:
 NOTES_AT_ONCE: Final = 20_000
 SAMPLE_ROWS: Final = 500
 
-ResultT = TypeVar("ResultT")
-Touched = Callable[[int, int], list[tuple[int, str, tuple[object, ...]]]]
 
-
-class _Reading:
+class LaneReading:
     """Reads on one connection, in the mover's thread."""
 
-    def __init__(self, thread: FileThread, connection: apsw.Connection, touched: Touched) -> None:
+    def __init__(self, thread: FileThread) -> None:
         self._thread = thread
-        self._connection = connection
-        self._touched = touched
+
+    def connection(self) -> apsw.Connection:
+        """Return the connection to read from."""
+        raise NotImplementedError
+
+    def notes(self, after: int, limit: int) -> list[Note]:
+        """Return the notes above a number, in order."""
+        raise NotImplementedError
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
         """Return a page of rows in the order of the key."""
-        return await self._thread.run(lambda: lane_rows(self._connection, table, after, limit=limit))
+        return await self._thread.run(lambda: lane_rows(self.connection(), table, after, limit=limit))
 
     async def count(self, table: Table) -> int:
         """Return the number of rows."""
-        return await self._thread.run(lambda: count_in_lane(self._connection, table))
+        return await self._thread.run(lambda: count_in_lane(self.connection(), table))
 
     async def fingerprint(self) -> str:
         """Return SQLite's schema version, which changes with every change of the schema, triggers included."""
-        return await self._thread.run(lambda: str(self._connection.execute("PRAGMA schema_version").get))
+        return await self._thread.run(lambda: str(self.connection().execute("PRAGMA schema_version").get))
 
     async def pending(self, shape: Shape, limit: int) -> Pending:
         """Return the oldest notes and their rows, at one instant."""
         return await self._thread.run(lambda: self._pending(shape, limit))
 
+    def keys_noted(self, table: Table) -> set[StoredRow]:
+        """Return the noted keys of one table. Blocks."""
+        found, last = set[StoredRow](), 0
+        while True:
+            notes = self.notes(last, NOTES_AT_ONCE)
+            found |= {cast("StoredRow", tuple(key)) for _, name, key in notes if name == table.name}
+            if len(notes) < NOTES_AT_ONCE:
+                return found
+            last = notes[-1][0]
+
     def _pending(self, shape: Shape, limit: int) -> Pending:
+        with one_snapshot(self.connection()):
+            return self._pending_of(shape, limit)
+
+    def _pending_of(self, shape: Shape, limit: int) -> Pending:
         tables = {table.name: table for table in shape.tables}
         keys: dict[str, dict[StoredRow, None]] = {}
         last = notes = 0
         complete = False
         while sum(map(len, keys.values())) < limit:
-            found = self._touched(last, NOTES_AT_ONCE)
+            found = self.notes(last, NOTES_AT_ONCE)
             for number, name, key in found:
                 if name not in tables:
                     raise Restart(f"{name} was made anew")
@@ -146,17 +164,18 @@ class _Reading:
                 complete = True
                 break
         keyed = {name: list(listed) for name, listed in keys.items() if tables[name].key}
-        rows = {name: lane_rows_of(self._connection, tables[name], listed) for name, listed in keyed.items()}
+        rows = {name: lane_rows_of(self.connection(), tables[name], listed) for name, listed in keyed.items()}
         return Pending(notes=notes, keys=keyed, rows=rows, complete=complete, numbers=(last,) if last else ())
 
 
-class LaneSource(_Reading):
+class LaneSource(LaneReading):
     """The file of one lane."""
 
     def __init__(self, thread: FileThread, leaving: Leaving, location: str, clock: Clock) -> None:
-        super().__init__(thread, leaving.connection, leaving.touched)
+        super().__init__(thread)
         self.location = location
         self._leaving = leaving
+        self._connection = leaving.connection
         self._clock = clock
         self._ownership: Ownership | None = None
 
@@ -170,6 +189,14 @@ class LaneSource(_Reading):
             thread.close()
             raise
         return cls(thread, leaving, location, clock)
+
+    def connection(self) -> apsw.Connection:
+        """Return the mover's connection to the file."""
+        return self._connection
+
+    def notes(self, after: int, limit: int) -> list[Note]:
+        """Return the notes above a number, in order."""
+        return self._leaving.touched(after, limit)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -193,6 +220,9 @@ class LaneSource(_Reading):
         stone = await self._thread.run(lambda: tombstone_of(self._connection))
         return None if stone is None else (stone.url, stone.epoch)
 
+    async def confirm_left(self) -> None:
+        """Do nothing: the tombstone is all."""
+
     async def last_epoch(self) -> int:
         """Return the epoch of the last move."""
         stone = await self._thread.run(lambda: tombstone_of(self._connection))
@@ -204,12 +234,9 @@ class LaneSource(_Reading):
 
     async def bytes_of(self, shape: Shape) -> Mapping[str, int]:
         """Estimate the bytes of the rows from a sample."""
-        return await self._thread.run(lambda: {table.name: self._bytes(table) for table in shape.tables})
-
-    def _bytes(self, table: Table) -> int:
-        rows = lane_rows(self._connection, table, limit=SAMPLE_ROWS).rows
-        weights = sum(len(value) if isinstance(value, str | bytes) else 8 for row in rows for value in row)
-        return count_in_lane(self._connection, table) * weights // max(len(rows), 1)
+        return await self._thread.run(
+            lambda: {table.name: bytes_in_lane(self._connection, table) for table in shape.tables}
+        )
 
     async def watch(self, shape: Shape) -> None:
         """Create the triggers."""
@@ -218,23 +245,7 @@ class LaneSource(_Reading):
 
     async def noted_keys(self, table: Table) -> set[StoredRow]:
         """Return the noted keys of one table."""
-        return await self._thread.run(lambda: self._noted_keys(table))
-
-    def _noted_keys(self, table: Table) -> set[StoredRow]:
-        found, last = set[StoredRow](), 0
-        while True:
-            notes = self._touched(last, NOTES_AT_ONCE)
-            found |= {cast("StoredRow", tuple(key)) for _, name, key in notes if name == table.name}
-            if len(notes) < NOTES_AT_ONCE:
-                return found
-            last = notes[-1][0]
-
-    def _pending(self, shape: Shape, limit: int) -> Pending:
-        self._connection.execute("BEGIN")
-        try:
-            return super()._pending(shape, limit)
-        finally:
-            self._connection.execute("COMMIT")
+        return await self._thread.run(lambda: self.keys_noted(table))
 
     async def forget(self, pending: Pending) -> None:
         """Delete the notes up to a number: a lane commits in order, so earlier notes were all read."""
@@ -252,7 +263,7 @@ class LaneSource(_Reading):
         since_s = self._clock.monotonic_s()
         seal = await self._thread.run(block.__enter__)
         try:
-            yield _Sealed(self._thread, seal, self._leaving.touched, since_s)
+            yield _Sealed(self._thread, seal, self._leaving, since_s)
         except BaseException as error:
             kind, value, trace = type(error), error, error.__traceback__
             await self._thread.run(lambda: block.__exit__(kind, value, trace))
@@ -260,13 +271,30 @@ class LaneSource(_Reading):
         await self._thread.run(lambda: block.__exit__(None, None, None))
 
 
-class _Sealed(_Reading):
+def bytes_in_lane(connection: apsw.Connection, table: Table) -> int:
+    """Estimate the bytes of a table from a sample of its rows."""
+    rows = lane_rows(connection, table, limit=SAMPLE_ROWS).rows
+    weights = sum(len(value) if isinstance(value, str | bytes) else 8 for row in rows for value in row)
+    return count_in_lane(connection, table) * weights // max(len(rows), 1)
+
+
+class _Sealed(LaneReading):
     """A source with the write lock."""
 
-    def __init__(self, thread: FileThread, seal: Seal, touched: Touched, since_s: float) -> None:
-        super().__init__(thread, seal.connection, touched)
+    def __init__(self, thread: FileThread, seal: Seal, leaving: Leaving, since_s: float) -> None:
+        super().__init__(thread)
         self.since_s = since_s
+        self._connection = seal.connection
+        self._leaving = leaving
         self._seal = seal
+
+    def connection(self) -> apsw.Connection:
+        """Return the connection with the lock."""
+        return self._connection
+
+    def notes(self, after: int, limit: int) -> list[Note]:
+        """Return the notes above a number, in order."""
+        return self._leaving.touched(after, limit)
 
     async def positions(self, shape: Shape) -> Mapping[str, int]:
         """Return the last number of each numbered table."""

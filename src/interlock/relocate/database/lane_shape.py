@@ -41,7 +41,17 @@ from interlock.relocate.database.shape import (
 from interlock.sql.casts import column_type
 from interlock.sql.dialect import translate
 from interlock.sql.parse import parse, quoted_list, quoted_name, split, without_positions
-from interlock.sql.schema import COLUMNS_QUERY, ColumnRow, Schema, chosen, schema_from_rows
+from interlock.sql.schema import (
+    COLUMNS_QUERY,
+    OBJECTS_QUERY,
+    ColumnRow,
+    NumberSequence,
+    ObjectRow,
+    Schema,
+    chosen,
+    schema_from_rows,
+    sequence_of,
+)
 from interlock.sql.schema import Column as KnownColumn
 from interlock.sql.schema import Table as KnownTable
 from interlock.sql.types import Type, refuse
@@ -472,7 +482,9 @@ def known_table(table: Table) -> KnownTable:
             column.name,
             column.type,
             nullable=column.nullable and column.name not in table.key,
-            serial=column.numbered is not None,
+            sequence=None
+            if column.numbered is None
+            else NumberSequence(f"{table.name}_{column.name}_seq", column.numbered),
             has_default=column.default is not None or column.numbered is not None,
         )
         for column in table.columns
@@ -493,6 +505,7 @@ def known_table(table: Table) -> KnownTable:
 TABLES: Final = """
 SELECT name, sql FROM sqlite_schema
 WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"""
+VIEWS: Final = "SELECT name, sql FROM sqlite_schema WHERE type = 'view' ORDER BY name"
 INDEXES: Final = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL"
 INDEX_NAMES: Final = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 INDEXED: Final = 'SELECT name, "desc" FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno'
@@ -505,12 +518,30 @@ _UNKNOWN: Final = "its PostgreSQL text is not known, and cannot be derived from 
 
 def shape_of_lane(connection: apsw.Connection) -> Shape:
     """Return the shape of the lane's database. Raises DialectError with everything that has no known text."""
+    findings = Findings()
+    shape = _shape(connection, findings)
+    findings.settle("the database")
+    return shape
+
+
+def read_shape(connection: apsw.Connection) -> Shape:
+    """Return the users' tables, for tools that describe them; an expression without a known text is left out."""
+    return Shape(tuple(table for table in _shape(connection, Findings()).tables if not table.ours))
+
+
+def read_sequences(connection: apsw.Connection) -> tuple[str, ...]:
+    """Return the names of all sequences, those of columns included."""
+    columns = cast("list[ColumnRow]", connection.execute(COLUMNS_QUERY).fetchall())
+    objects = cast("list[ObjectRow]", connection.execute(OBJECTS_QUERY).fetchall())
+    return tuple(sorted(schema_from_rows(columns, version=0, objects=objects).sequences))
+
+
+def _shape(connection: apsw.Connection, findings: Findings) -> Shape:
     tables = dict(cast("list[tuple[str, str]]", connection.execute(TABLES).fetchall()))
     known = schema_from_rows(cast("list[ColumnRow]", connection.execute(COLUMNS_QUERY).fetchall()), version=0)
     notes: dict[str, Written] = {}
     if "interlock_definitions" in tables:
         notes = written(cast("str", sql) for (sql,) in connection.execute(NOTED))
-    findings = Findings()
     taken = {*tables, *(cast("str", name) for (name,) in connection.execute(INDEX_NAMES))}
     found: list[Table] = [KEYS_TABLE] if KEY_TABLES in tables else []
     for name, text in tables.items():
@@ -522,9 +553,10 @@ def shape_of_lane(connection: apsw.Connection) -> Shape:
             continue
         reading = _Reading(connection, table, table_of(text), notes.get(name, Written()), findings, taken)
         found.append(reading.table())
-    tables_ordered = ordered(found, findings)
-    findings.settle("the database")
-    return Shape(tables_ordered)
+    for name, text in cast("list[tuple[str, str]]", connection.execute(VIEWS).fetchall()):
+        what = "the view" if sequence_of(text) is None else "the sequence"
+        findings.add(f"{what} {name}", "drop it, and create it again after the move")
+    return Shape(ordered(found, findings))
 
 
 class _Reading:
@@ -566,9 +598,12 @@ class _Reading:
 
     def _column(self, known: KnownColumn) -> Column:
         column = Column(known.name, known.type, nullable=known.nullable)
-        if known.serial:
-            numbered = self._notes.numbered.get(known.name, "serial")
-            return Column(known.name, known.type, nullable=False, numbered=numbered)
+        if known.sequence is not None:
+            numbered = known.sequence.kind
+            if known.sequence.table:
+                numbered = self._notes.numbered.get(known.name, "serial")
+            assert numbered != "sequence"
+            return Column(known.name, known.type, nullable=False, numbered=numbered, start=known.sequence.start)
         stored = self._catalog.defaults.get(known.name)
         if stored is None or stored == "NULL":
             return column

@@ -4,21 +4,22 @@ The same call continues an interrupted move. The draft at the target has the pos
 shows whether the move is decided. No other state exists. The stages are those of decision 0018: watch, copy, catch up,
 seal, verify, leave, arrive.
 
-Sections: refusal of parts, stages, estimate, ends, move.
+Sections: stages, estimate, ends, parts, move.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
 from interlock.catalog.moves import Amount, At, Moved, Plan, Watch, nowhere
 from interlock.clock import Clock
+from interlock.database.inventory import marks_at
 from interlock.errors import BadUsage, CorruptionError, InterlockError, MovedElsewhere, TargetNotFound, UnavailableError
+from interlock.relocate.database.parts import DatabasePart, address_of, describe, parts_of, refuse_other_schemas
 from interlock.relocate.database.protocol import (
     RESTS,
     ROWS_PER_PIECE,
@@ -31,115 +32,18 @@ from interlock.relocate.database.protocol import (
     Source,
     Target,
 )
-from interlock.relocate.database.rows import Digest, Page, StoredRow, checksum, key_of
+from interlock.relocate.database.rows import Digest, StoredRow, checksum, key_of
 from interlock.relocate.database.shape import Shape, Table
 from interlock.urls import (
-    LANE_SUFFIX,
     is_bucket_url,
     is_postgres_url,
     lane_path,
     parse_postgres_url,
     redact_postgres_url,
-    redact_secrets,
+    with_secrets,
     without_secrets,
 )
 from interlock.urls import redact_url as redacted_elsewhere
-
-# --- Refusal of parts ------------------------------------------------------------------------------------------------
-# A stream is a database of its own, and so is each shard of a counter on lanes; on PostgreSQL the shards of a
-# counter are rows. A move copies the rows of one database, and would silently lose the others. So a database with
-# such parts is refused before anything is copied, and again in the seal, because one may have been created
-# meanwhile. A counter records that it has shards before it writes the first of them. After it has created a part, a
-# client checks the database again (`Database.stream`), and so sees the tombstone of a faster move.
-
-COUNTERS: Final = "hotrow_counter"
-SHARDS: Final = "shard_count"
-NAMED_MAX: Final = 3
-ROWS_AT_ONCE: Final = 1_000
-
-FOLD: Final = (
-    "add what its shards hold to the rows of its counters, with the program of docs/how-to/move-a-database.md, under "
-    "“Counters with shards”."
-)
-
-SCHEMAS_BELOW: Final = """
-SELECT nspname FROM pg_namespace
-WHERE (starts_with(nspname, $1 || '__') OR nspname ~ ('^' || left($1, 20) || '__[0-9a-f]{32,64}$'))
-  AND nspname !~ '__(moved|arriving|replaced)(_[0-9]+)?$' ORDER BY nspname"""
-
-
-class Paged(Protocol):
-    """An end of a move with readable rows."""
-
-    async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Return a page of rows in the order of the key."""
-        ...
-
-
-async def refuse_parts(end: Paged, shape: Shape, source: str, target: str) -> None:
-    """Raise BadUsage for a database with streams, or with counters whose shards the other engine keeps elsewhere."""
-    await _refuse_streams(source)
-    if is_postgres_url(source) and is_postgres_url(target):
-        return
-    for table in shape.tables:
-        names = [column.name for column in table.columns]
-        if table.name == COUNTERS and SHARDS in names:
-            await _refuse_sharded(end, table, names.index(SHARDS), source)
-
-
-async def _refuse_streams(source: str) -> None:
-    found = await _in_postgres(source) if is_postgres_url(source) else _in_folder(source)
-    if found:
-        raise BadUsage(
-            f"{redact_secrets(source)} has {len(found):,} streams or shards below it: {', '.join(found[:NAMED_MAX])}"
-            f"{', …' if len(found) > NAMED_MAX else ''}.",
-            why="Each of them is a database of its own, and a move copies the rows of one: these would be lost.",
-            fix=f"Leave it where it is; or end the programs that use it, and {_first(found)}",
-        )
-
-
-def _first(found: Sequence[str]) -> str:
-    if all(".shards/" in each for each in found):
-        return FOLD
-    return "bring the rows of each stream into the database itself; then put the streams aside."
-
-
-async def _refuse_sharded(end: Paged, table: Table, place: int, source: str) -> None:
-    after: StoredRow | None = None
-    while True:
-        page = await end.page(table, after, ROWS_AT_ONCE)
-        sharded = [row for row in page.rows if row[place] != 0]
-        if sharded:
-            raise BadUsage(
-                f"a counter of {redact_secrets(source)} is sharded: {sharded[0][0]!r}.",
-                why="On lanes each shard is a database of its own, on PostgreSQL a row: a move brings neither over.",
-                fix=f"Leave it where it is; or end the programs that use it, and {FOLD}",
-            )
-        after = page.after
-        if after is None:
-            return
-
-
-def _in_folder(source: str) -> Sequence[str]:
-    path = None if is_bucket_url(source) else lane_path(source)
-    if path is None:
-        return ()
-    name = path.name.removesuffix(LANE_SUFFIX)
-    folders: list[Path] = [path.with_name(f"{name}.{kind}") for kind in ("streams", "shards")]
-    return [str(file.relative_to(path.parent)) for folder in folders for file in sorted(folder.glob(f"*{LANE_SUFFIX}"))]
-
-
-async def _in_postgres(source: str) -> Sequence[str]:
-    from interlock.postgres.pool import Pool  # noqa: PLC0415 -- an extra, which may not be installed.
-
-    address = parse_postgres_url(source)
-    schema = address.schema if "schema=" in source.partition("?")[2] else "public"
-    pool = Pool(address._replace(connections_max=1))
-    try:
-        return [str(row[0]) for row in await pool.read(SCHEMAS_BELOW, schema)]
-    finally:
-        await asyncio.shield(pool.close())
-
 
 # --- Stages ----------------------------------------------------------------------------------------------------------
 # Both places are compared while the source still serves: page by page each row of the source is looked up at the
@@ -174,6 +78,8 @@ class RunningMove:
     target: Target
     source_url: str
     target_url: str
+    """Without secrets: it is written into the tombstone."""
+    target_place: str
     shape: Shape
     draft: Draft
     clock: Clock
@@ -185,6 +91,8 @@ class RunningMove:
     """Digests of the target's tables, after the comparison."""
     compared: bool = False
     seal_ms: float = 0.0
+    parts: dict[DatabasePart, Moved] = field(default_factory=dict[DatabasePart, Moved])
+    """Streams and shards that have moved."""
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.clock)
@@ -329,14 +237,14 @@ async def seal(move: RunningMove) -> None:
             if await sealed.fingerprint() != move.draft.watched:
                 raise Restart("its schema was changed")
             pending = await sealed.pending(move.shape, SEAL_KEYS_MOST)
-            if pending.complete and move.compared:
-                await refuse_parts(sealed, move.shape, move.source_url, move.target_url)
+            if pending.complete and move.compared and not await _has_new_parts(move):
                 await _end(move, sealed, pending)
                 move.at("leave/before")
                 await sealed.leave(move.target_url, move.draft.epoch)
                 move.seal_ms = (move.clock.monotonic_s() - sealed.since_s) * 1_000
                 move.at("leave")
                 return
+        await bring_parts(move)
         await catch_up(move)
         if not move.compared:
             await compare(move, 0)
@@ -491,7 +399,9 @@ async def opened_source(url: str, *, clock: Clock) -> Source:
         return await PostgresSource.opened(url, clock=clock)
     _refuse_memory(url)
     if is_bucket_url(url):
-        raise _stays(url)
+        from interlock.relocate.database.bucket_lane import BucketSource  # noqa: PLC0415 -- an extra.
+
+        return await BucketSource.opened(url, shown_url(url), clock=clock)
     from interlock.relocate.database.lane import LaneSource  # noqa: PLC0415 -- only for lanes.
 
     path = lane_path(url)
@@ -513,7 +423,7 @@ async def opened_target(url: str, *, clock: Clock, only_look: bool) -> Target:
         return await PostgresTarget.opened(url, clock=clock, only_look=only_look)
     _refuse_memory(url)
     if is_bucket_url(url):
-        from interlock.relocate.database.bucket_target import BucketTarget  # noqa: PLC0415 -- an extra.
+        from interlock.relocate.database.bucket_lane import BucketTarget  # noqa: PLC0415 -- an extra.
 
         return BucketTarget(url, shown_url(url), clock)
     from interlock.relocate.database.lane import LaneTarget  # noqa: PLC0415 -- only for lanes.
@@ -530,18 +440,138 @@ def _refuse_memory(url: str) -> None:
         )
 
 
-def _stays(url: str) -> BadUsage:
-    return BadUsage(
-        f"the database at {shown_url(url)} cannot be moved while it runs: it is in a bucket.",
-        why="A bucket cannot note concurrent writes, as triggers do on a disk and on PostgreSQL.",
-        fix=f"End the programs that use it, and bring it to a disk with {restoring(url)}; what is opened at that file "
-        "is the database as it was then.",
+CLOSE_S: Final = 5.0
+
+
+async def refuse_unreachable(source: str, target: str) -> None:
+    """Raise BadUsage when programs that follow cannot log in at the target with what this environment has.
+
+    A tombstone has no secrets. A program takes them from the address that it opened, if that is of the same user at the
+    same server, or from its environment. So only a target whose secrets are in this command alone has to be tried.
+    """
+    plain = with_secrets(without_secrets(target), source)
+    if plain == target or without_secrets(target) == target:
+        return
+    try:
+        await _log_in(plain)
+    except UnavailableError as error:
+        raise BadUsage(
+            f"programs that follow to {shown_url(target)} cannot log in there: {error.what.rstrip('.')}.",
+            why="A tombstone and a catalog have no secrets, and this command has those of the target from --to alone. "
+            "Nothing was copied.",
+            fix=f"{_credentials(plain)}, here and where the programs run, and leave them out of --to. If the programs "
+            "run elsewhere and have them, add --unchecked-credentials.",
+        ) from error
+
+
+async def _log_in(url: str) -> None:
+    if is_bucket_url(url):
+        _ = await marks_at(url)
+        return
+    from interlock.postgres.pool import driver_of  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    driver = await driver_of(parse_postgres_url(url), {})
+    await driver.close(timeout=CLOSE_S)
+
+
+def _credentials(url: str) -> str:
+    if is_bucket_url(url):
+        return "Set the variables of the bucket's provider (AWS_…, GOOGLE_… or AZURE_…)"
+    parts = urlsplit(url)
+    place = f"{parts.hostname or '*'}:{parts.port or '*'}:{parts.path.strip('/') or '*'}"
+    return f"Set PGPASSWORD, or write the line {place}:{parts.username or '*'}:PASSWORD into ~/.pgpass"
+
+
+# --- Parts -----------------------------------------------------------------------------------------------------------
+# Streams and shards are moved before the seal, each as a database by itself. One that was moved alone before comes
+# along from where it lives, so that after the move everything is at one place.
+
+HOPS_MAX: Final = 32
+
+
+async def bring_parts(move: RunningMove) -> None:
+    """Move the streams and shards that are still at the source."""
+    for part, address in (await parts_of(move.source_url)).items():
+        if part not in move.parts:
+            try:
+                move.parts[part] = await _bring_part(move, part, address)
+            except MovedElsewhere:
+                # It moved alone, and its mover died before the manifest of its bucket said so. Now it does.
+                move.parts[part] = await _bring_part(move, part, address)
+
+
+async def _bring_part(move: RunningMove, part: DatabasePart, address: str) -> Moved:
+    there = address_of(move.target_place, part)
+    here = await _home_of(address, there)
+
+    def at(point: str) -> None:
+        move.at(f"{part.kind}/{part.name}/{point}")
+
+    def watch(what: str, done: int, total: int) -> None:
+        move.watch(f"{part.kind}/{part.name}: {what}", done, total)
+
+    moved = await move_database(here, there, name=part.name, clock=move.clock, watch=watch, at=at, checked=False)
+    await describe(move.target_place, part)
+    return moved
+
+
+async def _has_new_parts(move: RunningMove) -> bool:
+    return any(part not in move.parts for part in await parts_of(move.source_url))
+
+
+async def _home_of(here: str, there: str) -> str:
+    """Return where a part lives, or where it was left for `there`."""
+    for _ in range(HOPS_MAX):
+        left = await _left_for(here)
+        if left is None or is_same(left, there):
+            return here
+        here = with_secrets(left, here, there)
+    raise CorruptionError(
+        f"{shown_url(here)} was moved more than {HOPS_MAX} times, and is still not found.",
+        fix="Name the database by the address where it lives.",
     )
 
 
-def restoring(url: str) -> str:
-    """Return the command that restores a database from a bucket into a file."""
-    return f"`interlock restore '{shown_url(url)}' FILE` (or with --at SEQ, as it was earlier)"
+async def _left_for(here: str) -> str | None:
+    marks = await marks_at(here)
+    return marks.other if marks.state == "left" else None
+
+
+async def _return_parts(source: str, target: str, clock: Clock) -> bool:
+    """Abandon the moves of streams and shards, and bring back those that have moved. Return False without any."""
+    returned = False
+    for part, here in (await parts_of(source)).items():
+        there, left = address_of(target, part), await _left_for(here)
+        if left is None:
+            returned = await abandon_database(here, there, clock=clock) or returned
+        elif is_same(left, there):
+            # It may have to arrive first.
+            _ = await move_database(here, there, name=part.name, clock=clock, checked=False)
+            _ = await move_database(there, here, name=part.name, clock=clock, checked=False)
+            returned = True
+    return returned
+
+
+async def _amounts_below(source: str, target: str, clock: Clock) -> list[Amount]:
+    """Return the amounts of streams and shards, each as a whole."""
+    found: list[Amount] = []
+    for part, here in (await parts_of(source)).items():
+        there = address_of(target, part)
+        lives = await _home_of(here, there)
+        if await _left_for(lives) is not None:
+            continue
+        end = await opened_source(lives, clock=clock)
+        try:
+            amounts = [*await amounts_of(end, await end.shape()), *await _amounts_below(lives, there, clock)]
+        finally:
+            await end.close()
+        rows, size = sum(each.rows for each in amounts), sum(each.bytes for each in amounts)
+        found.append(Amount(f"{part.kind}/{part.name}", rows, size))
+    return found
+
+
+def _amount_of(part: DatabasePart, moved: Moved) -> Amount:
+    return Amount(f"{part.kind}/{part.name}", moved.rows, sum(each.bytes for each in moved.amounts))
 
 
 # --- Move ------------------------------------------------------------------------------------------------------------
@@ -566,15 +596,20 @@ async def plan_database(source: str, target: str, *, name: str, clock: Clock, ep
         left = await leaving.moved()
         if left is not None:
             raise _has_moved(leaving, left)
+        await refuse_other_schemas(source)
         draft = await arriving.draft()
         if draft is None:
             await arriving.refuse_taken()
         shape = await leaving.shape()
-        await refuse_parts(leaving, shape, source, target)
         amounts = await amounts_of(leaving, shape)
         guess: Estimate = await estimated(leaving, arriving, shape, amounts, clock=clock)
         number = await next_epoch(leaving, arriving, epoch)
+    below = await _amounts_below(source, target, clock)
     notes = list(shape.notes)
+    if below:
+        notes.append(
+            f"{len(below):,} streams and shards move with it, one after the other; their writers wait for each alone."
+        )
     if is_bucket_url(target):
         notes.append(UNMEASURED)
     if draft is not None:
@@ -584,8 +619,8 @@ async def plan_database(source: str, target: str, *, name: str, clock: Clock, ep
         source=shown_url(source),
         target=shown_url(target),
         epoch=number,
-        amounts=amounts,
-        copy_s=guess.copy_s,
+        amounts=(*amounts, *below),
+        copy_s=guess.copy_s * (1 + sum(each.rows for each in below) / max(1, sum(each.rows for each in amounts))),
         seal_ms=guess.seal_ms,
         notes=tuple(notes),
     )
@@ -600,18 +635,22 @@ async def move_database(
     epoch: int = 1,
     watch: Watch = unwatched,
     at: At = nowhere,
+    checked: bool = True,
 ) -> Moved:
     """Move a database, or continue an interrupted move. The database lives at exactly one place at any time.
 
-    Its epoch is higher than that of any move known at either place, and not lower than `epoch`.
+    Its epoch is higher than that of any move known at either place, and not lower than `epoch`. With `checked` it does
+    not begin unless programs that follow can log in at the target.
     """
     _refuse_same(source, target)
+    if checked:
+        await refuse_unreachable(source, target)
     async with _ends(source, target, clock) as (leaving, arriving):
         await leaving.take()  # Before the check of the tombstone: another mover may just be about to leave.
         left = await leaving.moved()
         if left is not None:
             return await _finish(leaving, arriving, left, source, target, name=name, watch=watch, at=at)
-        await refuse_parts(leaving, await leaving.shape(), source, target)
+        await refuse_other_schemas(source)
         number = await next_epoch(leaving, arriving, epoch)
         reason = ""
         for _ in range(RESTARTS_MAX):
@@ -644,9 +683,10 @@ async def abandon_database(source: str, target: str, *, clock: Clock) -> bool:
         draft = await arriving.draft()
         if draft is not None and draft.source != leaving.location:
             raise _another(arriving, draft)
+        returned = await _return_parts(source, target, clock)
         await arriving.drop()
         await leaving.unwatch()
-        return draft is not None
+        return draft is not None or returned
 
 
 async def next_epoch(source: Source, target: Target, least: int = 1) -> int:
@@ -700,6 +740,7 @@ async def _move(
         target=target,
         source_url=source_url,
         target_url=without_secrets(target_url),
+        target_place=target_url,
         shape=shape,
         draft=draft,
         clock=clock,
@@ -714,7 +755,7 @@ async def _move(
         source=shown_url(source_url),
         target=shown_url(target_url),
         epoch=draft.epoch,
-        amounts=draft.amounts,
+        amounts=(*draft.amounts, *(_amount_of(part, moved) for part, moved in move.parts.items())),
         checksum=draft.checksum,
         copy_s=copy_s,
         seal_ms=move.seal_ms,
@@ -729,6 +770,7 @@ async def _staged(move: RunningMove, rows: int) -> float:
         await copy(move, rows)
         await catch_up(move)
         await compare(move, rows)
+        await bring_parts(move)
         await catch_up(move)
         copied_s = move.clock.monotonic_s()
         await seal(move)
@@ -769,6 +811,7 @@ async def _finish(
 ) -> Moved:
     """Complete the arrival at the target: the source has left, and the mover died after that."""
     url, epoch = left
+    await source.confirm_left()
     if not is_same(url, target_url):
         raise _has_moved(source, left)
     draft = await target.draft()

@@ -247,6 +247,9 @@ class PostgresSource(_Reading):
         marks = await self._marks()
         return (marks.url, marks.epoch) if marks.url else None
 
+    async def confirm_left(self) -> None:
+        """Do nothing: the tombstone is all."""
+
     async def last_epoch(self) -> int:
         """Return the epoch of the last move."""
         marks = await self._marks()

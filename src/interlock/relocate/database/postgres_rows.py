@@ -293,41 +293,31 @@ SEQUENCE: Final = "SELECT pg_get_serial_sequence($1, $2)"
 
 
 async def postgres_positions(link: Link, schema: str, shape: Shape) -> dict[str, int]:
-    """Return the last number of each numbered table."""
+    """Return the last number of each numbered column."""
     found: dict[str, int] = {}
-    for table in numbered(shape):
-        sequence = await _sequence(link, schema, table)
+    for name, table, column in numbered(shape):
+        sequence = await _sequence(link, schema, table, column)
         with translate_user_errors(writing=False):
             [[position]] = await link.driver.fetch(
                 f"SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM {sequence}"
             )
-        found[table.name] = cast("int", position)
+        found[name] = cast("int", position)
     return found
 
 
 async def set_postgres_positions(link: Link, schema: str, shape: Shape, positions: Mapping[str, int]) -> None:
-    """Set the last numbers of the tables. A rollback does not undo it, which does no harm."""
-    for table in numbered(shape):
-        column = table.numbered
-        assert column is not None
-        sequence = await _sequence(link, schema, table)
-        position = positions[table.name]
+    """Set the last numbers of the columns. A rollback does not undo it, which does no harm."""
+    for name, table, column in numbered(shape):
+        sequence = await _sequence(link, schema, table, column)
+        position = positions[name]
         with translate_user_errors(writing=False):
-            if not table.ours:  # Numbers of our own tables have no index, and only the database assigns them.
-                source = f"{quoted_name(schema)}.{quoted_name(table.name)}"
-                [[highest]] = await link.driver.fetch(
-                    f"SELECT coalesce(max({quoted_name(column.name)}), 0) FROM {source}"
-                )
-                position = max(position, cast("int", highest))
             # No number was ever assigned: the next number is the first one.
             _ = await link.driver.fetch(
                 "SELECT setval($1::text::regclass, $2, $3)", sequence, max(position, 1), position > 0
             )
 
 
-async def _sequence(link: Link, schema: str, table: Table) -> str:
-    column = table.numbered
-    assert column is not None
+async def _sequence(link: Link, schema: str, table: Table, column: Column) -> str:
     with translate_user_errors(writing=False):
         [[sequence]] = await link.driver.fetch(
             SEQUENCE, f"{quoted_name(schema)}.{quoted_name(table.name)}", column.name

@@ -61,7 +61,9 @@ SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a
        a.attgenerated::text, pg_get_expr(d.adbin, d.adrelid),
        CASE WHEN a.attcollation NOT IN (0, 100)
             THEN (SELECT collname::text FROM pg_collation WHERE oid = a.attcollation) END,
-       pg_get_serial_sequence(format('%I.%I', $1::text, c.relname), a.attname)
+       pg_get_serial_sequence(format('%I.%I', $1::text, c.relname), a.attname),
+       (SELECT s.seqstart FROM pg_sequence s
+        WHERE s.seqrelid = pg_get_serial_sequence(format('%I.%I', $1::text, c.relname), a.attname)::regclass)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relkind = 'r'
@@ -117,7 +119,7 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.r
   SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i'))
 ORDER BY 1"""
 
-# Sequences that do not count upwards by one to the limit of their type. Their start is part of the position.
+# Sequences that do not count upwards by one to the limit of their type.
 SEQUENCES: Final = """
 SELECT s.sequencename::text FROM pg_sequences s
 WHERE s.schemaname = $1::text
@@ -151,6 +153,7 @@ class ColumnRow(NamedTuple):
     default: str | None
     collation: str | None
     sequence: str | None
+    start: int | None
 
 
 class ConstraintRow(NamedTuple):
@@ -296,7 +299,7 @@ OURS: Final = "interlock_"
 _NOT_TABLES: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _ACTIONS: Final[dict[str, Action]] = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL"}
 _IDENTITIES: Final[dict[str, Numbered]] = {"a": "always", "d": "by default"}
-_BYTES: Final = frozenset({"C", "POSIX"})
+_BYTES: Final = frozenset({"C", "POSIX", "pg_c_utf8"})
 
 
 async def shape_of_postgres(link: Link, schema: str) -> Shape:
@@ -390,7 +393,7 @@ class _Reading:
             self.findings.refused(where, error)
             return None
         if row.identity:
-            return Column(row.name, kind, nullable=False, numbered=_IDENTITIES[row.identity])
+            return Column(row.name, kind, nullable=False, numbered=_IDENTITIES[row.identity], start=row.start or 1)
         if row.sequence is not None and (row.default or "").startswith("nextval("):
             return Column(row.name, kind, nullable=False, numbered="serial")
         column = Column(row.name, kind, nullable=not row.not_null)

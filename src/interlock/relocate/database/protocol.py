@@ -117,6 +117,10 @@ class Source(Reading, Protocol):
         """Return its tombstone; None without one."""
         ...
 
+    async def confirm_left(self) -> None:
+        """Complete what a mover does after the tombstone, which may have died first."""
+        ...
+
     async def last_epoch(self) -> int:
         """Return the epoch of the last move that ended or began here; 0 if there was none."""
         ...

@@ -18,7 +18,6 @@ from interlock.relocate.database.mover import (
     move_database,
     opened_source,
     plan_database,
-    restoring,
     shown_url,
     unwatched,
 )
@@ -45,17 +44,9 @@ class Route(NamedTuple):
 
     @property
     def undo(self) -> str:
-        """Return the command that moves it back, or for a bucket the alternative.
-
-        Empty when nothing is moved.
-        """
+        """Return the command that moves it back; empty when nothing is moved."""
         if self.is_there:
             return ""
-        if is_bucket_url(self.target):
-            return (
-                f"nothing moves it out of a bucket while it runs. {restoring(self.target)} makes a file of what it is "
-                f"by then; {shown_url(self.source)} stays as it was left."
-            )
         named = (self.name, "--home", without_secrets(self.home)) if self.home else (without_secrets(self.target),)
         # Quoted: an address of PostgreSQL has an ampersand in it, and is pasted into a shell.
         return shlex.join(("interlock", "route", *named, "--to", without_secrets(self.source)))
@@ -88,7 +79,7 @@ async def find_route(
         entry = await catalog.entry(name)
         source, epoch = source or catalog.address(name, entry), entry.epoch
     source = await _lives_at(source, target, clock, finish=finish)
-    if is_same(source, target) and not is_bucket_url(source):
+    if is_same(source, target):
         epoch = max(epoch, await _last_epoch(source, clock))
     return Route(name if home else shown_url(name), source, with_secrets(target, source, home or ""), home, epoch)
 
@@ -124,10 +115,12 @@ async def _let_arrive(here: str, there: str, epoch: int, clock: Clock, *, finish
             why="Its mover has ended after the tombstone. The target is a complete draft, which cannot be moved on.",
             fix=f"Open the database once, or finish that move: {shlex.join(words)}",
         )
-    _ = await move_database(here, there, name=shown_url(here), epoch=epoch, clock=clock)
+    _ = await move_database(here, there, name=shown_url(here), epoch=epoch, clock=clock, checked=False)
 
 
 async def _stone_at(url: str, clock: Clock) -> tuple[str, int] | None:
+    if is_bucket_url(url):
+        return await _left(url)  # The manifest has it; without reading the whole log.
     end = await opened_source(url, clock=clock)
     try:
         return await end.moved()
@@ -136,7 +129,7 @@ async def _stone_at(url: str, clock: Clock) -> tuple[str, int] | None:
 
 
 async def _left(target: str) -> tuple[str, int] | None:
-    """Return where the database went from the target, if it was there before. The target may not exist."""
+    """Return where the database went from a place that may not exist, if it was there before."""
     marks = await marks_at(target)
     return (marks.other, marks.epoch) if marks.state == "left" else None
 
@@ -154,12 +147,21 @@ async def plan_route(route: Route, *, clock: Clock) -> Plan:
     return await plan_database(route.source, route.target, name=route.name, epoch=route.epoch + 1, clock=clock)
 
 
-async def move_along(route: Route, *, clock: Clock, watch: Watch = unwatched, at: At = nowhere) -> Moved:
+async def move_along(
+    route: Route, *, clock: Clock, watch: Watch = unwatched, at: At = nowhere, checked: bool = True
+) -> Moved:
     """Move the database, and update the catalog. A repeated call continues, and does nothing for a completed move."""
     if route.is_there:
         return _over(route)
     moved = await move_database(
-        route.source, route.target, name=route.name, epoch=route.epoch + 1, clock=clock, watch=watch, at=at
+        route.source,
+        route.target,
+        name=route.name,
+        epoch=route.epoch + 1,
+        clock=clock,
+        watch=watch,
+        at=at,
+        checked=checked,
     )
     if route.home is not None:
         watch("enter", 0, 0)

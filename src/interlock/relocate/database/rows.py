@@ -27,6 +27,7 @@ import msgspec
 from interlock.errors import DialectError
 from interlock.relocate.database.shape import Column, Shape, Table
 from interlock.sql.parse import quoted_name
+from interlock.sql.schema import COLUMNS_QUERY, POSITION_PREFIX, ColumnRow, NumberSequence, schema_from_rows
 from interlock.sql.types import FLOAT_MAX, Name, Type
 from interlock.sql.values import JSON_DEPTH_MAX, NUMERIC_DIGITS_MAX, StoredValue, array_items, array_text
 
@@ -392,33 +393,49 @@ def _summed(rows: Iterable[StoredRow]) -> tuple[int, int]:
 
 
 # --- Numbering -------------------------------------------------------------------------------------------------------
-# A position is the last assigned number, or 0. It is read and set while writers are blocked, because they assign
-# numbers. At its new place a table continues after both the position and its highest number.
+# A position is the last assigned number, or the one before the first. It is read and set while writers are blocked,
+# because they assign numbers. A sequence continues after it, whatever numbers its rows have.
+
+_POSITION: Final = "SELECT seq FROM sqlite_sequence WHERE name = ?"
 
 
 def lane_positions(connection: apsw.Connection, shape: Shape) -> dict[str, int]:
-    """Return the last number of each numbered table."""
+    """Return the last number of each numbered column."""
     found: dict[str, int] = {}
-    for table in numbered(shape):
+    known = _lane_sequences(connection)
+    for name, table, column in numbered(shape):
         if table.ours:
-            position = connection.execute("SELECT coalesce(max(number), 0) FROM interlock_keys").get
-        else:
-            position = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)).get
-        found[table.name] = cast("int | None", position) or 0
+            found[name] = cast("int", connection.execute("SELECT coalesce(max(number), 0) FROM interlock_keys").get)
+            continue
+        sequence = known[table.name, column.name]
+        position = connection.execute(_POSITION, (POSITION_PREFIX + sequence.name,)).get
+        if position is None and sequence.table:
+            position = connection.execute(_POSITION, (sequence.table,)).get
+        found[name] = sequence.start - 1 if position is None else cast("int", position)
     return found
 
 
 def set_lane_positions(connection: apsw.Connection, shape: Shape, positions: Mapping[str, int]) -> None:
-    """Set the last numbers of the tables. Inside the caller's transaction."""
-    for table in numbered(shape):
+    """Set the last numbers of the columns. Inside the caller's transaction."""
+    known = _lane_sequences(connection)
+    for name, table, column in numbered(shape):
         if table.ours:
             continue  # It continues after its highest number by itself.
-        before = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)).get
-        position = max(positions[table.name], cast("int | None", before) or 0)
-        connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
-        connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table.name, position))
+        title = POSITION_PREFIX + known[table.name, column.name].name
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (title,))
+        connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (title, positions[name]))
 
 
-def numbered(shape: Shape) -> list[Table]:
-    """Return the numbered tables."""
-    return [table for table in shape.tables if table.numbered is not None]
+def _lane_sequences(connection: apsw.Connection) -> dict[tuple[str, str], NumberSequence]:
+    schema = schema_from_rows(cast("list[ColumnRow]", connection.execute(COLUMNS_QUERY).fetchall()), version=0)
+    return {
+        (table.name, column.name): column.sequence
+        for table in schema.tables.values()
+        for column in table.columns
+        if column.sequence is not None
+    }
+
+
+def numbered(shape: Shape) -> list[tuple[str, Table, Column]]:
+    """Return the numbered columns with their tables, each by one name."""
+    return [(f"{table.name}.{column.name}", table, column) for table in shape.tables for column in table.numbered]

@@ -39,6 +39,8 @@ class Column:
     default: str | None = None
     numbered: Numbered | None = None
     in_lane: str = ""
+    start: int = 1
+    """The first number of an identity."""
 
     @property
     def stored(self) -> str:
@@ -107,9 +109,9 @@ class Table:
         return self.name == KEY_TABLES
 
     @property
-    def numbered(self) -> Column | None:
-        """Return the numbered column, if there is one. There is never more than one."""
-        return next((column for column in self.columns if column.numbered is not None), None)
+    def numbered(self) -> tuple[Column, ...]:
+        """Return the numbered columns."""
+        return tuple(column for column in self.columns if column.numbered is not None)
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -195,7 +197,7 @@ _SERIAL: Final = {"int2": "smallserial", "int4": "serial", "int8": "bigserial"}
 def _columns(table: Table) -> list[str]:
     """Return the definitions of the columns, the primary key and the checks."""
     parts = [_column(column, table) for column in table.columns]
-    if table.key and (table.numbered is None or table.key_name):
+    if table.key and (table.key_name or table.key not in [(column.name,) for column in table.numbered]):
         name = f"CONSTRAINT {quoted_name(table.key_name)} " if table.key_name else ""
         parts.append(f"{name}PRIMARY KEY ({quoted_list(table.key)})")
     return parts + [f"CONSTRAINT {quoted_name(check.name)} CHECK ({check.condition})" for check in table.checks]
@@ -206,7 +208,8 @@ def _column(column: Column, table: Table) -> str:
     if column.numbered == "serial":
         kind = _SERIAL[column.type.name]
     elif column.numbered is not None:
-        kind += f" GENERATED {column.numbered.upper()} AS IDENTITY"
+        start = f" (START WITH {column.start})" if column.start != 1 else ""
+        kind += f" GENERATED {column.numbered.upper()} AS IDENTITY{start}"
     text = f"{quoted_name(column.name)} {kind}"
     if table.key == (column.name,) and column.numbered is not None and not table.key_name:
         return f"{text} PRIMARY KEY"

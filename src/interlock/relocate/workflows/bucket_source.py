@@ -20,6 +20,7 @@ import apsw
 
 from interlock.catalog.open_lane import closing_thread, open_in_thread
 from interlock.clock import Clock
+from interlock.errors import TargetNotFound
 from interlock.lanes.handover import Tombstone, tombstone_of
 from interlock.lanes.lane import Lane
 from interlock.lanes.objectlog.log import bucket_of
@@ -130,7 +131,10 @@ class BucketOrigin:
         folder, mark, options = home.partition("?")
         url = f"{folder.rstrip('/')}/workflows{mark}{options}"
         with tempfile.TemporaryDirectory(prefix="interlock-move-") as place:
-            origin = await apart(BucketOrigin, url, Path(place), apart, clock)
+            try:
+                origin = await apart(BucketOrigin, url, Path(place), apart, clock)
+            except TargetNotFound as error:
+                raise no_workflows(home) from error
             try:
                 if await apart(origin.source.time_us) is None:
                     raise no_workflows(home)
@@ -147,7 +151,7 @@ class BucketOrigin:
         """Remember what there is; have the owner renew a short lease, so that the seal need not wait for a long one."""
         del tables
         await self._apart(self._scanning.look, self.source)
-        self._short_s = await self._apart(lambda: hurry(self._url, clock=self._clock))
+        self._short_s = (await self._apart(lambda: hurry(self._url, clock=self._clock))).short_s
 
     async def touched(self, after: int, limit: int) -> list[Touched]:
         """Return the changes since the last scan."""

@@ -23,6 +23,7 @@ from interlock.catalog.moves import Amount, At, Moved, Plan, Watch, nowhere
 from interlock.clock import Clock, Ids, RandomIds
 from interlock.errors import BadUsage, MovedElsewhere, UnavailableError
 from interlock.postgres.pool import Link
+from interlock.relocate.database.mover import refuse_unreachable
 from interlock.relocate.workflows.canonical import Numbered, bytes_of, digest_of
 from interlock.relocate.workflows.draft import PLANNING, Copying, Draft, Exchange
 from interlock.relocate.workflows.lane_source import (
@@ -596,7 +597,9 @@ async def plan_for_workflows(route: WorkflowsRoute, *, clock: Clock) -> Plan:
     return await plan_workflows(route.source, route.target, epoch=route.epoch, clock=clock)
 
 
-async def move_along(route: WorkflowsRoute, *, clock: Clock, watch: Watch, at: At = nowhere) -> Moved:
+async def move_along(
+    route: WorkflowsRoute, *, clock: Clock, watch: Watch, at: At = nowhere, checked: bool = True
+) -> Moved:
     """Move them, and tell the catalog. The same again goes on where it ended, and does nothing when it is over."""
     if route.is_there:
         where = redact_secrets(route.target)
@@ -611,6 +614,8 @@ async def move_along(route: WorkflowsRoute, *, clock: Clock, watch: Watch, at: A
             seal_ms=0.0,
             resumed=True,
         )
+    if checked:
+        await refuse_unreachable(route.source, route.target)
     moved = await move_workflows(route.source, route.target, epoch=route.epoch, clock=clock, watch=watch, at=at)
     watch("enter", 0, 0)
     at("enter/before")

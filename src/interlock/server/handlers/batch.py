@@ -17,7 +17,7 @@ from interlock.core.events import Event
 from interlock.engine.path.caller_commands import check_id
 from interlock.engine.views import Moved, Refused
 from interlock.errors import InterlockError, InvalidPayload
-from interlock.server.messages import NDJSON, Disconnected, Request, Streamed, decode_json, too_large
+from interlock.server.http_messages import NDJSON, Disconnected, Request, Streamed, decode_json, too_large
 from interlock.server.problems import problem_of
 from interlock.server.service import Service
 from interlock.wire import BatchLine, Problem, ShownMove, encode_lines, shown_move

@@ -4,7 +4,7 @@ Every transaction is written to the audit log first, with its statements but wit
 secrets and personal data.
 
 On PostgreSQL the server's login also owns the schema of the workflows, the audit log and the API keys. Each statement
-is therefore checked before it runs there (`sql.confinement`). A lane can reach only itself.
+is therefore checked before it runs there (`sql.http_confinement`). A lane can reach only itself.
 """
 
 import base64
@@ -22,9 +22,9 @@ from interlock.database.transactions import Transaction, schema_inside
 from interlock.engine.path.caller_commands import check_id
 from interlock.errors import InvalidPayload, LimitReached
 from interlock.server.databases import HOLDS_A_HOME, reserved_database
-from interlock.server.messages import Answer, Request, json_answer, listing
+from interlock.server.http_messages import Answer, Request, json_answer, listing
 from interlock.server.service import Service
-from interlock.sql.confinement import confine
+from interlock.sql.http_confinement import confine
 from interlock.wire import ShownResult, ShownTransaction, TransactionBody, shown_hot
 
 # --- SQL parameters --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncGenerator, Callable
 
 from interlock.errors import InterlockError, InvalidPayload
-from interlock.server.messages import EVENTS, Request, Streamed
+from interlock.server.http_messages import EVENTS, Request, Streamed
 from interlock.server.problems import HttpProblem
 from interlock.server.service import Ring, Service
 from interlock.signals import AlertRaised, Signal

@@ -18,7 +18,7 @@ from interlock.engine.bound_machine import state_text
 from interlock.engine.path.caller_commands import check_id
 from interlock.errors import InterlockError, UserCodeError
 from interlock.server.app_declaration import Mapped, Webhook
-from interlock.server.messages import Answer, Request, decode_json, json_answer
+from interlock.server.http_messages import Answer, Request, decode_json, json_answer
 from interlock.server.problems import HttpProblem, log_bug
 from interlock.server.service import Service
 from interlock.wire import ShownDelivery

@@ -14,7 +14,7 @@ from interlock.core.machine import Machine
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.path.caller_commands import check_id
 from interlock.errors import InvalidPayload, VersionConflict
-from interlock.server.messages import (
+from interlock.server.http_messages import (
     JSON,
     SVG,
     Answer,
@@ -123,9 +123,7 @@ async def allowed(service: Service, request: Request) -> Answer:
         event = bound.codec.decode_event(query["event"], data, strict=True)
     elif "data" in query:
         raise InvalidPayload(
-            "data is sent without an event.",
-            why="The fields belong to an event.",
-            fix="Send event=NAME too.",
+            "data is sent without an event.", why="The fields belong to an event.", fix="Send event=NAME too."
         )
     return listing([shown_allowed(each) for each in await service.engine.allowed(workflow, event)])
 

@@ -14,7 +14,7 @@ from interlock.errors import TransactionError
 from interlock.sql.registry import Entry, built, function, operator, strict, swapped
 from interlock.sql.scope import Term, call
 from interlock.sql.types import Type, refuse
-from interlock.sql.values import StoredValue, array_text
+from interlock.sql.values import ARRAY_ITEMS_MAX, StoredValue, array_text
 
 _SPACE: Final = " \t\n\r\f\v"
 
@@ -219,6 +219,82 @@ def replaced(items: list[StoredValue], old: StoredValue, new: StoredValue) -> st
     return array_text([_plain(new) if known == _plain(old) else known for known in items])
 
 
+def position_from(items: list[StoredValue], sought: StoredValue, start: StoredValue) -> int | None:
+    """array_position from a place on."""
+    if not items or (sought is None and None not in items):
+        return None
+    if start is None:
+        raise TransactionError("the place where array_position() begins is NULL.", fix="Pass a number.")
+    first = max(cast("int", start), 1)
+    return next((place for place in range(first, len(items) + 1) if items[place - 1] == _plain(sought)), None)
+
+
+def sliced(items: list[StoredValue], low: int | None, high: int | None) -> str | None:
+    """array[low:high], counted from one again; NULL if a bound is."""
+    return None if low is None or high is None else array_text(items[max(low - 1, 0) : max(high, 0)])
+
+
+def filled(value: StoredValue, sizes: StoredValue) -> str:
+    """array_fill, of one dimension."""
+    if sizes is None:
+        raise TransactionError("the sizes of array_fill() are NULL.", fix="Pass ARRAY[size].")
+    lengths = _items(cast("str", sizes))
+    if None in lengths:
+        raise TransactionError("a size of array_fill() is NULL.", fix="Pass ARRAY[size].")
+    if len(lengths) > 1:
+        raise refuse("array_fill() of several dimensions.", fix="Use jsonb.")
+    length = cast("int", lengths[0]) if lengths else 0
+    if length < 0 or length > ARRAY_ITEMS_MAX:
+        raise TransactionError(f"an array of {length} elements.", fix=f"Use 0 to {ARRAY_ITEMS_MAX:,}.")
+    return array_text([_plain(value)] * length)
+
+
+def trimmed(items: list[StoredValue], count: StoredValue) -> str | None:
+    """trim_array."""
+    if count is None:
+        return None
+    if not 0 <= cast("int", count) <= len(items):
+        raise TransactionError(f"trim_array() by {count!r} of {len(items)} elements.", fix="Pass 0 up to its length.")
+    return array_text(items[: len(items) - cast("int", count)])
+
+
+def turned(array: str) -> str:
+    """array_reverse."""
+    return array_text(_items(array)[::-1])
+
+
+def written_dimensions(array: str) -> str | None:
+    """array_dims."""
+    count = len(_items(array))
+    return f"[1:{count}]" if count else None
+
+
+def sort_items(array: str, descending: int = 0, nulls_first: int | None = None) -> str:
+    """array_sort: NULLs last, or first if it is descending."""
+    items = _items(array)
+    # The elements are of one type: whole numbers or texts.
+    known = sorted(cast("list[str]", [item for item in items if item is not None]), reverse=bool(descending))
+    nulls: list[StoredValue] = [None] * (len(items) - len(known))
+    first = descending if nulls_first is None else nulls_first
+    return array_text([*nulls, *known] if first else [*known, *nulls])
+
+
+def to_text(array: StoredValue, separator: StoredValue, null: StoredValue = None) -> str | None:
+    """array_to_string: without NULLs, or with a text for them."""
+    if array is None or separator is None:
+        return None
+    items = [null if item is None else item for item in _items(cast("str", array))]
+    return str(separator).join(str(item) for item in items if item is not None)
+
+
+def from_parts(text: StoredValue, separator: StoredValue, null: StoredValue = None) -> str | None:
+    """string_to_array: the parts between separators, or the characters if that is NULL."""
+    if not isinstance(text, str):
+        return None
+    parts = [] if not text else list(text) if separator is None else text.split(str(separator)) if separator else [text]
+    return array_text([None if part == null else part for part in parts])
+
+
 def compare(left: str, right: str) -> int:
     """Return the order of two arrays: element by element, NULL last, the shorter one first."""
     return _compare(left, right, lambda value: value)
@@ -261,6 +337,13 @@ def _refuse_inexact(kind: Type) -> None:
         raise refuse(
             f"elements of {kind} compared here.", why="1.0 and 1.00 are equal and kept apart.", fix="Unnest it."
         )
+
+
+def _joining(terms: Sequence[Term], result: Type) -> Term:
+    kind = terms[0].type.element
+    if kind.name not in {"text", "varchar", "int2", "int4", "int8", "numeric"}:
+        raise refuse(f"array_to_string() of {terms[0].type}.", fix="Cast it: array_to_string(a::text[], ',').")
+    return call("interlock_array_to_string", result, *terms)
 
 
 def _equated(name: str, takes: str, gives: str, body: Callable[..., StoredValue], sqlite: str, kind: str) -> Entry:
@@ -314,6 +397,19 @@ ENTRIES: Final = (
         "array_replace",
         "function",
     ),
+    _equated("array_position", f"{_ANY}, int4", "int4", _of_array(position_from), "array_position_from", "function"),
+    function("interlock array_slice", "any", "text", _of_array(sliced), sqlite="array_slice", null=True),
+    function("array_fill", "anyelement, int4[]", "anyarray", filled, null=True),
+    function("trim_array", "anyarray, int4", "anyarray", _of_array(trimmed), null=True),
+    function("array_reverse", "anyarray", "anyarray", turned),
+    *(
+        _equated("array_sort", f"anyarray{rest}", "anyarray", strict(sort_items), f"array_sort{place}", "function")
+        for place, rest in enumerate(("", ", bool", ", bool, bool"))
+    ),
+    function("array_dims", "anyarray", "text", written_dimensions),
+    function("interlock array_to_string", "any", "text", to_text, sqlite="array_to_string", null=True),
+    *(built("function", "array_to_string", f"anyarray, text{rest}", "text", _joining) for rest in ("", ", text")),
+    *(function("string_to_array", f"text, text{rest}", "text[]", from_parts, null=True) for rest in ("", ", text")),
     built("function", "cardinality", "anyarray", "int4", lambda terms, kind: call("json_array_length", kind, *terms)),
     _equated("@>", "anyarray, anyarray", "bool", strict(_contains), "array_contains", "operator"),
     _equated(

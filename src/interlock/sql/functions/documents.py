@@ -38,7 +38,7 @@ def read(text: str) -> str:
     try:
         return json_text(loaded(text))
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise refuse("a document that is nested too deeply.", fix="Make it flatter.") from error
 
 
 def read_json(text: str) -> str:
@@ -46,7 +46,7 @@ def read_json(text: str) -> str:
     try:
         loaded(text)
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise refuse("a document that is nested too deeply.", fix="Make it flatter.") from error
     return text
 
 
@@ -104,14 +104,14 @@ def _inside(value: object, path: Sequence[StoredValue]) -> object:
             return _MISSING
         assert isinstance(step, str)
         if isinstance(value, list):
-            place = _place(step)
+            place = place_of(step)
             value = _MISSING if place is None else _item(cast("object", value), place)
         else:
             value = _member(value, step)
     return value
 
 
-def _place(step: str) -> int | None:
+def place_of(step: str) -> int | None:
     """The number that a step of a path is, read as C's strtoint reads it."""
     if not _PLACE.fullmatch(step) or abs(int(step)) >= 2**31:
         return None
@@ -322,7 +322,7 @@ def _change_member(
 def _change_item(
     items: list[object], step: str, path: Sequence[StoredValue], depth: int, new: object, *, create: bool, last: bool
 ) -> None:
-    place = _place(step)
+    place = place_of(step)
     if place is None:
         raise _wrong(f"step {depth + 1} of a path, {step[:40]!r}, is not a position in an array.", "Pass a number.")
     found = -len(items) <= place < len(items)
@@ -338,16 +338,83 @@ def _change_item(
         items.insert(0 if place < 0 else len(items), new)
 
 
-def strip_nulls(document: str) -> str:
-    """jsonb_strip_nulls: the document without the members that are null."""
-    return json_text(_stripped(loaded(document)))
+def insert(document: str, path: str, new: str, after: int = 0) -> str:
+    """jsonb_insert: the document with a new element before or after that place, or a new member."""
+    value, steps = loaded(document), array_items(_PATH, path)
+    if not isinstance(value, dict | list):
+        raise _wrong("jsonb_insert() in a jsonb that is neither object nor array.", "Test jsonb_typeof() first.")
+    if not steps:
+        return document
+    around = cast("object", value)
+    for depth, step in enumerate(steps, start=1):
+        _check_step(around, step)
+        if depth < len(steps):
+            around = _inside(around, [step])
+        if around is _MISSING:
+            break
+    _insert_at(around, cast("str", steps[-1]), loaded(new), after=bool(after))
+    return json_text(cast("object", value))
 
 
-def _stripped(value: object) -> object:
+def _check_step(around: object, step: StoredValue) -> None:
+    if not isinstance(step, str):
+        raise _wrong("a step of a path is NULL.", "Name every step.")
+    if isinstance(around, list) and place_of(step) is None:
+        raise _wrong(f"the step {step!r} of a path is not a position in an array.", "Pass a number.")
+
+
+def _insert_at(around: object, last: str, new: object, *, after: bool) -> None:
+    if isinstance(around, dict):
+        members = cast("dict[str, object]", around)
+        if last in members:
+            raise _wrong(f"jsonb_insert() of the key {last!r}, which is there already.", "Use jsonb_set().")
+        members[last] = new
+    elif isinstance(around, list):
+        place = place_of(last)
+        assert place is not None
+        items = cast("list[object]", around)
+        if place < -len(items):
+            items.insert(0, new)
+        elif place >= len(items):
+            items.append(new)
+        else:
+            items.insert(place + (len(items) if place < 0 else 0) + after, new)
+
+
+def object_of_pairs(array: str) -> str:
+    """jsonb_object of keys and values by turns."""
+    items = array_items(_PATH, array)
+    if len(items) % 2:
+        raise _wrong("jsonb_object() of an odd number of elements.", "Pass keys and values by turns.")
+    return _object(items[::2], items[1::2])
+
+
+def object_of_arrays(names: str, values: str) -> str:
+    """jsonb_object of an array of keys and one of values."""
+    return _object(array_items(_PATH, names), array_items(_PATH, values))
+
+
+def _object(names: Sequence[StoredValue], values: Sequence[StoredValue]) -> str:
+    if len(names) != len(values):
+        raise _wrong("jsonb_object() of arrays of different lengths.", "Pass a value for each key.")
+    if None in names:
+        raise _wrong("a NULL as a key of a jsonb object.", "Use coalesce().")
+    return json_text(dict(zip(cast("Sequence[str]", names), values, strict=True)))
+
+
+def strip_nulls(document: str, arrays: int = 0) -> str:
+    """jsonb_strip_nulls: the document without the members that are null, and with `arrays` without such elements."""
+    return json_text(_stripped(loaded(document), arrays=bool(arrays)))
+
+
+def _stripped(value: object, *, arrays: bool) -> object:
     if isinstance(value, dict):
         members = cast("dict[str, object]", value).items()
-        return {name: _stripped(item) for name, item in members if item is not None}
-    return [_stripped(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
+        return {name: _stripped(item, arrays=arrays) for name, item in members if item is not None}
+    if not isinstance(value, list):
+        return value
+    items = cast("list[object]", value)
+    return [_stripped(item, arrays=arrays) for item in items if item is not None or not arrays]
 
 
 # --- Documents made of values ----------------------------------------------------------------------------------------
@@ -590,9 +657,6 @@ ENTRIES: Final = (
     operator("->>", "jsonb, int4", "text", item_text, sqlite="jsonb_item_text"),
     operator("#>", "jsonb, text[]", "jsonb", inside, sqlite="jsonb_inside"),
     operator("#>>", "jsonb, text[]", "text", inside_text, sqlite="jsonb_inside_text"),
-    operator("->>", "json, text", "text", member_text, sqlite="jsonb_member_text"),
-    operator("->>", "json, int4", "text", item_text, sqlite="jsonb_item_text"),
-    operator("#>>", "json, text[]", "text", inside_text, sqlite="jsonb_inside_text"),
     operator("@>", "jsonb, jsonb", "bool", contains, sqlite="jsonb_contains"),
     operator("<@", "jsonb, jsonb", "bool", swapped(contains), sqlite="jsonb_contained"),
     operator("?", "jsonb, text", "bool", has_key, sqlite="jsonb_has_key"),
@@ -607,6 +671,14 @@ ENTRIES: Final = (
     function("jsonb_typeof", "jsonb", "text", typeof),
     function("jsonb_array_length", "jsonb", "int4", array_length),
     function("jsonb_strip_nulls", "jsonb", "jsonb", strip_nulls),
+    function("jsonb_strip_nulls", "jsonb, bool", "jsonb", strip_nulls),
+    *(function("jsonb_insert", f"jsonb, text[], jsonb{rest}", "jsonb", insert) for rest in ("", ", bool")),
+    function("jsonb_object", "text[]", "jsonb", object_of_pairs, sqlite="jsonb_object_of_pairs"),
+    function("jsonb_object", "text[], text[]", "jsonb", object_of_arrays, sqlite="jsonb_object_of_arrays"),
+    function("json_typeof", "json", "text", typeof, sqlite="jsonb_typeof"),
+    function("json_array_length", "json", "int4", array_length, sqlite="jsonb_array_length"),
+    function("interlock extract_path", "any", "jsonb", extract_path, sqlite="jsonb_extract_path"),
+    function("interlock extract_path_text", "any", "text", extract_path_text, sqlite="jsonb_extract_path_text"),
     function("jsonb_set", "jsonb, text[], jsonb", "jsonb", place),
     function("jsonb_set", "jsonb, text[], jsonb, bool", "jsonb", place),
     function("jsonb_pretty", "jsonb", "text", pretty),

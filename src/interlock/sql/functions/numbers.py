@@ -9,14 +9,17 @@ Functions whose last digit depends on the C library (powers of floats, exp, ln) 
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Final
+
+from msgspec.structs import replace
 
 from interlock.errors import TransactionError
 from interlock.sql.functions import decimals
 from interlock.sql.registry import Entry, built, cast, function, operator, written
 from interlock.sql.scope import Term, call, combined
 from interlock.sql.types import INT2, INT4, INT8, INTEGER_RANGE, Type, refuse
-from interlock.sql.values import NUMERIC_DIGITS_MAX, StoredValue, numeric_text, out_of_range
+from interlock.sql.values import NUMERIC_DIGITS_MAX, StoredValue, numeric_scaled, numeric_text, out_of_range
 
 _EXACT_BITS: Final = 53
 _INT8_LOW, _INT8_HIGH = INTEGER_RANGE["int8"]
@@ -177,12 +180,94 @@ def choosing(best: Callable[..., StoredValue], key: Callable[[StoredValue], obje
     return choose
 
 
-def _to_hex(value: int) -> str:
-    return f"{value if value >= 0 else value + 2**64:x}"
+def _shifted(bits: int) -> tuple[Callable[[int, int], int], Callable[[int, int], int]]:
+    """Return << and >> of whole numbers of that width: C takes the count modulo the width."""
+
+    def left(value: int, count: int) -> int:
+        shifted: int = (value << (count % bits)) & (2**bits - 1)
+        return shifted - 2**bits if shifted >> (bits - 1) else shifted
+
+    return left, lambda value, count: value >> (count % bits)
 
 
-def _to_hex4(value: int) -> str:
-    return f"{value if value >= 0 else value + 2**32:x}"
+def _numeric_gcd(left: str, right: str) -> str:
+    scale = max(decimals.displayed_scale(left), decimals.displayed_scale(right))
+    return numeric_scaled(math.gcd(_unscaled(left, scale), _unscaled(right, scale)), scale)
+
+
+def _numeric_lcm(left: str, right: str) -> str:
+    scale = max(decimals.displayed_scale(left), decimals.displayed_scale(right))
+    return numeric_scaled(math.lcm(_unscaled(left, scale), _unscaled(right, scale)), scale)
+
+
+def _unscaled(value: str, scale: int) -> int:
+    # By its digits: arithmetic with Decimal would round them.
+    whole, _, fraction = value.partition(".")
+    return int(whole + fraction.ljust(scale, "0"))
+
+
+def _bucket(value: str, low: str, high: str, count: int) -> int:
+    """width_bucket of numeric."""
+    number, first, last = Fraction(value), Fraction(low), Fraction(high)
+    return _bucket_of(number, first, last, count, lambda: int(abs(number - first) * count // abs(last - first)))
+
+
+def _float_bucket(number: float, first: float, last: float, count: int) -> int:
+    """width_bucket of floats."""
+    return _bucket_of(
+        number, first, last, count, lambda: min(int(count * (abs(number - first) / abs(last - first))), count - 1)
+    )
+
+
+def _bucket_of(
+    number: Fraction | float, first: Fraction | float, last: Fraction | float, count: int, place: Callable[[], int]
+) -> int:
+    if count <= 0:
+        raise TransactionError("width_bucket() with a count that is not greater than zero.", fix="Pass 1 or more.")
+    if first == last:
+        raise TransactionError("width_bucket() with equal bounds.", fix="Pass two bounds.")
+    rising = first < last
+    if number < first if rising else number > first:
+        return 0
+    found = count if (number >= last if rising else number <= last) else place()
+    if found >= INTEGER_RANGE["int4"][1]:
+        raise TransactionError("integer out of range.", fix="Use fewer buckets.")
+    return found + 1
+
+
+def _based(digits: str, bits: int) -> Callable[[int], str]:
+    return lambda value: format(value if value >= 0 else value + 2**bits, digits)
+
+
+def _between(low: int, high: int, fraction: float) -> int:
+    """random(low, high), made of a random fraction."""
+    if low > high:
+        raise TransactionError(f"random({low}, {high}): the first bound is the greater one.", fix="Exchange them.")
+    # 53 bits of chance: a wider range has numbers that never come.
+    return min(low + int(fraction * (high - low + 1)), high)
+
+
+def _drawn(terms: Sequence[Term], result: Type) -> Term:
+    return replace(call("interlock_random_between", result, *terms, extra="interlock_random()"), volatile=True)
+
+
+_RADIANS_PER_DEGREE: Final = 0.0174532925199432957692
+
+
+def _degrees(value: float) -> float:
+    return float_divide(value, _RADIANS_PER_DEGREE)
+
+
+def _radians(value: float) -> float:
+    return float_multiply(value, _RADIANS_PER_DEGREE)
+
+
+def _exclusive_or(left: int, right: int) -> int:
+    return left ^ right
+
+
+def _min_scale(value: str) -> int:
+    return decimals.displayed_scale(decimals.trimmed(value))
 
 
 # --- Builders --------------------------------------------------------------------------------------------------------
@@ -380,8 +465,27 @@ ENTRIES: Final = (
     *(function("gcd", f"{name}, {name}", name, _gcd, unchecked=name == "int4") for name in ("int4", "int8")),
     *(function("lcm", f"{name}, {name}", name, _lcm, unchecked=name == "int4") for name in ("int4", "int8")),
     function("factorial", "int8", "numeric", _factorial),
-    function("to_hex", "int8", "text", _to_hex, sqlite="int8_to_hex"),
-    function("to_hex", "int4", "text", _to_hex4, sqlite="int4_to_hex"),
+    *(
+        function(name, kind, "text", _based(digits, bits), sqlite=f"{kind}_{name}")
+        for name, digits in (("to_hex", "x"), ("to_oct", "o"), ("to_bin", "b"))
+        for kind, bits in (("int8", 64), ("int4", 32))
+    ),
+    *(
+        operator(sign, f"{kind}, int4", kind, body, sqlite=f"{kind}_shift_{word}")
+        for kind, bits in (("int4", 32), ("int8", 64))
+        for sign, word, body in zip(("<<", ">>"), ("left", "right"), _shifted(bits), strict=True)
+    ),
+    *(operator("#", f"{kind}, {kind}", kind, _exclusive_or, sqlite="exclusive_or") for kind in _INTEGERS),
+    function("gcd", "numeric, numeric", "numeric", _numeric_gcd, sqlite="numeric_gcd"),
+    function("lcm", "numeric, numeric", "numeric", _numeric_lcm, sqlite="numeric_lcm"),
+    function("min_scale", "numeric", "int4", _min_scale),
+    function("width_bucket", "numeric, numeric, numeric, int4", "int4", _bucket),
+    function("width_bucket", "float8, float8, float8, int4", "int4", _float_bucket, sqlite="float8_width_bucket"),
+    function("degrees", "float8", "float8", _degrees),
+    function("radians", "float8", "float8", _radians),
+    _plain("random_between", _between, "int8, int8, float8", "int8"),
+    *(built("function", "random", f"{kind}, {kind}", kind, _drawn) for kind in ("int4", "int8")),
+    operator("|/", "float8", "float8", square_root, sqlite="float8_sqrt"),
     built("cast", "", "numeric", "float8", _numeric_to_float),
     cast("float8", "numeric", float_to_numeric),
     built("cast", "", "bool", "int4", _itself),

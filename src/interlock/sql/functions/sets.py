@@ -1,4 +1,4 @@
-"""Functions that give rows: the elements of a document, the parts of a text, a series.
+"""Functions that give rows: the elements of a document, the parts of a text, a series; and parts of json as written.
 
 SQLite's json_each() is what gives the rows, so each function here returns one JSON array: of stored values, or of
 arrays of them for a function of several columns. The rows of a LATERAL subquery travel in the same way. A float is
@@ -6,6 +6,8 @@ written as the digits of its bytes, because SQLite may round the decimal ones.
 """
 
 import json
+import operator as operator_module
+import re
 import struct
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -13,18 +15,14 @@ from typing import Final, cast
 
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.functions import decimals, documents, times
-from interlock.sql.registry import Aggregate, Entry, Function, function, strict
-from interlock.sql.types import refuse
-from interlock.sql.values import StoredValue, is_storable, json_text
+from interlock.sql.registry import Aggregate, Entry, Function, function, operator, strict
+from interlock.sql.types import PLAIN_TYPES, refuse
+from interlock.sql.values import StoredValue, array_items, is_storable, json_text, portable, rows_text
 
 SERIES_ROWS_MAX: Final = 1_000_000
 
 # --- Documents -------------------------------------------------------------------------------------------------------
 # jsonb is read and written as PostgreSQL does; of json every part keeps its text, and a key given twice comes twice.
-
-
-def _rows(values: list[object]) -> str:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
 def _text_of(value: object) -> str | None:
@@ -56,27 +54,42 @@ def _not_a(wanted: str, document: str) -> TransactionError:
 
 def elements(document: str) -> str:
     """jsonb_array_elements."""
-    return _rows([json_text(value) for value in _elements(document)])
+    return rows_text([json_text(value) for value in _elements(document)])
 
 
 def elements_text(document: str) -> str:
     """jsonb_array_elements_text."""
-    return _rows([_text_of(value) for value in _elements(document)])
+    return rows_text([_text_of(value) for value in _elements(document)])
+
+
+def record(document: StoredValue) -> str:
+    """jsonb_to_record: one row, which is NULL if the document is."""
+    if document is not None:
+        _members(str(document))
+    return rows_text([document])
+
+
+def records(document: str) -> str:
+    """jsonb_to_recordset: a row per element, each an object."""
+    listed = _elements(document)
+    if not all(isinstance(value, dict) for value in listed):
+        raise TransactionError("jsonb_to_recordset() of an array with other elements than objects.", fix="Filter them.")
+    return rows_text([json_text(value) for value in listed])
 
 
 def keys(document: str) -> str:
     """jsonb_object_keys, in the order in which jsonb keeps them."""
-    return _rows([name for name, _ in _members(document)])
+    return rows_text([name for name, _ in _members(document)])
 
 
 def members(document: str) -> str:
     """jsonb_each."""
-    return _rows([[name, json_text(value)] for name, value in _members(document)])
+    return rows_text([[name, json_text(value)] for name, value in _members(document)])
 
 
 def members_text(document: str) -> str:
     """jsonb_each_text."""
-    return _rows([[name, _text_of(value)] for name, value in _members(document)])
+    return rows_text([[name, _text_of(value)] for name, value in _members(document)])
 
 
 _BLANK: Final = " \t\n\r"
@@ -123,29 +136,96 @@ def _written_text(value: object, text: str) -> object:
     return _storable(value) if text.startswith('"') else None if value is None else text
 
 
+def _json_item(document: str, place: int) -> str | None:
+    items = [text for _, _, text in _parts(document, "[")]
+    return items[place] if -len(items) <= place < len(items) else None
+
+
+def _json_member(document: str, name: str) -> str | None:
+    """Return the member of that name; of several the last one."""
+    found = [text for known, _, text in _parts(document, "{") if known == name]
+    return found[-1] if found else None
+
+
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _readable(document: str) -> None:
+    """PostgreSQL reads all strings of a document to find one part of it."""
+    if "\\u" in document:
+        for found in _STRING.findall(document):
+            _storable(json.loads(found))
+
+
+def json_member(document: str, name: str) -> str | None:
+    """-> with a name."""
+    _readable(document)
+    return _json_member(document, name) if document[_next(document, 0)] == "{" else None
+
+
+def json_item(document: str, place: int) -> str | None:
+    """-> with a number."""
+    _readable(document)
+    return _json_item(document, place) if document[_next(document, 0)] == "[" else None
+
+
+def json_inside(document: str, path: str) -> str | None:
+    """#>, by a path."""
+    _readable(document)
+    found: str | None = document.strip(_BLANK)
+    for step in array_items(PLAIN_TYPES["text[]"], path):
+        if found is None or not isinstance(step, str):
+            return None
+        if found[0] == "{":
+            found = _json_member(found, step)
+        else:
+            place = documents.place_of(step)
+            found = None if found[0] != "[" or place is None else _json_item(found, place)
+    return found
+
+
+def _json_text(part: str | None) -> str | None:
+    return None if part is None else cast("str | None", _written_text(_decoded(part, 0)[0], part))
+
+
+def json_member_text(document: str, name: str) -> str | None:
+    """->> with a name."""
+    return _json_text(json_member(document, name))
+
+
+def json_item_text(document: str, place: int) -> str | None:
+    """->> with a number."""
+    return _json_text(json_item(document, place))
+
+
+def json_inside_text(document: str, path: str) -> str | None:
+    """#>>, by a path."""
+    return _json_text(json_inside(document, path))
+
+
 def json_elements(document: str) -> str:
     """json_array_elements."""
-    return _rows([text for _, _, text in _parts(document, "[")])
+    return rows_text([text for _, _, text in _parts(document, "[")])
 
 
 def json_elements_text(document: str) -> str:
     """json_array_elements_text."""
-    return _rows([_written_text(value, text) for _, value, text in _parts(document, "[")])
+    return rows_text([_written_text(value, text) for _, value, text in _parts(document, "[")])
 
 
 def json_keys(document: str) -> str:
     """json_object_keys."""
-    return _rows([_storable(name) for name, _, _ in _parts(document, "{")])
+    return rows_text([_storable(name) for name, _, _ in _parts(document, "{")])
 
 
 def json_members(document: str) -> str:
     """json_each."""
-    return _rows([[_storable(name), text] for name, _, text in _parts(document, "{")])
+    return rows_text([[_storable(name), text] for name, _, text in _parts(document, "{")])
 
 
 def json_members_text(document: str) -> str:
     """json_each_text."""
-    return _rows([[_storable(name), _written_text(value, text)] for name, value, text in _parts(document, "{")])
+    return rows_text([[_storable(name), _written_text(value, text)] for name, value, text in _parts(document, "{")])
 
 
 # --- Texts -----------------------------------------------------------------------------------------------------------
@@ -158,14 +238,17 @@ def parts_of_text(text: StoredValue, separator: StoredValue, null: StoredValue =
     if not text:
         return "[]"
     parts = list(text) if separator is None else text.split(str(separator)) if separator else [text]
-    return _rows([None if part == null else part for part in parts])
+    return rows_text([None if part == null else part for part in parts])
 
 
 # --- Series ----------------------------------------------------------------------------------------------------------
 
 
 def _counted(
-    start: StoredValue, add: Callable[[StoredValue], StoredValue], within: Callable[[StoredValue], bool]
+    start: StoredValue,
+    add: Callable[[StoredValue], StoredValue],
+    within: Callable[[StoredValue], bool],
+    is_next: Callable[[StoredValue, StoredValue], bool] = operator_module.ne,
 ) -> str:
     listed: list[object] = []
     value = start
@@ -173,11 +256,15 @@ def _counted(
         if len(listed) >= SERIES_ROWS_MAX:
             raise refuse(f"generate_series() of more than {SERIES_ROWS_MAX:,} rows here.", fix="Use a longer step.")
         listed.append(value)
+        before = value
         try:
             value = add(value)
         except DialectError:  # The next one would be after the year 9999 or before the year 1, and so beyond the end.
             break
-    return _rows(listed)
+        if not is_next(before, value):
+            # A month less 29 days is a step back from the last day of January.
+            raise refuse("generate_series() by a step that goes back from some days.", fix="Use days or months alone.")
+    return rows_text(listed)
 
 
 def _no_steps() -> TransactionError:
@@ -191,7 +278,7 @@ def integers(start: int, stop: int, step: int = 1) -> str:
     count = max((stop - start) // step + 1, 0)
     if count > SERIES_ROWS_MAX:
         raise refuse(f"generate_series() of more than {SERIES_ROWS_MAX:,} rows here.", fix="Use a longer step.")
-    return _rows(list(range(start, stop + (1 if step > 0 else -1), step)))
+    return rows_text(list(range(start, stop + (1 if step > 0 else -1), step)))
 
 
 def numerics(start: str, stop: str, step: str = "1") -> str:
@@ -216,7 +303,10 @@ def moments(start: int, stop: int, step: str) -> str:
         assert isinstance(value, int)
         return value <= stop if sign > 0 else value >= stop
 
-    return _counted(start, lambda value: times.add(cast("int", value), step), within)
+    def is_next(before: StoredValue, value: StoredValue) -> bool:
+        return (cast("int", value) - cast("int", before)) * sign > 0
+
+    return _counted(start, lambda value: times.add(cast("int", value), step), within, is_next)
 
 
 # --- Rows of a LATERAL subquery --------------------------------------------------------------------------------------
@@ -230,17 +320,11 @@ class RowCollection:
 
     def step(self, *values: StoredValue) -> None:
         """Take one row."""
-        self.rows.append([_portable(value) for value in values])
+        self.rows.append([portable(value) for value in values])
 
     def final(self) -> StoredValue:
         """The rows in one text."""
-        return _rows(self.rows)
-
-
-def _portable(value: StoredValue) -> StoredValue:
-    if isinstance(value, bytes):
-        return value.hex()
-    return struct.pack(">d", value).hex() if isinstance(value, float) else value
+        return rows_text(self.rows)
 
 
 def float_of_digits(digits: str) -> float:
@@ -266,10 +350,16 @@ COLUMNS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "json_each": (KEY_AND_VALUE, ("text", "json")),
     "json_each_text": (KEY_AND_VALUE, ("text", "text")),
     "string_to_table": (("",), ("text",)),
+    "jsonb_path_query": (("",), ("jsonb",)),
+    "regexp_matches": (("",), ("text[]",)),
+    "regexp_split_to_table": (("",), ("text",)),
 }
 """The names and types of the columns that each gives. Without a name, a column is called like its relation."""
 
-SET_FUNCTIONS: Final = frozenset({*COLUMNS, "generate_series", "unnest"})
+RECORD_FUNCTIONS: Final = frozenset({"jsonb_to_record", "jsonb_to_recordset"})
+"""Functions whose columns the statement defines: AS t (a integer, b text)."""
+
+SET_FUNCTIONS: Final = frozenset({*COLUMNS, *RECORD_FUNCTIONS, "generate_series", "unnest"})
 
 
 def _set(name: str, takes: str, body: Callable[..., str | None], sqlite: str, *, null: bool = False) -> Entry:
@@ -280,6 +370,8 @@ ENTRIES: Final = (
     _set("jsonb_array_elements", "jsonb", elements, "jsonb_elements"),
     _set("jsonb_array_elements_text", "jsonb", elements_text, "jsonb_elements_text"),
     _set("jsonb_object_keys", "jsonb", keys, "jsonb_keys"),
+    _set("jsonb_to_record", "jsonb", record, "jsonb_record", null=True),
+    _set("jsonb_to_recordset", "jsonb", records, "jsonb_records"),
     _set("jsonb_each", "jsonb", members, "jsonb_members"),
     _set("jsonb_each_text", "jsonb", members_text, "jsonb_members_text"),
     _set("json_array_elements", "json", json_elements, "json_elements"),
@@ -287,6 +379,12 @@ ENTRIES: Final = (
     _set("json_object_keys", "json", json_keys, "json_keys"),
     _set("json_each", "json", json_members, "json_members"),
     _set("json_each_text", "json", json_members_text, "json_members_text"),
+    operator("->", "json, text", "json", json_member, sqlite="json_member"),
+    operator("->>", "json, text", "text", json_member_text, sqlite="json_member_text"),
+    operator("->", "json, int4", "json", json_item, sqlite="json_item"),
+    operator("->>", "json, int4", "text", json_item_text, sqlite="json_item_text"),
+    operator("#>", "json, text[]", "json", json_inside, sqlite="json_inside"),
+    operator("#>>", "json, text[]", "text", json_inside_text, sqlite="json_inside_text"),
     _set("string_to_table", "text, text", parts_of_text, "parts", null=True),
     _set("string_to_table", "text, text, text", parts_of_text, "parts", null=True),
     *(

@@ -1,6 +1,8 @@
 """Functions on text as PostgreSQL has them, counted in characters.
 
 Each takes stored values and gives a stored value. None of them sees NULL but `concat` and its kin, which leave it out.
+
+Sections: characters, LIKE patterns, further functions, entries.
 """
 
 import base64
@@ -8,13 +10,15 @@ import binascii
 import hashlib
 import math
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from interlock.errors import TransactionError
-from interlock.sql.registry import Entry, built, cast, function, operator, written
+from interlock.sql.functions import letters
+from interlock.sql.registry import built, cast, function, operator, written
 from interlock.sql.scope import Term, call, combined
 from interlock.sql.types import INTEGER_RANGE, Type, refuse
 from interlock.sql.values import StoredValue
@@ -81,7 +85,7 @@ def repeat(text: str, count: int) -> str:
 
 def _bounded(length: int, build: Callable[[], str]) -> str:
     if length > TEXT_LENGTH_MAX:
-        raise TransactionError(f"a text of {length:,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use less.")
+        raise refuse(f"a text of {length:,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use less.")
     return build()
 
 
@@ -208,14 +212,25 @@ def like(text: str, pattern: str, escape: str) -> int:
 
 
 def ilike(text: str, pattern: str, escape: str) -> int:
-    """The same without regard to case, as far as that does not depend on a locale."""
-    if not (text.isascii() and pattern.isascii()):
-        raise refuse(
-            "ILIKE on text beyond ASCII.",
-            why="PostgreSQL's answer depends on the locale of the database.",
-            fix="Compare in Python, or use LIKE.",
-        )
-    return like(text.lower(), pattern.lower(), escape.lower())
+    """The same without regard to case; the escape character itself has one."""
+    return like(letters.lower(text), _small_pattern(pattern, escape), "\\")
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _small_pattern(pattern: str, escape: str) -> str:
+    """Return the pattern in small letters, with a backslash as its escape character."""
+    if escape == "\\":
+        return letters.lower(pattern)
+    written: list[str] = []
+    escaped = False
+    for letter in pattern:
+        if letter == escape and not escaped:
+            written.append("\\")
+            escaped = True
+            continue
+        written.append("\\\\" if letter == "\\" and not escaped else letter)
+        escaped = False
+    return letters.lower("".join(written))
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -253,36 +268,6 @@ def _unfinished(segments: list[list[str]]) -> _Pattern:
     first, *rest = map("".join, segments)
     left_min = max(1, skipped) if after_any else 1
     return _Pattern(re.compile(first + _skipping(rest), re.DOTALL), left_min)
-
-
-# --- Case ------------------------------------------------------------------------------------------------------------
-# Letters beyond ASCII follow the locale of the database in PostgreSQL. A lane has that of the locale C, in which such
-# letters have no case, and refuses texts where another locale would answer differently.
-
-
-def lower(text: str) -> str:
-    """Return small letters; beyond ASCII they depend on the locale."""
-    return _ascii(text, "lower").lower()
-
-
-def upper(text: str) -> str:
-    """Return capital letters; beyond ASCII they depend on the locale."""
-    return _ascii(text, "upper").upper()
-
-
-def initcap(text: str) -> str:
-    """Return each word with a capital letter; a word is letters and digits."""
-    return re.sub(r"[A-Za-z0-9]+", lambda found: found[0][0].upper() + found[0][1:].lower(), _ascii(text, "initcap"))
-
-
-def _ascii(text: str, name: str) -> str:
-    if not text.isascii():
-        raise refuse(
-            f"{name}() of text beyond ASCII.",
-            why="PostgreSQL's answer depends on the locale of the database.",
-            fix="Convert it in Python and store the result.",
-        )
-    return text
 
 
 # --- Further functions -----------------------------------------------------------------------------------------------
@@ -339,6 +324,42 @@ def quote_literal(text: str) -> str:
     return f"E'{quoted.replace(chr(92), chr(92) * 2)}'" if "\\" in quoted else f"'{quoted}'"
 
 
+def quote_nullable(text: StoredValue) -> str:
+    """Return the text as a literal of PostgreSQL, NULL included."""
+    return "NULL" if text is None else quote_literal(str(text))
+
+
+_FORMAT: Final = re.compile(r"%(?:(%)|(?:([0-9]+)\$)?(-*)([0-9]*)(.?))", re.DOTALL)
+
+
+def formatted(template: StoredValue, *values: StoredValue) -> str | None:
+    """format(): %s and %L, with a place and a width; the values are texts already."""
+    if not isinstance(template, str):
+        return None
+    following = 0
+
+    def replaced(found: re.Match[str]) -> str:
+        nonlocal following
+        percent, place, minus, width, kind = found.groups()
+        if percent:
+            return "%"
+        if kind in {"I", "*"}:
+            raise refuse(f"%{kind} in format().", fix="Use %s and %L, with a written width.")
+        if kind not in {"s", "L"}:
+            raise TransactionError(f"unrecognized format() type specifier {kind!r}.", fix="Use %s or %L; %% is %.")
+        following = following + 1 if place is None else int(place)
+        if following < 1 or following > len(values):
+            raise TransactionError("too few arguments for format().", fix="Pass one for each place.")
+        value = values[following - 1]
+        if kind == "L":
+            value = "NULL" if value is None else quote_literal(str(value))
+        text = "" if value is None else str(value)
+        length = int(width or 0)
+        return _bounded(length, lambda: text.ljust(length) if minus else text.rjust(length))
+
+    return _FORMAT.sub(replaced, template)
+
+
 def encode(value: bytes, form: str) -> str:
     """Return bytes as text: hex, base64 or escape."""
     match form.lower():
@@ -361,18 +382,83 @@ _ASCII_MAX: Final = 127
 _LINE: Final = 76
 
 
+def _between_bytes(text: str) -> str:
+    """Return hexadecimal digits without the blanks between bytes; elsewhere PostgreSQL takes none."""
+    if not re.fullmatch(r"[ \n\t\r]*(?:[0-9a-fA-F]{2}[ \n\t\r]*)*", text):
+        raise ValueError(text)
+    return text
+
+
 def decode(text: str, form: str) -> bytes:
     """Return the bytes that a text stands for: hex or base64."""
     try:
         match form.lower():
             case "hex":
-                return bytes.fromhex("".join(text.split()))
+                return bytes.fromhex(_between_bytes(text))
             case "base64":
                 return base64.b64decode("".join(text.split()), validate=True)
+            case "escape":
+                return _unescaped(text)
             case _:
-                raise refuse(f"decode() from {form[:20]!r}.", fix="Use hex or base64.")
+                raise TransactionError(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
     except (ValueError, binascii.Error) as error:
         raise TransactionError(f"invalid {form} text.", fix="Correct the text.") from error
+
+
+def _unescaped(text: str) -> bytes:
+    """Return the bytes of a text where a backslash stands before three octal digits or another one."""
+    if re.sub(r"\\\\|\\[0-3][0-7]{2}", "", text).count("\\"):
+        raise ValueError(text)
+    return re.sub(
+        rb"\\(\\|[0-7]{3})", lambda found: found[1] if found[1] == b"\\" else bytes([int(found[1], 8)]), text.encode()
+    )
+
+
+def _turned(value: bytes) -> bytes:
+    return value[::-1]
+
+
+def _position(value: bytes, sought: bytes) -> int:
+    return value.find(sought) + 1
+
+
+def bit_count(value: bytes) -> int:
+    """Return the number of bits that are set."""
+    return int.from_bytes(value).bit_count()
+
+
+def byte_at(value: bytes, place: int) -> int:
+    """get_byte."""
+    if not 0 <= place < len(value):
+        raise TransactionError(f"index {place} out of valid range, 0..{len(value) - 1}.", fix="Count from zero.")
+    return value[place]
+
+
+def with_byte(value: bytes, place: int, byte: int) -> bytes:
+    """set_byte."""
+    byte_at(value, place)
+    return value[:place] + bytes([byte & 0xFF]) + value[place + 1 :]
+
+
+def _encoded(text: str, name: str) -> bytes:
+    _check_encoding(name)
+    return text.encode()
+
+
+def _decoded(value: bytes, name: str) -> str:
+    _check_encoding(name)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        raise TransactionError("invalid bytes for UTF8.", fix="Store text in UTF-8.") from error
+    if "\0" in text:
+        raise TransactionError("NUL in a text.", fix="Use bytea.")
+    return text
+
+
+def _check_encoding(name: str) -> None:
+    if name.lower().replace("-", "") not in {"utf8", "unicode"}:
+        raise refuse(f"the encoding {name[:20]!r}.", fix="Use UTF8.")
 
 
 def digest(name: str) -> Callable[[bytes], bytes]:
@@ -425,10 +511,6 @@ def _join_bytes(left: bytes, right: bytes) -> bytes:
     return left + right
 
 
-def _cased(name: str, body: Callable[[str], str]) -> Entry:
-    return function(name, "text", "text", body)
-
-
 ENTRIES: Final = (
     written("operator", "||", "text, text", "text", "{0} || {1}"),
     operator("||", "bytea, bytea", "bytea", _join_bytes, sqlite="bytea_join"),
@@ -448,9 +530,10 @@ ENTRIES: Final = (
     function("octet_length", "bytea", "int4", octet_length),
     function("bit_length", "text", "int4", bit_length),
     function("bit_length", "bytea", "int4", bit_length),
-    _cased("lower", lower),
-    _cased("upper", upper),
-    _cased("initcap", initcap),
+    *(
+        function(name, "text", "text", body)
+        for name, body in (("lower", letters.lower), ("upper", letters.upper), ("initcap", letters.initcap))
+    ),
     function("btrim", "text", "text", trim, sqlite="trim"),
     function("btrim", "text, text", "text", trim, sqlite="trim_of"),
     function("ltrim", "text", "text", trim_left, sqlite="trim_left"),
@@ -489,6 +572,21 @@ ENTRIES: Final = (
     function("ascii", "text", "int4", code_point),
     function("chr", "int4", "text", character),
     function("quote_literal", "text", "text", quote_literal),
+    function("quote_nullable", "text", "text", quote_nullable, null=True),
+    function("interlock format", "any", "text", formatted, sqlite="format", null=True),
+    function("casefold", "text", "text", letters.fold),
+    function("convert_to", "text, name", "bytea", _encoded),
+    function("convert_from", "bytea, name", "text", _decoded),
+    function("crc32", "bytea", "int8", zlib.crc32),
+    function("bit_count", "bytea", "int8", bit_count),
+    function("get_byte", "bytea, int4", "int4", byte_at),
+    function("set_byte", "bytea, int4, int4", "bytea", with_byte),
+    function("reverse", "bytea", "bytea", _turned, sqlite="bytea_reverse"),
+    function("position", "bytea, bytea", "int4", _position, sqlite="bytea_position"),
+    *(
+        function(name, "bytea, bytea", "bytea", body, sqlite=f"bytea_{name}")
+        for name, body in (("btrim", trim), ("ltrim", trim_left), ("rtrim", trim_right))
+    ),
     function("encode", "bytea, text", "text", encode),
     function("decode", "text, text", "bytea", decode),
     *(

@@ -11,14 +11,15 @@ Sections: reading, arithmetic, parts of a moment, dates and times of day, functi
 
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from interlock.errors import TransactionError
-from interlock.sql.registry import Entry, cast, function, operator, swapped, written
-from interlock.sql.types import refuse
+from interlock.sql.registry import Entry, built, cast, function, operator, swapped, written
+from interlock.sql.scope import Term, call
+from interlock.sql.types import INTEGER_RANGE, Type, refuse
 from interlock.sql.values import EPOCH, MICROSECOND, TIME_MAX, TIME_MIN, StoredValue, numeric_scaled
 
 SECOND_US: Final = 1_000_000
@@ -286,6 +287,8 @@ _TRUNCATED: Final[dict[str, Callable[[datetime], datetime]]] = {
     "month": lambda at: _midnight(at).replace(day=1),
     "quarter": lambda at: _midnight(at).replace(month=(at.month - 1) // 3 * 3 + 1, day=1),
     "year": lambda at: _midnight(at).replace(month=1, day=1),
+    "century": lambda at: _midnight(at).replace(year=(at.year - 1) // 100 * 100 + 1, month=1, day=1),
+    "millennium": lambda at: _midnight(at).replace(year=(at.year - 1) // 1000 * 1000 + 1, month=1, day=1),
 }
 
 
@@ -319,6 +322,9 @@ _PARTS: Final[dict[str, Callable[[datetime], str]]] = {
     "month": lambda at: str(at.month),
     "quarter": lambda at: str((at.month + 2) // 3),
     "year": lambda at: str(at.year),
+    "decade": lambda at: str(at.year // 10),
+    "century": lambda at: str((at.year + 99) // 100),
+    "millennium": lambda at: str((at.year + 999) // 1000),
     "epoch": lambda at: numeric_scaled((at - EPOCH) // MICROSECOND, 6),
 }
 MOMENT_PARTS: Final = frozenset(_PARTS)
@@ -603,14 +609,23 @@ def make_date(year: int, month: int, day: int) -> int:
 
 def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> int:
     """Return the timestamp of its parts."""
-    return make_date(year, month, day) * DAY_US + make_time(hour, minute, seconds)
+    return _kept(make_date(year, month, day) * DAY_US + _clock_of(hour, minute, seconds))
 
 
 def make_time(hour: int, minute: int, seconds: float) -> int:
     """Return the time of day of its parts."""
-    if not (0 <= hour <= 23 and 0 <= minute <= 59 and 0 <= seconds < 60):  # noqa: PLR2004 -- of a clock
+    clock = _clock_of(hour, minute, seconds)
+    if clock == DAY_US:
+        raise refuse("the time 24:00.", fix="Use a time before midnight.")
+    return clock
+
+
+def _clock_of(hour: int, minute: int, seconds: float) -> int:
+    total = hour * HOUR_US + minute * MINUTE_US + round(seconds * SECOND_US)
+    # As for PostgreSQL, a minute may have a second 60, and a day may end at 24:00.
+    if not (0 <= hour <= 24 and 0 <= minute <= 59 and 0 <= seconds <= 60 and total <= DAY_US):  # noqa: PLR2004
         raise TransactionError(f"time field value out of range: {hour}:{minute}:{seconds}.", fix="Use a real time.")
-    return hour * HOUR_US + minute * MINUTE_US + round(seconds * SECOND_US)
+    return total
 
 
 def justify_hours(interval: str) -> str:
@@ -637,7 +652,62 @@ def justify_days(interval: str) -> str:
     return Interval(months, days, micros).stored
 
 
+def justify_interval(interval: str) -> str:
+    """Return the interval with each 24 hours as a day and each 30 days as a month, all with one sign."""
+    months, days, micros = stored_interval(interval)
+    carried, micros = _cut(micros, DAY_US)
+    days += carried
+    carried, days = _cut(days, _DAYS_PER_MONTH)
+    months += carried
+    if months > 0 and (days < 0 or (days == 0 and micros < 0)):
+        months, days = months - 1, days + _DAYS_PER_MONTH
+    elif months < 0 and (days > 0 or (days == 0 and micros > 0)):
+        months, days = months + 1, days - _DAYS_PER_MONTH
+    if days > 0 > micros:
+        days, micros = days - 1, micros + DAY_US
+    elif days < 0 < micros:
+        days, micros = days + 1, micros - DAY_US
+    return Interval(months, days, micros).stored
+
+
+def make_interval(*parts: float) -> str:
+    """Return the interval of years, months, weeks, days, hours, minutes and seconds."""
+    values = [*parts, *[0] * (7 - len(parts))]
+    years, months, weeks, days, hours, minutes = map(int, values[:6])
+    seconds = values[6]
+    micros = hours * HOUR_US + minutes * MINUTE_US + round(seconds * SECOND_US)
+    return Interval(years * _MONTHS_PER_YEAR + months, weeks * 7 + days, micros).stored
+
+
+def bin_of(stride: str, moment: int, origin: int) -> int:
+    """date_bin: the beginning of the stride that the moment is in, counted from the origin."""
+    months, days, micros = stored_interval(stride)
+    if months:
+        raise TransactionError("date_bin() by months or years.", fix="Use days and times, or date_trunc().")
+    step = days * DAY_US + micros
+    if abs(step) > INTEGER_RANGE["int8"][1]:
+        raise TransactionError("interval out of range.", fix="Use a shorter one.")
+    if step <= 0:
+        raise TransactionError("date_bin() by a stride that is not greater than zero.", fix="Use a longer one.")
+    return _kept(origin + (moment - origin) // step * step)
+
+
+def truncate_at(field: str, moment: int, zone: str) -> int:
+    """date_trunc in a time zone: days and longer units begin at its midnight, shorter ones keep the moment's offset."""
+    local = at_zone(zone, moment)
+    begun = truncate(field, local)
+    return moment - (local - begun) if field.lower() in _CLOCK_PARTS else from_zone(zone, begun)
+
+
 # --- Entries ---------------------------------------------------------------------------------------------------------
+
+
+def _age_today(terms: Sequence[Term], kind: Type) -> Term:
+    return call("interlock_age_of", kind, *terms, extra="interlock_now()")
+
+
+def _age_of(moment: int, now: int) -> str:
+    return age(truncate("day", now), moment)
 
 
 def _days_between(left: int, right: int) -> int:
@@ -692,6 +762,7 @@ def _moment_entries(name: str) -> tuple[Entry, ...]:
         function("date_part", f"text, {name}", "float8", _as_float(part), sqlite="float_time_part"),
         function("date_trunc", f"text, {name}", name, truncate, sqlite="time_truncate"),
         function("age", f"{name}, {name}", "interval", age),
+        built("function", "age", name, "interval", _age_today),
         function("isfinite", name, "bool", _is_finite, sqlite="is_finite"),
         cast(name, "date", day_of, sqlite="day_of"),
         cast(name, "time", clock_of, sqlite="clock_of"),
@@ -738,6 +809,7 @@ ENTRIES: Final = (
     function("date_part", "text, date", "float8", _as_float(_day_part), sqlite="float_date_part"),
     function("date_part", "text, time", "float8", _as_float(clock_part), sqlite="float_clock_part"),
     function("date_trunc", "text, interval", "interval", truncate_interval, sqlite="interval_truncate"),
+    function("date_trunc", "text, timestamptz, text", "timestamptz", truncate_at, sqlite="truncate_at"),
     function("timezone", "text, timestamptz", "timestamp", at_zone, sqlite="at_zone"),
     function("timezone", "text, timestamp", "timestamptz", from_zone, sqlite="from_zone"),
     function("make_date", "int4, int4, int4", "date", make_date),
@@ -752,6 +824,14 @@ ENTRIES: Final = (
     ),
     function("justify_hours", "interval", "interval", justify_hours),
     function("justify_days", "interval", "interval", justify_days),
+    function("justify_interval", "interval", "interval", justify_interval),
+    function("interlock age_of", "timestamp, timestamp", "interval", _age_of, sqlite="age_of"),
+    function("isfinite", "date", "bool", _is_finite, sqlite="is_finite"),
+    *(
+        function("make_interval", ", ".join([*["int4"] * min(count, 6), "float8"][:count]), "interval", make_interval)
+        for count in range(8)
+    ),
+    *(function("date_bin", f"interval, {name}, {name}", name, bin_of) for name in ("timestamp", "timestamptz")),
     cast("interval", "time", clock_of_interval),
     cast("time", "interval", interval_of_clock),
     *_texts("date", date_text, "date_to_text"),

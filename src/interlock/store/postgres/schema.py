@@ -189,7 +189,7 @@ class Migration(NamedTuple):
 
 def known() -> list[Migration]:
     """Return the migrations that this version knows, in their order."""
-    files = resources.files("interlock.store.postgres.migrations").iterdir()
+    files = resources.files("interlock.store.postgres").joinpath("migrations").iterdir()
     found = sorted((file.name, file.read_text("utf-8")) for file in files if file.name.endswith(".sql"))
     made = [Migration(int(name.partition("_")[0]), name.removesuffix(".sql"), sql) for name, sql in found]
     assert [each.number for each in made] == list(range(1, len(made) + 1)), "migrations are numbered without gaps"

@@ -17,15 +17,10 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from interlock.clock import Clock
-from interlock.errors import (
-    InterlockError,
-    MovedElsewhere,
-    TransactionError,
-    UnavailableError,
-)
+from interlock.errors import InterlockError, MovedElsewhere, TransactionError, UnavailableError
 from interlock.lanes.settings import LaneSettings
 from interlock.postgres.errors import Blocked, closed, is_missing
 from interlock.postgres.pool import CLOSE_TIMEOUT_S, Link, Pool, Record, connected
@@ -100,18 +95,6 @@ def channel(schema: str) -> str:
     return f"{name[: CHANNEL_BYTES_MAX - len(digest) - 1]}_{digest}"
 
 
-class Listening(Protocol):
-    """The driver's methods for notifications."""
-
-    async def add_listener(self, channel: str, callback: Callable[..., None], /) -> None:
-        """Call back with every notification of the channel."""
-        ...
-
-    def add_termination_listener(self, callback: Callable[..., None], /) -> None:
-        """Call back when the connection is lost."""
-        ...
-
-
 class Hints:
     """The sender and listener of one store."""
 
@@ -156,7 +139,7 @@ class Hints:
         if self._closed:
             link.driver.terminate()
             return
-        listener = cast("Listening", link.driver)
+        listener = cast("Any", link.driver)
         listener.add_termination_listener(self._notified)
         try:
             await listener.add_listener(self._channel, self._notified)
@@ -495,52 +478,39 @@ FIRST_CURSOR = Cursor(BEFORE_ALL_US, 0)
 Write = Callable[[str, Sequence[object]], Awaitable[list[Record]]]
 
 
-class PostgresPruning:
-    """Pruning of one schema."""
-
-    def __init__(self, schema: str, write: Write) -> None:
-        self._schema = schema
-        self._write = write
-
-    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Read the next workflows and remove those that match."""
-        values = (old.machine, old.state, *(after or FIRST_CURSOR), old.before_us, limit)
-        [(ids, events, looked, entered_us, number)] = await self._write(self._statement(old, dry_run=dry_run), values)
-        return Batch(tuple(ids), events, Cursor(entered_us, number) if looked == limit else None)
-
-    def _statement(self, old: Old, *, dry_run: bool) -> str:
-        schema = self._schema
-        conditions = ["w.state = $2", "NOT w.active", "w.wake_at IS NULL"]
-        if not old.owing:
-            # Hashed: effects have no index by workflow, and only owed ones exist.
-            conditions += [
-                f"(w.id IN (SELECT workflow_id FROM {schema}.workflow_effects)) IS NOT TRUE",
-                f"NOT EXISTS (SELECT FROM {schema}.dead_letters d WHERE d.workflow_id = w.id)",
-            ]
-        if old.history_only:
-            conditions.append(f"EXISTS (SELECT FROM {schema}.workflow_events e WHERE e.workflow_id = w.id)")
-        lock = "" if dry_run else "FOR UPDATE OF w SKIP LOCKED"
-        history = f"FROM {schema}.workflow_events e"
-        parts = [
-            f"""looked AS MATERIALIZED (
+def prune_statement(schema: str, old: Old, *, dry_run: bool) -> str:
+    """Return the statement of a batch."""
+    conditions = ["w.state = $2", "NOT w.active", "w.wake_at IS NULL"]
+    if not old.owing:
+        # Hashed: effects have no index by workflow, and only owed ones exist.
+        conditions += [
+            f"(w.id IN (SELECT workflow_id FROM {schema}.workflow_effects)) IS NOT TRUE",
+            f"NOT EXISTS (SELECT FROM {schema}.dead_letters d WHERE d.workflow_id = w.id)",
+        ]
+    if old.history_only:
+        conditions.append(f"EXISTS (SELECT FROM {schema}.workflow_events e WHERE e.workflow_id = w.id)")
+    lock = "" if dry_run else "FOR UPDATE OF w SKIP LOCKED"
+    history = f"FROM {schema}.workflow_events e"
+    parts = [
+        f"""looked AS MATERIALIZED (
     SELECT w.id, w.entered_at, w.number FROM {schema}.workflows w
     WHERE w.workflow_type = $1 AND w.state = $2 AND w.entered_at < {moment("$5::bigint")}
     AND (w.entered_at, w.number) > ({moment("$3::bigint")}, $4) ORDER BY w.entered_at, w.number LIMIT $6)""",
-            f"""chosen AS MATERIALIZED (
+        f"""chosen AS MATERIALIZED (
     SELECT w.id FROM looked l JOIN {schema}.workflows w ON w.id = l.id
     WHERE {" AND ".join(conditions)} {lock})""",
-            f"events AS (SELECT 1 {history} JOIN chosen c ON e.workflow_id = c.id)"
-            if dry_run
-            else f"events AS (DELETE {history} USING chosen c WHERE e.workflow_id = c.id RETURNING 1)",
-        ]
-        if not dry_run and not old.history_only:
-            parts.append(f"gone AS (DELETE FROM {schema}.workflows w USING chosen c WHERE w.id = c.id)")
-            if old.owing:
-                parts += [
-                    f"{table}_gone AS (DELETE FROM {schema}.{table} o USING chosen c WHERE o.workflow_id = c.id)"
-                    for table in ("workflow_effects", "dead_letters")
-                ]
-        return f"""WITH {", ".join(parts)}
+        f"events AS (SELECT 1 {history} JOIN chosen c ON e.workflow_id = c.id)"
+        if dry_run
+        else f"events AS (DELETE {history} USING chosen c WHERE e.workflow_id = c.id RETURNING 1)",
+    ]
+    if not dry_run and not old.history_only:
+        parts.append(f"gone AS (DELETE FROM {schema}.workflows w USING chosen c WHERE w.id = c.id)")
+        if old.owing:
+            parts += [
+                f"{table}_gone AS (DELETE FROM {schema}.{table} o USING chosen c WHERE o.workflow_id = c.id)"
+                for table in ("workflow_effects", "dead_letters")
+            ]
+    return f"""WITH {", ".join(parts)}
 SELECT ARRAY(SELECT id FROM chosen), (SELECT count(*) FROM events), count(*), {micros("max(entered_at)")},
     (array_agg(number ORDER BY entered_at DESC, number DESC))[1] FROM looked"""
 
@@ -626,7 +596,6 @@ class PostgresStore:
         self._hints = Hints(pool)
         self._settling = OutcomeResolver(pool)
         self.leases = PostgresLeases(self._schema, self._safely)
-        self.pruning = PostgresPruning(self._schema, self._safely)
 
     async def begin(self) -> None:
         """Read the database's time."""
@@ -715,6 +684,13 @@ class PostgresStore:
     async def notes(self) -> dict[str, str]:
         """Return all notes by name."""
         return {row[0]: row[1] for row in await self._read(self._queries.notes)}
+
+    async def prune(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """Read the next workflows and remove those that match."""
+        values = (old.machine, old.state, *(after or FIRST_CURSOR), old.before_us, limit)
+        [found] = await self._safely(prune_statement(self._schema, old, dry_run=dry_run), values)
+        ids, events, looked, entered_us, number = found
+        return Batch(tuple(ids), events, Cursor(entered_us, number) if looked == limit else None)
 
     async def due(self, machines: Sequence[str]) -> Due:
         """Return when there is work to claim."""

@@ -25,15 +25,23 @@ from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Store
 from interlock.store.records import Change, Row
 from interlock.testing.campaigns import Campaign, Luck, Simulated, Watcher, run_seeds
-from interlock.testing.engine_simulation.checks import Lived, Op, Story, check, check_answer, check_counts, check_flat
-from interlock.testing.engine_simulation.machines import (
+from interlock.testing.engine_simulation.guarantees import (
+    Lived,
+    Op,
+    Story,
+    check,
+    check_answer,
+    check_counts,
+    check_flat,
+)
+from interlock.testing.engine_simulation.sample_machines import (
     MACHINES,
     Again,
     Ask,
     Cancel,
     Charged,
+    FaultyService,
     Fix,
-    Gateway,
     Note,
     Parcel,
     Pause,
@@ -162,7 +170,7 @@ class Simulation:
             stall_check_s=0.0,
             timers_saved_s=luck.one((1.0, 4.0, 10.0)),
         )
-        self.gateway = Gateway(
+        self.gateway = FaultyService(
             Luck(luck.number()),
             faults=luck.one((0.0, 0.15, 0.4)),
             declines=luck.one((0.0, 0.2)),

@@ -123,7 +123,7 @@ class Processes:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._helper = subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
-                [sys.executable, "-m", "interlock.testing.faults.forking", str(theirs.fileno())],
+                [sys.executable, "-m", "interlock.testing.faults.fork_server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # A terminal's Ctrl-C must reach this process alone.
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},

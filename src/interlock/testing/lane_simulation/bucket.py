@@ -12,8 +12,8 @@ from typing import NamedTuple, cast
 
 from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Found, Unclear
 from interlock.testing.campaigns import Luck
-from interlock.testing.lane_simulation.record import Story, Weather
-from interlock.testing.lane_simulation.threads import Baton, Life, Strand
+from interlock.testing.lane_simulation.record import LaneStory, Weather
+from interlock.testing.lane_simulation.threads import Baton, Strand, StrandLife
 
 REQUEST_TIMEOUT_S = 5.0
 LATE_MAX_S = 90.0
@@ -21,7 +21,7 @@ LATE_MAX_S = 90.0
 Effect = Callable[[], object]
 
 
-class Written(NamedTuple):
+class StoredObject(NamedTuple):
     """An object that was stored at some time."""
 
     time_s: float
@@ -42,13 +42,13 @@ class _Request:
 class Server:
     """The objects of the bucket, and the faults of its requests."""
 
-    def __init__(self, baton: Baton, luck: Luck, weather: Weather, story: Story) -> None:
+    def __init__(self, baton: Baton, luck: Luck, weather: Weather, story: LaneStory) -> None:
         self.baton = baton
         self.luck = luck
         self.weather = weather
         self.story = story
         self.objects: dict[str, bytes] = {}
-        self.written: dict[str, list[Written]] = {}
+        self.written: dict[str, list[StoredObject]] = {}
         """Everything ever stored under each key of the log, deleted or not, in the order of landing."""
         self._listed: list[str] = []
         self._manifest = (0, 0)
@@ -77,7 +77,7 @@ class Server:
             self.story.counts["parts of snapshots"] += 1
         elif key.startswith("log/"):
             self.story.counts["landed in a collected slot"] += key in self.written
-            self.written.setdefault(key, []).append(Written(self.baton.now_s, data, by))
+            self.written.setdefault(key, []).append(StoredObject(self.baton.now_s, data, by))
             self.story.tell(self.baton.now_s, "bucket", f"stores {short(key)} from {by}", key, by)
         return tag_of(data)
 
@@ -117,7 +117,7 @@ class Server:
 class SimulatedBucket:
     """The bucket as one process sees it: an `interlock.lanes.objectlog.bucket_protocol.Bucket`."""
 
-    def __init__(self, server: Server, life: Life, lease_s: float) -> None:
+    def __init__(self, server: Server, life: StrandLife, lease_s: float) -> None:
         self._server = server
         self._baton = server.baton
         self._life = life

@@ -16,7 +16,7 @@ LINES_MAX = 48
 """Lines of a failing story that are shown."""
 
 
-class Line(NamedTuple):
+class StoryLine(NamedTuple):
     """One thing that happened."""
 
     time_s: float
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     milestone: bool
 
 
-class Attempt:
+class Submission:
     """One submitted transaction, and its answer."""
 
     __slots__ = ("answer", "answered_s", "by", "epoch", "id", "key", "number", "submitted_s", "why")
@@ -55,13 +55,13 @@ class Observed(NamedTuple):
     id: str | None
 
 
-class Story:
+class LaneStory:
     """The record of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.lines: list[Line] = []
-        self.attempts: list[Attempt] = []
+        self.lines: list[StoryLine] = []
+        self.attempts: list[Submission] = []
         self.observed: list[Observed] = []
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class Story:
 
     def tell(self, time_s: float, who: str, what: str, *marks: str, milestone: bool = False) -> None:
         """Add a line."""
-        self.lines.append(Line(time_s, who, what, marks, milestone))
+        self.lines.append(StoryLine(time_s, who, what, marks, milestone))
 
     def complain(self, what: str, *marks: str) -> None:
         """Record that a guarantee was broken."""

@@ -40,9 +40,9 @@ from interlock.lanes.settings import LaneSettings
 from interlock.lanes.writer import Session, Work
 from interlock.testing.campaigns import Campaign, Luck, Simulated, Watcher, refuse_numbers, run_seeds
 from interlock.testing.lane_simulation.bucket import REQUEST_TIMEOUT_S, Server, SimulatedBucket
-from interlock.testing.lane_simulation.checks import check
-from interlock.testing.lane_simulation.record import Attempt, DriftingClock, Observed, Story, Weather
-from interlock.testing.lane_simulation.threads import Baton, BatonCondition, BatonLoop, Killed, Life
+from interlock.testing.lane_simulation.log_audit import check
+from interlock.testing.lane_simulation.record import DriftingClock, LaneStory, Observed, Submission, Weather
+from interlock.testing.lane_simulation.threads import Baton, BatonCondition, BatonLoop, Killed, StrandLife
 
 # --- Lane ------------------------------------------------------------------------------------------------------------
 # Nothing of the lane is replaced but its threads: the driver is begun as a strand, the condition it waits with
@@ -68,7 +68,7 @@ class SimulatedLane(Lane):
         path: Path,
         *,
         baton: Baton,
-        life: Life,
+        life: StrandLife,
         clock: DriftingClock,
         settings: LaneSettings,
         open_log: Callable[[Path | None], DurableLog],
@@ -116,7 +116,7 @@ def open_lane(
     *,
     machine: str,
     baton: Baton,
-    life: Life,
+    life: StrandLife,
     clock: DriftingClock,
     settings: LaneSettings,
     luck: Luck,
@@ -161,7 +161,7 @@ JUNK_ROWS = 12
 JUNK_BYTES = 900
 
 
-class Refused(Exception):
+class RefusedByRead(Exception):
     """A transaction that says no because of what it read."""
 
     def __init__(self, number: int, name: str | None) -> None:
@@ -200,7 +200,7 @@ def read_state(connection: apsw.Connection) -> object:
 
 def _refusing(session: Session) -> object:
     [(number, name)] = session.query(STATE)
-    raise Refused(int(str(number)), None if name is None else str(name))
+    raise RefusedByRead(int(str(number)), None if name is None else str(name))
 
 
 def _spilling(session: Session) -> object:
@@ -228,10 +228,10 @@ _PROCESS = re.compile(r"process \d+ on host \S+")
 """The real process that runs all of them, which is not part of the story."""
 
 
-class Machine:
+class SimulatedMachine:
     """One machine, with its clock, its disk and its name."""
 
-    def __init__(self, name: str, shared: "Simulation", luck: Luck, *, lives: int, rounds: int) -> None:
+    def __init__(self, name: str, shared: "LaneSimulation", luck: Luck, *, lives: int, rounds: int) -> None:
         self.name = name
         self._shared = shared
         self._baton, self._story = shared.baton, shared.story
@@ -239,7 +239,7 @@ class Machine:
         self._clock = DriftingClock(luck, shared.baton)
         self._lives = lives
         self._rounds = rounds
-        self._life = Life(name)
+        self._life = StrandLife(name)
         self._points_left = 0
         self._disks = 0
         self._folder = self._fresh_folder()
@@ -251,7 +251,7 @@ class Machine:
         strand, resting = baton.current, baton.current.life
         baton.park(luck.between(0.0, 12.0))
         for number in range(1, self._lives + 1):
-            life = self._life = Life(f"{self.name}{number}")
+            life = self._life = StrandLife(f"{self.name}{number}")
             life.strands.append(strand)
             strand.life = life
             lane = _OpenLane()
@@ -301,7 +301,7 @@ class Machine:
 
     # --- one life ------------------------------------------------------------------------------------------------
 
-    def _live(self, life: Life, opened: "_OpenLane") -> None:
+    def _live(self, life: StrandLife, opened: "_OpenLane") -> None:
         baton, luck = self._baton, self._luck
         loop = BatonLoop(baton)
         for _ in range(luck.count(1, self._rounds)):
@@ -327,7 +327,7 @@ class Machine:
         self._story.tell(baton.now_s, life.name, "closes the lane", milestone=True)
         opened.it.close()
 
-    def _arrange_death(self, life: Life) -> None:
+    def _arrange_death(self, life: StrandLife) -> None:
         luck, baton = self._luck, self._baton
         self._points_left = 0
         if not luck.often(self._shared.server.weather.kills):
@@ -343,7 +343,7 @@ class Machine:
 
         baton.at(baton.now_s + luck.between(0.01, 25.0), strike)
 
-    def _die(self, life: Life) -> None:
+    def _die(self, life: StrandLife) -> None:
         """Kill the life; what is on its disk at this instant is there for the next one, unless the disk dies too."""
         before, self._folder = self._folder, self._fresh_folder()
         if self._luck.often(0.7):
@@ -358,7 +358,7 @@ class Machine:
         folder.mkdir()
         return folder
 
-    def _open(self, life: Life) -> SimulatedLane | None:
+    def _open(self, life: StrandLife) -> SimulatedLane | None:
         shared, story, baton = self._shared, self._story, self._baton
         bucket = SimulatedBucket(shared.server, life, shared.settings.lease_s)
         marked = (self._folder / "x.lane.clean").exists()
@@ -390,7 +390,7 @@ class Machine:
 
     # --- clients -------------------------------------------------------------------------------------------------
 
-    def _round(self, life: Life, lane: SimulatedLane, loop: BatonLoop) -> list[Coroutine[Any, Any, None]]:
+    def _round(self, life: StrandLife, lane: SimulatedLane, loop: BatonLoop) -> list[Coroutine[Any, Any, None]]:
         luck = self._luck
         clients: list[Coroutine[Any, Any, None]] = []
         for _ in range(luck.count(1, 4)):
@@ -398,7 +398,7 @@ class Machine:
             clients.append(self._client(life, lane, loop, luck.one(KINDS), delay_s))
         return clients
 
-    async def _client(self, life: Life, lane: SimulatedLane, loop: BatonLoop, kind: str, delay_s: float) -> None:
+    async def _client(self, life: StrandLife, lane: SimulatedLane, loop: BatonLoop, kind: str, delay_s: float) -> None:
         if delay_s:
             await loop.wait(delay_s)
         unknown = self._shared.unknown
@@ -415,14 +415,14 @@ class Machine:
         await self._answered(self._life, lane, Work(make_tables))
 
     async def _increment(
-        self, life: Life, lane: SimulatedLane, *, keyed: bool = False, again: Attempt | None = None
+        self, life: StrandLife, lane: SimulatedLane, *, keyed: bool = False, again: Submission | None = None
     ) -> None:
         story, baton = self._story, self._baton
         self._made += 1
         name = f"{self.name}.{self._made}" if again is None else again.id
         key = again.key if again is not None else name if keyed else None
         log = lane.log
-        attempt = Attempt(name, life.name, log.manifest.epoch if log is not None else 0, baton.now_s, key)
+        attempt = Submission(name, life.name, log.manifest.epoch if log is not None else 0, baton.now_s, key)
         story.attempts.append(attempt)
         story.counts["retried by key"] += again is not None
 
@@ -445,16 +445,16 @@ class Machine:
             attempt.number = value
         story.tell(baton.now_s, life.name, f"receives: {name} {attempt.answer}, {attempt.number or attempt.why}", name)
 
-    async def _without_effect(self, life: Life, lane: SimulatedLane, kind: str) -> None:
+    async def _without_effect(self, life: StrandLife, lane: SimulatedLane, kind: str) -> None:
         asked_s = self._baton.now_s
         value, _, error = await self._answered(life, lane, Work(NO_EFFECT[kind]))
         for number, name in cast("list[tuple[int, str | None]]", value or []):
             self._record_observed("read", life, asked_s, number, name)
         self._story.counts["spilled and rolled back"] += isinstance(error, RolledBack)
-        if isinstance(error, Refused):
+        if isinstance(error, RefusedByRead):
             self._record_observed("refusal", life, asked_s, error.number, error.name)
 
-    async def _read(self, life: Life, lane: SimulatedLane) -> None:
+    async def _read(self, life: StrandLife, lane: SimulatedLane) -> None:
         asked_s = self._baton.now_s
 
         try:
@@ -466,13 +466,15 @@ class Machine:
         for number, name in cast("list[tuple[int, str | None]]", rows):
             self._record_observed("read", life, asked_s, number, name)
 
-    def _record_observed(self, how: str, life: Life, asked_s: float, number: int, name: str | None) -> None:
+    def _record_observed(self, how: str, life: StrandLife, asked_s: float, number: int, name: str | None) -> None:
         now_s = self._baton.now_s
         self._story.observed.append(Observed(how, life.name, asked_s, now_s, number, name))
         self._story.tell(now_s, life.name, f"is shown {number} ({name}) by a {how}", *([name] if name else []))
         self._story.counts[f"{how}s"] += 1
 
-    async def _answered(self, life: Life, lane: SimulatedLane, work: Work) -> tuple[object, str, Exception | None]:
+    async def _answered(
+        self, life: StrandLife, lane: SimulatedLane, work: Work
+    ) -> tuple[object, str, Exception | None]:
         counts = self._story.counts
         try:
             value = await lane.run(work)
@@ -480,20 +482,20 @@ class Machine:
             counts["unknown"] += 1
             self._complain_if_corrupt(life, error)
             return None, "unknown", error
-        except (UnavailableError, Refused, RolledBack) as error:
+        except (UnavailableError, RefusedByRead, RolledBack) as error:
             counts["fenced"] += isinstance(error, Fenced)
             self._complain_if_corrupt(life, error)
             return None, "absent", error
         counts["acknowledged"] += 1
         return value, "acknowledged", None
 
-    def _complain_if_corrupt(self, life: Life, error: Exception) -> None:
+    def _complain_if_corrupt(self, life: StrandLife, error: Exception) -> None:
         text = str(error)
         if isinstance(error, CorruptionError) or "CorruptionError" in text:
             self._story.complain(f"{life.name} met corruption: {text.splitlines()[0]}", life.name)
         elif "could not be made durable" in text or "upkeep failed" in text:
             self._story.complain(f"{life.name} met something unexpected: {text.splitlines()[0]}", life.name)
-        elif not isinstance(error, LaneOwned | UnavailableError | Refused | RolledBack):
+        elif not isinstance(error, LaneOwned | UnavailableError | RefusedByRead | RolledBack):
             self._story.complain(f"{life.name} received {type(error).__name__}: {error}", life.name)
 
 
@@ -510,7 +512,7 @@ MEMORY_DISK = Path("/dev/shm")  # noqa: S108 -- a disk in memory, where there is
 PROCESSES_MAX = 8
 
 
-class Simulation:
+class LaneSimulation:
     """One seed: its machines, its bucket and its story."""
 
     def __init__(
@@ -518,20 +520,22 @@ class Simulation:
     ) -> None:
         luck = Luck(seed)
         self.baton = Baton()
-        self.story = Story(seed)
+        self.story = LaneStory(seed)
         self.folder = folder
         self.settings = _settings(luck)
         self.weather = Weather(Luck(luck.number()), conditions_ignored=conditions_ignored)
         self.server = Server(self.baton, Luck(luck.number()), self.weather, self.story)
-        self.unknown: list[Attempt] = []
+        self.unknown: list[Submission] = []
         self.owner = ""
         count = luck.count(2, 4)
         self._machines = [
-            Machine(chr(ord("a") + at), self, Luck(luck.number()), lives=luck.count(1, 2), rounds=luck.count(2, 5))
+            SimulatedMachine(
+                chr(ord("a") + at), self, Luck(luck.number()), lives=luck.count(1, 2), rounds=luck.count(2, 5)
+            )
             for at in range(processes or count)
         ]
         # The last process runs where another one ran before it, or on a machine of its own.
-        self._last = Machine("z", self, Luck(luck.number()), lives=1, rounds=1)
+        self._last = SimulatedMachine("z", self, Luck(luck.number()), lives=1, rounds=1)
         if luck.often(0.5):
             self._last = luck.one(self._machines)
         self.page_bytes = luck.one((512, 512, 1_024, 4_096))
@@ -545,13 +549,13 @@ class Simulation:
         """Run the seed to its end, and check it."""
         with self._small_world():
             for machine in self._machines:
-                self.baton.spawn(Life(machine.name), machine.name, machine.run)
+                self.baton.spawn(StrandLife(machine.name), machine.name, machine.run)
             self.baton.run()
             self._complain_about_strands()
             self.weather.calm()
             if self.story.complaints:
                 return
-            self.baton.spawn(Life(f"{self._last.name}9"), self._last.name, self._last.finish)
+            self.baton.spawn(StrandLife(f"{self._last.name}9"), self._last.name, self._last.finish)
             self.baton.run()
             self._complain_about_strands()
         if not self.story.complaints:
@@ -600,19 +604,19 @@ def simulate(seed: int, *, processes: int | None = None, conditions_ignored: boo
     return summarize(play(seed, processes=processes, conditions_ignored=conditions_ignored))
 
 
-def play(seed: int, *, processes: int | None = None, conditions_ignored: bool = False) -> Story:
+def play(seed: int, *, processes: int | None = None, conditions_ignored: bool = False) -> LaneStory:
     """Run one seed and return its whole story."""
     disk = str(MEMORY_DISK) if MEMORY_DISK.is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix="interlock-simulation-", dir=disk))
     try:
-        simulation = Simulation(seed, folder, processes=processes, conditions_ignored=conditions_ignored)
+        simulation = LaneSimulation(seed, folder, processes=processes, conditions_ignored=conditions_ignored)
         simulation.run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return simulation.story
 
 
-def summarize(story: Story) -> Simulated:
+def summarize(story: LaneStory) -> Simulated:
     """Return the result of a story, with the lines about its first complaint."""
     lines: tuple[str, ...] = ()
     if story.complaints:

@@ -29,7 +29,7 @@ class Killed(BaseException):
     """Raised in a strand whose process was killed."""
 
 
-class Life:
+class StrandLife:
     """One run of one process: its strands are killed, and stand still, together."""
 
     def __init__(self, name: str) -> None:
@@ -44,7 +44,7 @@ class Strand:
 
     __slots__ = ("done", "life", "lock", "name", "ticket", "waiters", "work")
 
-    def __init__(self, life: Life, name: str, work: Action | None, lock: threading.Lock) -> None:
+    def __init__(self, life: StrandLife, name: str, work: Action | None, lock: threading.Lock) -> None:
         self.life = life
         self.name = name
         self.work = work
@@ -93,7 +93,7 @@ class Baton:
         self._abandoned = False
         lock = threading.Lock()
         lock.acquire()
-        self._main = Strand(Life("main"), "main", None, lock)
+        self._main = Strand(StrandLife("main"), "main", None, lock)
         self.current = self._main
         self._parked: dict[Strand, None] = {}
 
@@ -106,7 +106,7 @@ class Baton:
         """Run the action at that time, outside of any strand. It must not park."""
         self._push(time_s, action, None, 0)
 
-    def spawn(self, life: Life, name: str, work: Action) -> Strand:
+    def spawn(self, life: StrandLife, name: str, work: Action) -> Strand:
         """Begin a strand; it runs when the spawning strand parks."""
         worker = _Worker.idle.pop() if _Worker.idle else _Worker()
         strand = Strand(life, name, work, worker.lock)
@@ -140,7 +140,7 @@ class Baton:
             strand.waiters.append(self.current)
             self.park()
 
-    def kill(self, life: Life) -> None:
+    def kill(self, life: StrandLife) -> None:
         """Kill a life: each of its strands ends at the park in which it stands."""
         life.killed = True
         for strand in life.strands:

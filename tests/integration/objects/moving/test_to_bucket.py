@@ -183,7 +183,7 @@ def test_a_database_that_lives_there_is_not_disturbed(places: Pair, tmp_path: Pa
 
 
 @pytest.mark.parametrize("notes", [True, False], ids=["and says so in the manifest", "and dies"])
-def test_an_address_that_was_left_is_not_moved_to(places: Pair, tmp_path: Path, *, notes: bool) -> None:
+def test_an_address_that_was_left_is_moved_to_with_a_higher_epoch(places: Pair, tmp_path: Path, *, notes: bool) -> None:
     def left() -> None:
         settings, prepare = LaneSettings(lease_s=0.5), Translators().prepare
         lane = take_over(places.target, tmp_path / "mover.lane", settings=settings, clock=CLOCK, prepare=prepare)
@@ -197,10 +197,17 @@ def test_an_address_that_was_left_is_not_moved_to(places: Pair, tmp_path: Path, 
         async with Database.open(places.target, cache=str(tmp_path / "elsewhere"), lease_s=0.5) as there:
             await there.execute("CREATE TABLE mine (id integer PRIMARY KEY)")
         await asyncio.to_thread(left)
-        before = objects(places.target)
-        with pytest.raises(BadUsage, match=r"was moved away from there \(move 7\)"):
-            await moved(places)
-        assert objects(places.target) == before
+        with pytest.raises(Died):
+            await moved(places, Dying("seal/0"))
+        found = read_manifest(bucket_of(parse_bucket_url(places.target)))
+        assert found is not None
+        assert found[0].left is not None, "until the arrival the address leads on"
+        assert found[0].left.epoch == 7
+        done = await moved(places)
+        assert done.epoch == 8
+        async with Database.open(places.source) as db:
+            expected = await contents(db)
+        await whole(places.target, expected)
 
     asyncio.run(scenario())
 
@@ -216,7 +223,7 @@ def test_a_mover_that_died_before_its_first_group_has_taken_nothing(places: Pair
     asyncio.run(scenario())
 
 
-def test_the_command_says_that_nothing_brings_it_back(
+def test_the_command_prints_what_brings_it_back(
     places: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = f"lanes://{tmp_path}"
@@ -225,11 +232,12 @@ def test_the_command_says_that_nothing_brings_it_back(
     assert main([*words, places.target]) == 0
     said = capsys.readouterr().out
     assert "91 rows, checksum" in said
-    assert "To undo it: nothing moves it out of a bucket while it runs. `interlock restore '" in said
+    assert f"To undo it: interlock route shop --home {home} --to {home}/shop" in " ".join(said.split())
     assert main([*words, places.target]) == 0
     assert "It had arrived already." in capsys.readouterr().out
-    assert main([*words, f"{home}/back"]) == 2
-    assert "interlock restore" in capsys.readouterr().err
+    assert main([*words, f"{home}/shop"]) == 0
+    assert "91 rows, checksum" in capsys.readouterr().out
     found = read_manifest(bucket_of(parse_bucket_url(places.target)))
     assert found is not None
     assert found[0].owner is None
+    assert found[0].left is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.backup.archive_format import MANIFEST
+from interlock.backup.postgres_archive import MANIFEST
 from interlock.backup.postgres_copies import copy_schema, restore_schema
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, CorruptionError, DialectError, TargetNotFound, UnusableFile

@@ -12,7 +12,6 @@ from interlock.catalog.entries import Entry, below
 from interlock.clock import SystemClock
 from interlock.database.doctor import examine_home
 from interlock.database.inventory import residents_of
-from interlock.errors import BadUsage
 from interlock.relocate.database.route import find_route, move_along
 from interlock.urls import parse_postgres_url, redact_postgres_url
 
@@ -169,10 +168,7 @@ def test_sixteen_writers_go_along_and_only_lose_time(tmp_path: Path, postgres_ur
 
 
 @pytest.mark.parametrize("part", ["stream", "shard", "counter"])
-def test_a_database_with_parts_of_its_own_is_not_moved_to_postgresql(
-    tmp_path: Path, postgres_url: str, part: str
-) -> None:
-    """What lies beside it would be left behind: streams, and the shards of its counters."""
+def test_a_database_is_moved_to_postgresql_with_parts_of_its_own(tmp_path: Path, postgres_url: str, part: str) -> None:
     home = f"lanes://{tmp_path}/home"
 
     async def use() -> None:
@@ -185,18 +181,22 @@ def test_a_database_with_parts_of_its_own_is_not_moved_to_postgresql(
                     await (await db.shard(1)).execute("CREATE TABLE t (n bigint)")
                 case _:
                     await db.counter("views", kind="sharded").add(1)
-            with pytest.raises(BadUsage, match="below it"):
-                await moved("stock", postgres_url, home)
+            await moved("stock", postgres_url, home)
             await db.execute(ADD)
-            assert (await value(db), db.engine) == (1, "lane")
+            assert (await value(db), db.engine) == (1, "postgres")
+            match part:
+                case "stream":
+                    assert await (await db.stream("eu")).query("SELECT n FROM t") == []
+                case "shard":
+                    assert await (await db.shard(1)).query("SELECT n FROM t") == []
+                case _:
+                    assert await db.counter("views").value() == 1
 
     asyncio.run(use())
 
 
-def test_a_counter_that_becomes_sharded_while_it_is_copied_keeps_its_database_where_it_is(
-    tmp_path: Path, postgres_url: str
-) -> None:
-    """Between the look at the beginning and the seal: the seal looks again."""
+def test_a_stream_that_is_created_while_its_database_is_copied_comes_along(tmp_path: Path, postgres_url: str) -> None:
+    """Between the move of the streams and the seal: the seal looks again."""
     asked, answered = threading.Event(), threading.Event()
 
     def at(point: str) -> None:
@@ -205,31 +205,20 @@ def test_a_counter_that_becomes_sharded_while_it_is_copied_keeps_its_database_wh
             answered.wait()
 
     async def use() -> None:
-        async with Database.open(postgres_url) as db:
+        async with Database.open(postgres_url, db_per_write_stream=True) as db:
             await filled(db)
-            exact = db.counter("views", kind="exact")
-            await exact.add(1)
             route = await find_route(postgres_url, f"lanes://{tmp_path}/stock", home=None, clock=CLOCK)
             move = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(move_along(route, clock=CLOCK, at=at))))
             await asyncio.to_thread(asked.wait)
-            await db.execute("UPDATE hotrow_counter SET shard_count = 1")
+            await (await db.stream("eu-1")).execute("CREATE TABLE t (n bigint)")
+            await (await db.stream("eu-1")).execute("INSERT INTO t VALUES (7)")
             answered.set()
-            with pytest.raises(BadUsage, match="is sharded: 'views'"):
-                await move
-            assert await exact.value() == 1
-            assert db.engine == "postgres"
-
-    asyncio.run(use())
-
-
-def test_streams_of_a_schema_are_not_left_behind(tmp_path: Path, postgres_url: str) -> None:
-    async def use() -> None:
-        async with Database.open(postgres_url, db_per_write_stream=True) as db:
-            await filled(db)
-            await (await db.stream("eu")).execute("CREATE TABLE t (n bigint)")
-            route = await find_route(postgres_url, f"lanes://{tmp_path}/stock", home=None, clock=CLOCK)
-            with pytest.raises(BadUsage, match="below it"):
-                await move_along(route, clock=CLOCK)
+            done = await move
+            assert [each.table for each in done.amounts if each.table.startswith("streams/")] == ["streams/eu-1"]
+            assert await (await db.stream("eu-1")).query("SELECT n FROM t") == [(7,)]
+            await db.execute(ADD)
+            assert db.engine == "lane"
+            assert await (await db.stream("eu-1")).query("SELECT n FROM t") == [(7,)]
 
     asyncio.run(use())
 

@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 
 from interlock import Breaker, Dependency, Engine, Signal, StepAttempted, StepContext
-from interlock.engine.dependencies.dependency import forget_outlets
+from interlock.engine.dependencies.outlet import forget_outlets
 from interlock.engine.open import Opening
 from tests.conformance.engine.outages import Changes
 from tests.conformance.engine.places import crash, run

@@ -293,3 +293,37 @@ def test_a_commit_of_the_seal_that_nobody_answers_is_looked_for(
             assert await contents(db) == expected
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["archive", "eu__archive"])
+def test_a_schema_of_others_that_is_named_like_a_stream_is_refused_and_left_alone(
+    postgres: str, tmp_path: Path, name: str
+) -> None:
+    places = pair("postgres-to-lane", postgres, tmp_path)
+    schema = f"{parse_postgres_url(places.source).schema}__{name}"
+
+    async def run(sql: str) -> None:
+        connection = await asyncpg.connect(parse_postgres_url(postgres).url)
+        try:
+            await connection.execute(sql)
+        finally:
+            await connection.close()
+
+    async def main() -> None:
+        await filled(places.source)
+        async with Database.open(places.source, db_per_write_stream=True) as db:
+            await (await db.stream("eu")).execute("CREATE TABLE t (n bigint)")
+        with pytest.raises(Died):
+            await moved(places, Dying("draft"))
+        await run(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.mine (id int PRIMARY KEY)")
+        before = [await _looks(each) for each in places]
+        for attempt in (moved(places), plan_database(places.source, places.target, name="shop", clock=CLOCK)):
+            with pytest.raises(BadUsage, match=f"^{schema}: named like"):
+                await attempt
+        assert [await _looks(each) for each in places] == before
+        assert await abandon_database(places.source, places.target, clock=CLOCK), "the begun move can be given up"
+        await run(f"ALTER SCHEMA {schema} RENAME TO mine_{schema}")
+        assert [each.table for each in (await moved(places)).amounts if "/" in each.table] == ["streams/eu"]
+        await run(f"DROP TABLE mine_{schema}.mine; DROP SCHEMA mine_{schema}")
+
+    asyncio.run(main())

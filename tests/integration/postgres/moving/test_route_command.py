@@ -145,3 +145,12 @@ def test_what_cannot_be_done_has_its_exit_code(
     chosen = [word.format(target=places.target, source=places.source, home=f"lanes://{tmp_path}") for word in words]
     assert main(["route", *chosen]) == code
     assert "fix:" in capsys.readouterr().err
+
+
+def test_a_stream_that_the_database_has_not_is_named_by_its_key(
+    places: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["route", places.source, "--stream", "customer 7", "--to", places.target]) == 4
+    said = capsys.readouterr().err
+    assert f"{places.source} has no stream 'customer 7'" in said
+    assert "db_per_write_stream" in said

@@ -63,9 +63,7 @@ def test_what_is_written_meanwhile_comes_along(tmp_path: Path, postgres_url: str
                 await begun(store, started(f"after {point}"))
             await begun(store, *(moved(row, state="new", effects_done=(f"e{at}",)) for at, row in enumerate(rows[:20])))
             await begun(store, started("old", state="done", active=False, at_us=5))
-            assert (
-                await store.pruning.batch(Old(machine="order", state="done", before_us=9), after=None, limit=9)
-            ).events
+            assert (await store.prune(Old(machine="order", state="done", before_us=9), after=None, limit=9)).events
             ids = [*(row.id for row in rows), "after copy/1", "after leave/before"]
             before = await contents(store, ids)
             with pytest.raises(Died):

@@ -51,7 +51,7 @@ def test_everything_that_is_written_meanwhile_arrives(tmp_path: Path, seaweedfs:
             await begun(store, started("never"))
         await store.close()
         store = await at_home(home, tmp_path / "second")
-        assert (await store.pruning.batch(Old(machine="young", state="done", before_us=9), after=None, limit=9)).events
+        assert (await store.prune(Old(machine="young", state="done", before_us=9), after=None, limit=9)).events
         await begun(store, started("very last"))
         ids = [*(row.id for row in rows), "gone", "last", "never", "very last"]
         before = await contents(store, ids)

@@ -117,13 +117,11 @@ def test_what_is_written_while_it_is_copied_arrives(tmp_path: Path, postgres_url
         with pytest.raises(Died):
             await move(home, postgres_url, at=dying_at("seal"))
         await begun(store, started("very last", machine="young"))
+        assert (await store.prune(Old(machine="young", state="done", before_us=50), after=None, limit=9)).workflows == (
+            "gone",
+        )
         assert (
-            await store.pruning.batch(Old(machine="young", state="done", before_us=50), after=None, limit=9)
-        ).workflows == ("gone",)
-        assert (
-            await store.pruning.batch(
-                Old(machine="young", state="done", before_us=600, history_only=True), after=None, limit=9
-            )
+            await store.prune(Old(machine="young", state="done", before_us=600, history_only=True), after=None, limit=9)
         ).events == 1
         await begun(store, started("gone", machine="young", state="again"))
         ids = [*(row.id for row in rows), "late", "last", "gone", "kept", "very last"]

@@ -73,10 +73,10 @@ def test_what_is_written_while_it_is_copied_returns(tmp_path: Path, postgres_url
                 await move(postgres_url, home, at=dying_at("seal"))
             await begun(store, started("very last", machine="young"))
             assert (
-                await store.pruning.batch(Old(machine="young", state="done", before_us=50), after=None, limit=9)
+                await store.prune(Old(machine="young", state="done", before_us=50), after=None, limit=9)
             ).workflows == ("gone",)
             assert (
-                await store.pruning.batch(
+                await store.prune(
                     Old(machine="young", state="done", before_us=600, history_only=True), after=None, limit=9
                 )
             ).events == 1
@@ -130,7 +130,7 @@ def test_whoever_comes_late_is_told_where_they_are(tmp_path: Path, postgres_url:
                 store.leases.acquire("late", "me", 1.0),
                 store.leases.renew("held", 1, 1.0),
                 store.leases.release("held", 1),
-                store.pruning.batch(Old(machine="order", state="paid", before_us=9), after=None, limit=9),
+                store.prune(Old(machine="order", state="paid", before_us=9), after=None, limit=9),
             ):
                 with pytest.raises(MovedElsewhere) as told:
                     await ask

@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from interlock.cli.demo import command
-from interlock.cli.demo import verify as verify_module
-from interlock.cli.demo.bank import Entry
+from interlock.cli.demo.bank import BookEntry
+from interlock.cli.demo.verify import verify
+from interlock.cli.demo.walk import OrdersWalk
 from interlock.examples.order import State
 from tests.unit.cli.running import Interlock
 
@@ -77,8 +78,11 @@ def test_the_same_seed_is_the_same_demo_wherever_it_was_killed(interlock: Interl
 
 @pytest.mark.slow
 def test_a_demo_that_is_not_verified_exits_with_1(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
-    forgetful = [Entry("charged", "order-000001", "k")]
-    monkeypatch.setattr(verify_module, "entries", lambda _path: forgetful)
+    async def verify_other_books(walk: OrdersWalk) -> None:
+        walk.bank.books[:] = [BookEntry("charged", "order-000001", "k")]
+        await verify(walk)
+
+    monkeypatch.setattr(command, "verify", verify_other_books)
     done = interlock("demo", "--orders", "2")
     assert done.code == 1
     assert "NOT VERIFIED: " in done.out

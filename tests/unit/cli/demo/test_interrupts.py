@@ -4,27 +4,14 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.running import ESCAPE, plain_environment, program
+from tests.unit.cli.running import ESCAPE, heeding, plain_environment
 
 MANY = 5_000
-
-# A program that a shell starts in the background ignores Ctrl-C, and so would everything these tests start.
-HEEDS_INTERRUPTS = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
-def heeding(*arguments: str) -> list[str]:
-    """The words that start the real program, with Ctrl-C as in a terminal."""
-    return [sys.executable, "-c", HEEDS_INTERRUPTS, *program(*arguments)]
 
 
 def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":

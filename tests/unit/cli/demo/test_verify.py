@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.cli.demo.bank import BOOKS, Books, Entry, entries, home_in
+from interlock.cli.demo.bank import BookEntry, home_in
 from interlock.cli.demo.outcome import PAID, TILL, Kill, OrderHistory, Outage, Outcome, Stall, Tally
-from interlock.cli.demo.verify import Found, checks_of, judge
+from interlock.cli.demo.verify import StoredTotals, checks_of, judge
 from interlock.database.database import Database
 from interlock.engine.views import View
 from interlock.examples.order import Order, State, order
@@ -24,11 +24,11 @@ def test_whatever_is_missing_or_twice_is_noticed(tmp_path: Path) -> None:
     walk.listener.acknowledged["order-000001"].extend((99, 0))
     walk.outcome.acknowledged += 1
     walk.listener.acknowledged["order-000002"][1] += 1
-    books = Books(tmp_path / BOOKS)
-    books.write("charged", "order-000001", "take_payment-again")
-    key = next(entry.key for entry in entries(tmp_path / BOOKS) if entry.deed == "refunded")
-    books.write("refunded", "order-000002", key)
-    books.close()
+    key = next(entry.key for entry in walk.bank.books if entry.deed == "refunded")
+    walk.bank.books += [
+        BookEntry("charged", "order-000001", "take_payment-again"),
+        BookEntry("refunded", "order-000002", key),
+    ]
 
     async def count_once_more() -> None:
         async with Database.open(TILL, home=home_in(tmp_path)) as till:
@@ -65,8 +65,12 @@ class Case:
         self.outage = self.outcome.outage = Outage(1.0, opened_s=1.1, ended_s=2.0, closed_s=2.1)
         self.stall = self.outcome.stall = Stall(4.0, stuck={"a", "b"}, listed={"a", "b"})
         states = {"a": State.DELIVERED, "b": State.REFUNDED, "c": State.CANCELLED}
-        self.found = Found(orders=3, acknowledged=9, sound=3, paid=2, counter=2, states=states)
-        self.books = [Entry("charged", "a", "k1"), Entry("charged", "b", "k2"), Entry("refunded", "b", "k3")]
+        self.found = StoredTotals(orders=3, acknowledged=9, sound=3, paid=2, counter=2, states=states)
+        self.books = [
+            BookEntry("charged", "a", "k1"),
+            BookEntry("charged", "b", "k2"),
+            BookEntry("refunded", "b", "k3"),
+        ]
 
     def failing(self) -> list[str]:
         return [check.what for check in checks_of(self.outcome, self.found, self.books) if not check.holds]
@@ -111,10 +115,10 @@ SABOTAGE: list[tuple[str, Callable[[Case], object]]] = [
     ("orders at their end", _rest_elsewhere),
     ("acknowledged calls found again", _lose("acknowledged")),
     ("histories without gaps that replay to the same order", _lose("sound")),
-    ("charges at the bank, one for each paid order", lambda case: case.books.append(Entry("charged", "c", "k4"))),
+    ("charges at the bank, one for each paid order", lambda case: case.books.append(BookEntry("charged", "c", "k4"))),
     ("charges at the bank, one for each paid order", lambda case: case.books.pop(0)),
-    ("orders charged twice", lambda case: case.books.append(Entry("charged", "a", "k4"))),
-    ("deeds done twice under one idempotency key", lambda case: case.books.append(Entry("refunded", "b", "k3"))),
+    ("orders charged twice", lambda case: case.books.append(BookEntry("charged", "a", "k4"))),
+    ("deeds done twice under one idempotency key", lambda case: case.books.append(BookEntry("refunded", "b", "k3"))),
     ("refunds at the bank, one for each refunded order", lambda case: case.books.pop()),
     ("charges kept without a delivery (uncompensated)", lambda case: case.books.pop()),
     ("the hot counter, told of every paid order", _lose("counter")),
@@ -141,15 +145,14 @@ def test_there_is_a_sabotage_of_every_check() -> None:
     assert {check.what for check in checks_of(case.outcome, case.found, case.books)} == {what for what, _ in SABOTAGE}
 
 
-OneOrder = tuple[View[State, Order], OrderHistory, list[Entry]]
+OneOrder = tuple[View[State, Order], OrderHistory, list[BookEntry]]
 
 
 @pytest.fixture(scope="module")
 def one_order(tmp_path_factory: pytest.TempPathFactory) -> OneOrder:
     folder = tmp_path_factory.mktemp("one")
-    walked(folder, 1)
+    books = walked(folder, 1).bank.books
     view, history = stored(folder, "order-000001")
-    books = entries(folder / BOOKS)
     assert judge(view, history, books, bytes((1, 0))) == (1, True, [])
     return view, history, books
 

@@ -1,7 +1,6 @@
 """The walk: through an outage, a stall and a kill, every order comes to its end, and nothing is lost."""
 
 import asyncio
-import contextlib
 import os
 import select
 import socket
@@ -12,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.demo import walk as walk_module
+from interlock.cli.demo.journeys import GUIDED, TROUBLE_FROM, Journey
 from interlock.cli.demo.outcome import Outcome
-from interlock.cli.demo.scenario import GUIDED, TROUBLE_FROM, Journey
-from interlock.cli.demo.walk import Walk
+from interlock.cli.demo.walk import OrdersWalk
 from interlock.errors import InternalError
 from interlock.examples.order import State
-from interlock.testing.faults.processes import Process
+from interlock.testing.faults.processes import Process, Processes
 from tests.unit.cli.demo.walking import stored, verified, walked
 
 
@@ -75,11 +74,8 @@ def live(_say: Callable[[str], None], _life: str, _line: int) -> None:
 
 def test_a_worker_that_ends_by_itself_ends_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk_module, "WORKER", f"{__name__}:live")
-    with (
-        contextlib.closing(Walk(1, 1, tmp_path)) as walk,
-        pytest.raises(InternalError, match=r"(?s)the demo's worker failed: .*no memory is left"),
-    ):
-        asyncio.run(walk.run(lambda _: None))
+    with pytest.raises(InternalError, match=r"(?s)the demo's worker failed: .*no memory is left"):
+        walked(tmp_path, 1)
 
 
 def live_briefly(_say: Callable[[str], None], life: str, line: int) -> None:
@@ -111,8 +107,7 @@ def test_what_a_killed_worker_has_sent_is_read_to_the_end(tmp_path: Path, monkey
     monkeypatch.setattr(Process, "kill", kill_and_wait)
 
     monkeypatch.setattr(walk_module, "WORKER", f"{__name__}:live_briefly")
-    with contextlib.closing(Walk(1, 1, tmp_path)) as walk:
-        outcome = asyncio.run(walk.run(lambda _: None))
+    outcome = walked(tmp_path, 1).outcome
     assert outcome.acknowledged == 102
 
 
@@ -124,9 +119,8 @@ def test_whoever_watches_hears_every_remark(tmp_path: Path) -> None:
         heard.extend(remark.text for remark in outcome.remarks)
         outcome.remarks.clear()
 
-    walk = Walk(TROUBLE_FROM, 1, tmp_path)
-    asyncio.run(walk.run(watch))
-    walk.close()
+    with Processes() as processes:
+        asyncio.run(OrdersWalk(TROUBLE_FROM, 1, tmp_path, processes).run(watch))
     assert [told.partition(":")[0].partition(",")[0] for told in heard] == [
         "The bank is down",
         "The breaker of payments is open",

@@ -6,21 +6,22 @@ from pathlib import Path
 from interlock.cli.demo.bank import home_in
 from interlock.cli.demo.outcome import OrderHistory, Outcome
 from interlock.cli.demo.verify import verify
-from interlock.cli.demo.walk import Walk
+from interlock.cli.demo.walk import OrdersWalk
 from interlock.engine.engine import Engine
 from interlock.engine.views import View
 from interlock.examples.order import Order, State, order
+from interlock.testing.faults.processes import Processes
 
 
-def walked(folder: Path, orders: int, seed: int = 1) -> Walk:
+def walked(folder: Path, orders: int, seed: int = 1) -> OrdersWalk:
     """A walk that is over."""
-    walk = Walk(orders, seed, folder)
-    asyncio.run(walk.run(lambda _: None))
-    walk.close()
+    with Processes() as processes:
+        walk = OrdersWalk(orders, seed, folder, processes)
+        asyncio.run(walk.run(lambda _: None))
     return walk
 
 
-def verified(walk: Walk) -> Outcome:
+def verified(walk: OrdersWalk) -> Outcome:
     """What is to be said of it."""
     asyncio.run(verify(walk))
     return walk.outcome

@@ -5,7 +5,6 @@ There is no golden file: a drawing may change its looks, but not what it says.
 
 import random
 import re
-from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import given
 from interlock.core.describe import MachineDescription
 from interlock.core.diagrams import svg
 from interlock.core.diagrams.sketch import gather, guard, visible
-from interlock.core.diagrams.svg import DARK, LIGHT, Paint, Palette
+from interlock.core.diagrams.svg import DARK, LIGHT, Palette
 from tests.unit.core.diagrams.samples import CHECKOUT, HARD, ORDER, State, Transition, machine
 from tests.unit.core.diagrams.strategies import machines
 
@@ -109,8 +108,8 @@ def test_auto_follows_the_system_and_the_others_do_not() -> None:
     for theme, own, other in (("light", LIGHT, DARK), ("dark", DARK, LIGHT)):
         document = svg(ORDER, theme=theme)  # type: ignore[arg-type]
         assert "prefers-color-scheme" not in document
-        assert own.plain.fill in document
-        assert other.plain.fill not in document
+        assert own.looks["plain"].fill in document
+        assert other.looks["plain"].fill not in document
 
 
 def test_steps_timers_and_unwinding_stand_in_their_box() -> None:
@@ -197,14 +196,10 @@ def test_a_legend_names_only_what_is_there() -> None:
 def test_every_text_is_legible_on_its_fill(palette: Palette) -> None:
     for text in (palette.title, palette.muted, palette.label, palette.guard, palette.failed, palette.unwound):
         assert contrast(text, palette.canvas) >= 4.5
-    for paint in paints(palette):
+    assert LIGHT.looks.keys() == DARK.looks.keys()
+    for paint in palette.looks.values():
         assert contrast(paint.text, paint.fill) >= 4.5
         assert contrast(paint.soft, paint.fill) >= 4.5
-
-
-def paints(palette: Palette) -> Iterator[Paint]:
-    yield from (palette.plain, palette.step, palette.resting, palette.unwinding, palette.final, palette.pill)
-    yield from palette.heat
 
 
 def contrast(one: str, other: str) -> float:

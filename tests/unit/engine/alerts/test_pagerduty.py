@@ -12,12 +12,14 @@ from interlock.engine.alerts.alert import (
     RUNBOOKS,
     breaker_alert,
     debt_alert,
+    hot_row_alert,
     letter_alert,
     loop_alert,
     more_alert,
     redis_alert,
     stalled_alert,
 )
+from interlock.lanes.contention import HotRow
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked
 from interlock.store.records import Letter, Row
 
@@ -42,6 +44,9 @@ def every_alert(text: str) -> list[Alert]:
         debt_alert(Debt("order", 3, row(text), 1, whole=False), 60.0, NOW_US),
         redis_alert("redis://127.0.0.1:6379/0", text, NOW_US, resolved=False),
         loop_alert(LoopBlocked("order", text, text, 1.5, text), NOW_US),
+        hot_row_alert(
+            text, HotRow(table=text, key=text, handoffs_per_s=80, writes_per_s=90, wait_s=0.1, flagged=True), NOW_US
+        ),
         more_alert("stalled", 7, counted_all=True, now_us=NOW_US),
         more_alert("dead_letter", 7, counted_all=False, now_us=NOW_US),
     ]

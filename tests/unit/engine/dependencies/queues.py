@@ -4,7 +4,7 @@ import asyncio
 
 from interlock.clock import Chance, Clock
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.dependency import Change, Kind, Outlet
+from interlock.engine.dependencies.outlet import Change, Kind, Outlet
 from interlock.engine.dependencies.wait_queue import Line, Slots
 from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 from tests.unit.engine.shared.stores import Luck

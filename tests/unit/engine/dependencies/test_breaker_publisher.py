@@ -7,7 +7,7 @@ from interlock import UnavailableError
 from interlock.core.policies import Breaker, Dependency
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.dependencies.breakers import NOTE, BreakerPublisher, read_note
-from interlock.engine.dependencies.dependency import Change, Outlet
+from interlock.engine.dependencies.outlet import Change, Outlet
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.signals import AlertRaised, BreakerChanged, Subscribers
 from interlock.testing.virtual_time import VirtualClock

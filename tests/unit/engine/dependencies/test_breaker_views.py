@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.policies import Breaker, Dependency
 from interlock.engine.dependencies.breakers import BreakerNote, Breakers, BreakerView, note_of, read_note, view_of_line
-from interlock.engine.dependencies.dependency import Change
+from interlock.engine.dependencies.outlet import Change
 from interlock.testing.virtual_time import VirtualClock
 from tests.unit.engine.dependencies.queues import Queue, fails
 from tests.unit.engine.shared.stores import play

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.dependency import PERMIT_S, Forced
+from interlock.engine.dependencies.outlet import PERMIT_S, Forced
 from tests.unit.engine.dependencies.queues import HairEarly, Queue, clock_of_the_loop, fails
 from tests.unit.engine.shared.stores import passed, play
 

@@ -6,7 +6,7 @@ import weakref
 
 from interlock.clock import SystemClock
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.dependency import Outlet, forget_outlets, outlet_of
+from interlock.engine.dependencies.outlet import Outlet, forget_outlets, outlet_of
 from interlock.testing.virtual_time import VirtualClock
 from tests.unit.engine.dependencies.queues import Told, fails, outlet_for
 

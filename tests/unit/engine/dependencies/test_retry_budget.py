@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.core.policies import Budget
-from interlock.engine.dependencies.dependency import RetryBudget
+from interlock.engine.dependencies.outlet import RetryBudget
 
 
 def spent(spending: RetryBudget, now_s: float, *, calls: int = 0, retries: int = 0) -> RetryBudget:

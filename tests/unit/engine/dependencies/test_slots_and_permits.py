@@ -1,7 +1,7 @@
 """C8, C9, G6: an attempt needs a slot of its engine and a place at its dependency, and loses neither."""
 
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.dependency import Change, outlet_of
+from interlock.engine.dependencies.outlet import Change, outlet_of
 from interlock.engine.dependencies.wait_queue import Places, lines_of
 from interlock.testing.virtual_time import VirtualClock
 from tests.unit.engine.dependencies.queues import fails

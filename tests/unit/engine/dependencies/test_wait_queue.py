@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.dependency import Change, Outlet
+from interlock.engine.dependencies.outlet import Change, Outlet
 from interlock.engine.dependencies.wait_queue import HELD_MIN, PARKED_S, Line, Pass, Slots
 from tests.unit.engine.dependencies.queues import Queue, clock_of_the_loop, fails, opened_slots, taken
 from tests.unit.engine.shared.stores import Luck, passed, play

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from interlock.core.policies import Breaker, Dependency, Verdict
-from interlock.engine.dependencies.dependency import Kind, Outcome
+from interlock.engine.dependencies.outlet import Kind, Outcome
 from interlock.engine.dependencies.wait_queue import Pass, Places, lines_of
 from tests.unit.engine.dependencies.queues import clock_of_the_loop
 from tests.unit.engine.shared.stores import Luck, passed, play

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.dependency import Kind
+from interlock.engine.dependencies.outlet import Kind
 from tests.unit.engine.dependencies.queues import HairEarly, Queue, clock_of_the_loop, fails, taken
 from tests.unit.engine.shared.stores import now_s, passed, play
 

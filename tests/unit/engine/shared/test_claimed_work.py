@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from interlock import Engine, UnavailableError
-from interlock.engine.path.reports import FireTimers, TakeUp
+from interlock.engine.path.engine_commands import FireTimers, TakeUp
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import (
     Cancel,

@@ -7,7 +7,7 @@ import pytest
 from interlock import Breaker, Dependency, Engine, Retryable, StepContext
 from interlock.engine.bound_machine import StepRun, decode_owed
 from interlock.engine.dependencies import wait_queue
-from interlock.engine.dependencies.dependency import Outlet
+from interlock.engine.dependencies.outlet import Outlet
 from interlock.engine.dependencies.wait_queue import Line, Parking
 from interlock.engine.shared import claims
 from interlock.testing.virtual_time import VirtualClock

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import UnusableFile
-from interlock.hotrow import advice_journal as journals
-from interlock.hotrow.advice_journal import Applied, Journal
+from interlock.hotrow import applied_advice as journals
+from interlock.hotrow.applied_advice import Applied, Journal
 
 
 def entry(name: str = "views") -> Applied:

@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from interlock.backup.lane_copies import check_free, put_all_in_place, staging_path
-from interlock.lanes.objectlog import doctor, manifest, restore
+from interlock.lanes.objectlog import doctor, manifest, point_in_time
 from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, silent
 from interlock.lanes.objectlog.format import (
     Entry,
@@ -137,7 +137,7 @@ class History:
         data[-1] ^= 1
         self.bucket.objects[key] = bytes(data)
 
-    def restore(self, file: Path, at: int | datetime | None = None, *, force: bool = False) -> restore.Restored:
+    def restore(self, file: Path, at: int | datetime | None = None, *, force: bool = False) -> point_in_time.Restored:
         """Restore it."""
         return restore_from(self.bucket, file, at, force=force)
 
@@ -148,11 +148,11 @@ class History:
 
 def restore_from(
     bucket: Bucket, file: Path, at: int | datetime | None = None, *, force: bool = False, watch: Watch = silent
-) -> restore.Restored:
+) -> point_in_time.Restored:
     """Restore what is in a bucket, and give it its name."""
     check_free(file, force=force)
     with staging_path(file) as ready:
-        done = restore.restore(
+        done = point_in_time.restore(
             bucket,
             ready,
             name=NAME,

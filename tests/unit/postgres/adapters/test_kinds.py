@@ -5,7 +5,7 @@ import pytest
 from interlock.errors import BadUsage
 from interlock.postgres.caller_connections import (
     AlchemyConnection,
-    AsyncAlchemySession,
+    AsyncAlchemyConnection,
     AsyncpgConnection,
     async_adapter,
     refuse_unknown,
@@ -26,7 +26,9 @@ def test_a_connection_is_known_by_the_top_of_its_module(module: str) -> None:
 
 def test_a_class_of_ones_own_is_what_it_is_derived_from() -> None:
     base = type(of_class("sqlalchemy.ext.asyncio.session", "AsyncSession"))
-    assert isinstance(async_adapter(of_class("shop.database", "ShopSession", base)), AsyncAlchemySession)
+    adapter = async_adapter(of_class("shop.database", "ShopSession", base))
+    assert isinstance(adapter, AsyncAlchemyConnection)
+    assert adapter._session
 
 
 def test_two_drivers_may_have_the_same_names() -> None:

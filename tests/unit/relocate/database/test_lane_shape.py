@@ -57,7 +57,7 @@ def test_everything_is_told_as_it_was_written() -> None:
             Index("by_price", (("price", True), ("id", False))),
         ),
     )
-    assert orders.numbered == Column("id", INT8, nullable=False, numbered="always")
+    assert orders.numbered == (Column("id", INT8, nullable=False, numbered="always"),)
     assert orders.references == (
         Reference("orders_before_fkey", ("before",), "orders", ("id",), on_update="SET NULL"),
         Reference("orders_item_fkey", ("item",), "item", ("id",), on_delete="CASCADE"),

@@ -27,9 +27,9 @@ def test_everything_that_was_written_since_the_last_look_is_told(tmp_path: Path)
         await begun(store, moved(rows[4], effects=(effect("e"),)))
         await store.note("b", "2")
         old = Old(machine="order", state="done", before_us=1)
-        assert (await store.pruning.batch(old, after=None, limit=9)).workflows == ("w0",)
+        assert (await store.prune(old, after=None, limit=9)).workflows == ("w0",)
         old = Old(machine="order", state="done", before_us=2, history_only=True)
-        assert (await store.pruning.batch(old, after=None, limit=9)).events == 1
+        assert (await store.prune(old, after=None, limit=9)).events == 1
         await store.leases.acquire("l", "me", 1.0)
         assert sorted(scanning.look(source)) == [
             (9, "workflows", (2,)),

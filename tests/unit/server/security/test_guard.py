@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import NotAuthenticated, NotPermitted, UnavailableError
-from interlock.server.messages import challenge, headers_of
+from interlock.server.http_messages import challenge, headers_of
 from interlock.server.security import guard as guards
 from interlock.server.security import keys
 from interlock.server.security.guard import LOCAL

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.server.messages import API_HEADERS, PAGE_HEADERS, PAGE_POLICY
+from interlock.server.http_messages import API_HEADERS, PAGE_HEADERS, PAGE_POLICY
 
 
 @pytest.mark.parametrize("headers", [API_HEADERS, PAGE_HEADERS])

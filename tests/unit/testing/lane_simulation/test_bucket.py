@@ -5,8 +5,8 @@ import pytest
 from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Unclear
 from interlock.testing.campaigns import Luck
 from interlock.testing.lane_simulation.bucket import REQUEST_TIMEOUT_S, Server, SimulatedBucket
-from interlock.testing.lane_simulation.record import Story, Weather
-from interlock.testing.lane_simulation.threads import Baton, Life
+from interlock.testing.lane_simulation.record import LaneStory, Weather
+from interlock.testing.lane_simulation.threads import Baton, StrandLife
 
 KEY = f"log/{1:020d}"
 
@@ -17,8 +17,8 @@ class Sent:
     def __init__(self, fault: str | None, monkeypatch: pytest.MonkeyPatch, *, kill: bool = False) -> None:
         monkeypatch.setattr(Weather, "for_write", lambda _weather, _now_s, _who: fault)
         monkeypatch.setattr(Weather, "stall_s", lambda _weather, _lease_s, append: 0.0)
-        baton, luck, life = Baton(), Luck(3), Life("a1")
-        self.server = Server(baton, luck, Weather(luck), Story(3))
+        baton, luck, life = Baton(), Luck(3), StrandLife("a1")
+        self.server = Server(baton, luck, Weather(luck), LaneStory(3))
         bucket = SimulatedBucket(self.server, life, 10.0)
         self.error: BucketError | None = None
         self.told_s = -1.0
@@ -75,7 +75,7 @@ def test_a_request_lands_also_for_a_sender_that_is_dead(monkeypatch: pytest.Monk
 
 
 def test_the_same_bytes_have_the_same_tag() -> None:
-    server = Server(Baton(), Luck(1), Weather(Luck(1)), Story(1))
+    server = Server(Baton(), Luck(1), Weather(Luck(1)), LaneStory(1))
     first = server.create("x", b"one", "a")
     second = server.replace("x", b"two", first, "a")
     assert server.replace("x", b"one", second, "a") == first

@@ -1,0 +1,325 @@
+"""Handlers of the routes for operators: undos, dead letters, breakers, limits, retention, waits, health, metrics.
+
+Every change is written to the audit log first, with the identity of the client. Limits and admission are those of the
+process that answers. One request works for a bounded time: a wait answers at the latest after WAIT_S_MAX, and pruning
+returns whether there is more.
+"""
+
+import asyncio
+import difflib
+from collections.abc import Coroutine
+from enum import Enum
+from typing import TypeVar
+
+import msgspec
+
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.dependencies.breakers import BreakerView
+from interlock.engine.settings import Admission
+from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WorkflowNotFound
+from interlock.server.http_messages import (
+    Answer,
+    Disconnected,
+    Request,
+    answer_to,
+    etag,
+    json_answer,
+    listing,
+    seconds,
+    whole_number,
+)
+from interlock.server.problems import HttpProblem
+from interlock.server.service import Service
+from interlock.wire import (
+    AdmissionBody,
+    BreakerBody,
+    LimitBody,
+    PruneBody,
+    ResolveBody,
+    ShownHealth,
+    ShownRuling,
+    shown_view,
+)
+
+LETTERS = 1_000
+LETTERS_MAX = 10_000
+
+ValueT = TypeVar("ValueT")
+
+WAIT_S_MAX = 30.0
+"""The longest wait of one request, in seconds. Proxies keep a silent connection open for longer than this."""
+
+PRUNE_S = 5.0
+"""How long one request prunes; the batch under way is finished."""
+
+_resolve = msgspec.json.Decoder(ResolveBody)
+_breaker = msgspec.json.Decoder(BreakerBody)
+_limit = msgspec.json.Decoder(LimitBody)
+_admission = msgspec.json.Decoder(AdmissionBody)
+_prune = msgspec.json.Decoder(PruneBody)
+
+
+# --- Dead letters and breakers ---------------------------------------------------------------------------------------
+
+
+async def compensations(service: Service, request: Request) -> Answer:
+    """List the undos that are pending or being tried."""
+    owed = await service.engine.compensations()
+    return listing([each for each in owed if request.identity.allows(each.machine, each.workflow)])
+
+
+async def dead_letters(service: Service, request: Request) -> Answer:
+    """List the dead letters, which wait for a person, oldest first."""
+    query = request.query
+    limit = whole_number(query, "limit", default=LETTERS, most=LETTERS_MAX)
+    limited = request.identity.limited
+    # The dead letters that this key may see may come after those of other keys.
+    letters = await service.engine.dead_letters(query.get("kind"), limit=LETTERS_MAX if limited else limit)
+    if limited:
+        letters = [each for each in letters if await _is_visible(service, request, each.workflow)][:limit]
+    return listing([*letters])
+
+
+async def _is_visible(service: Service, request: Request, workflow: str) -> bool:
+    if not request.identity.allows(None, workflow):
+        return False
+    try:
+        return request.identity.allows((await service.machine_of(workflow)).name, workflow)
+    except WorkflowNotFound:
+        return False  # It was pruned meanwhile, and its machine is unknown.
+
+
+async def retry(service: Service, request: Request) -> Answer:
+    """Retry a dead letter."""
+    await request.body()  # It should be empty, and is ignored.
+    letter = request.parts[0]
+    await _permit_letter(service, request, letter)
+    async with service.audit_action(request, "dead_letter.retry", letter, before="dead", after="retried"):
+        await service.engine.retry_dead_letter(letter)
+    return json_answer(ShownRuling(id=letter, ruling="retried"))
+
+
+async def resolve(service: Service, request: Request) -> Answer:
+    """Mark a dead letter as resolved by a person."""
+    body = await request.json(_resolve)
+    letter = request.parts[0]
+    await _permit_letter(service, request, letter)
+    async with service.audit_action(
+        request, "dead_letter.resolve", letter, before="dead", after={"resolved": body.note}
+    ):
+        await service.engine.resolve_dead_letter(letter, note=body.note)
+    return json_answer(ShownRuling(id=letter, ruling="resolved"))
+
+
+async def _permit_letter(service: Service, request: Request, letter: str) -> None:
+    if request.identity.limited:
+        for each in await service.engine.dead_letters(limit=LETTERS_MAX):
+            if each.id == letter:
+                await service.permit(request, None, each.workflow)
+                return
+        # Raises: a key that may not see a letter must not learn whether it exists.
+        await service.permit(request, "", "")
+
+
+async def breakers(service: Service, request: Request) -> Answer:
+    """List the breakers of all dependencies, as this process has them."""
+    del request
+    return listing([*service.engine.breakers()])
+
+
+async def hold_breaker(service: Service, request: Request) -> Answer:
+    """Hold a breaker open or closed, return it to automatic, or change the limits of its dependency."""
+    name = request.parts[0]
+    before = _breaker_of(service, name)
+    body = await request.json(_breaker)
+    keeps_limits = body.concurrency_max is body.rate_per_s is msgspec.UNSET
+    if isinstance(body.state, msgspec.UnsetType) and keeps_limits:
+        raise InvalidPayload(
+            "the body asks for no change of the breaker.",
+            why="A request holds it in a state, or changes its dependency's limits.",
+            fix='Send {"state": "open"}, {"state": "auto"} or {"rate_per_s": 50}.',
+        )
+    async with service.audit_action(request, "breaker.force", name, before=before, after=body):
+        if not keeps_limits:
+            _set_limits(service, name, body)
+        if not isinstance(body.state, msgspec.UnsetType):
+            service.engine.force_breaker(name, body.state)
+    return json_answer(_breaker_of(service, name))
+
+
+def _set_limits(service: Service, name: str, body: BreakerBody | LimitBody) -> None:
+    service.engine.set_limit(
+        name,
+        concurrency_max=None if isinstance(body.concurrency_max, msgspec.UnsetType) else body.concurrency_max,
+        rate_per_s=... if isinstance(body.rate_per_s, msgspec.UnsetType) else body.rate_per_s,
+    )
+
+
+def _breaker_of(service: Service, name: str) -> BreakerView:
+    found = service.engine.breakers()
+    for breaker in found:
+        if breaker.name == name:
+            return breaker
+    near = difflib.get_close_matches(name, [each.name for each in found], n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    raise HttpProblem(
+        "breaker-not-found",
+        f"nothing here calls a dependency {name!r:.300}.{meant}",
+        why=f"The machines of this server call {', '.join(repr(each.name) for each in found) or 'none'}.",
+        fix="Use one of those names.",
+    )
+
+
+# --- Statistics and waits --------------------------------------------------------------------------------------------
+# A server that stops ends its waits immediately, so that the client continues them on another one.
+
+
+async def stats(service: Service, request: Request) -> Answer:
+    """Return the outcomes of the events sent to a workflow (B5)."""
+    workflow = request.parts[0]
+    await service.permit(request, None, workflow)
+    return json_answer(await service.engine.stats(workflow))
+
+
+async def wait(service: Service, request: Request) -> Answer:
+    """Return the workflow when it reaches one of the states; without states, when it is final or resting."""
+    workflow = request.parts[0]
+    query = request.query
+    requested_s = seconds(query, "timeout_s")
+    await service.permit(request, None, workflow)
+    bound = await service.machine_of(workflow)
+    states = [] if "state" not in query else _states(bound, query["state"])
+    most_s = min(WAIT_S_MAX, request.limits.request_s / 2)
+    timeout_s = most_s if requested_s is None else min(requested_s, most_s)
+    view = await _await_connected(service, request, service.engine.wait(workflow, *states, timeout_s=timeout_s))
+    return json_answer(shown_view(bound, view), headers=etag(view.version))
+
+
+def _states(bound: BoundMachine, text: str) -> list[Enum]:
+    """Return the states named in the query: one, or several separated by commas."""
+    known = {name: node.state for node in bound.table.nodes.values() for name in (node.state.name, node.name)}
+    names = [text] if text in known else text.split(",")
+    for name in names:
+        if name not in known:
+            stored = ", ".join(node.name for node in bound.table.nodes.values())
+            raise InvalidPayload(
+                f"machine {bound.name!r} has no state {name!r:.100}; it has {stored}.",
+                why="The workflow can never reach it.",
+                fix="Wait for one of those.",
+            )
+    return [known[name] for name in names]
+
+
+async def _await_connected(service: Service, request: Request, waiting: Coroutine[object, object, ValueT]) -> ValueT:
+    """Await the coroutine, unless the client disconnects or the server stops: the client then asks another server."""
+    loop = asyncio.get_running_loop()
+    answer = loop.create_task(waiting)
+    disconnected, stopped = loop.create_task(request.disconnected()), loop.create_task(service.until_stop())
+    try:
+        await asyncio.wait({answer, disconnected, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        if stopped.done():
+            raise UnavailableError(
+                "the server is stopping and ends its waits.",
+                why="A wait may take longer than a server that stops can stay.",
+                fix="Ask again: another server answers, or this one when it is back.",
+            )
+        raise Disconnected
+    finally:
+        for task in (answer, disconnected, stopped):
+            task.cancel()
+
+
+# --- Limits, admission and retention ---------------------------------------------------------------------------------
+
+
+async def set_limit(service: Service, request: Request) -> Answer:
+    """Change the limits of a dependency while everything runs (C8)."""
+    name = request.parts[0]
+    body = await request.json(_limit)
+    if body.concurrency_max is body.rate_per_s is msgspec.UNSET:
+        raise InvalidPayload(
+            "the body names no limit.",
+            why="A limit that is left out keeps its value, so nothing would change.",
+            fix='Send {"rate_per_s": 50}, {"concurrency_max": 10} or both.',
+        )
+    before = next((each for each in service.engine.breakers() if each.name == name), None)
+    try:
+        async with service.audit_action(request, "limit.set", name, before=before, after=body):
+            _set_limits(service, name, body)
+    except BadUsage as error:
+        return answer_to(error, status=404)  # No dependency has this name.
+    return json_answer(service.engine.breakers()[name])
+
+
+async def admission(service: Service, request: Request) -> Answer:
+    """Return the admission limits of this process (C7)."""
+    del request
+    return json_answer(service.admission)
+
+
+async def set_admission(service: Service, request: Request) -> Answer:
+    """Change the admission limits of this process, until it ends."""
+    body = await request.json(_admission)
+    try:
+        wanted = Admission(rate_per_s=body.rate_per_s, burst=body.burst, in_flight_max=body.in_flight_max)
+        async with service.audit_action(request, "admission.set", "admission", before=service.admission, after=wanted):
+            service.engine.set_admission(wanted)
+    except DefinitionError as error:
+        return answer_to(error, status=400)
+    return json_answer(service.admission)
+
+
+async def prune(service: Service, request: Request) -> Answer:
+    """Remove workflows that ended long ago, or their history, within the time of one request."""
+    body = await request.json(_prune)
+    if body.dry_run:
+        return json_answer(await service.prune(body, within_s=PRUNE_S))
+    async with service.audit_action(request, "workflows.prune", "workflows", before=None, after=body):
+        return json_answer(await service.prune(body, within_s=PRUNE_S))
+
+
+# --- Health and metrics ----------------------------------------------------------------------------------------------
+# `/healthz` fails when this process cannot recover and needs a restart. `/readyz` fails while requests should go to
+# another server: this one is stopping, or its store does not answer. Without Redis it stays ready, and reports the
+# reason. Neither needs a key, and neither shows a secret.
+
+ALONE = "Redis cannot be used: leases come from the store, limits and breakers are those of this process, until it can."
+
+
+async def health(service: Service, request: Request) -> Answer:
+    """Report whether this process can still work."""
+    del request
+    return _health_answer(service.alive())
+
+
+async def readiness(service: Service, request: Request) -> Answer:
+    """Report whether requests should be sent to this process."""
+    del request
+    reason = await service.ready()
+    if reason is None and service.without_redis:
+        return json_answer(ShownHealth(status="ok", reason=ALONE))
+    return _health_answer(reason)
+
+
+def _health_answer(reason: str | None) -> Answer:
+    if reason is None:
+        return json_answer(ShownHealth(status="ok"))
+    return json_answer(ShownHealth(status="unavailable", reason=reason), status=503, headers=((b"retry-after", b"1"),))
+
+
+async def metrics(service: Service, request: Request) -> Answer:
+    """Return all metrics as text."""
+    del request
+    scraped = await service.render_metrics()
+    if scraped is None:
+        raise HttpProblem(
+            "no-metrics",
+            "this engine has no Prometheus exporter.",
+            why="It was opened without the observer, or prometheus-client is not installed.",
+            fix="Install it: pip install 'interlock[otel]'. Then `interlock serve` has it; an engine of your own is "
+            'opened with observers=["prometheus"].',
+        )
+    content_type, body = scraped
+    return Answer(200, body, ((b"content-type", content_type.encode()),))

@@ -1,0 +1,417 @@
+"""CREATE TABLE: columns, defaults and constraints.
+
+The invariant is that a column accepts exactly the values of its PostgreSQL type, for every writer: each column has a
+CHECK named `interlock_type_<column>` beside the declared constraints. A table with a primary key is WITHOUT ROWID,
+which makes its key NOT NULL and one look-up. Constraints that depend on other tables are checked here, because SQLite
+does not look at the other table until rows arrive.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from interlock.sql import casts
+from interlock.sql.calls import comparable
+from interlock.sql.casts import column_type
+from interlock.sql.ddl.sequences import column_sequence, identity
+from interlock.sql.dml import assigned
+from interlock.sql.expressions import expression, predicate
+from interlock.sql.from_clause import table_name
+from interlock.sql.parse import Body, Node, names_of, only, quoted_list, quoted_name, split, unsupported
+from interlock.sql.schema import Column, Constraint, NumberSequence, Table, chosen, definition_parts, names_in
+from interlock.sql.scope import SYSTEM_COLUMNS, Output, Relation, Scope, Translation, visible
+from interlock.sql.types import Type, declared, enforcement, refuse, wrong
+
+TYPE_CHECK_PREFIX: Final = "interlock_type_"
+COLUMNS_MAX: Final = 500
+_ACTIONS: Final = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL"}
+_KINDS: Final = {"PRIMARY KEY": "pkey", "UNIQUE": "key", "CHECK": "check", "FOREIGN KEY": "fkey"}
+NOTHING: Final = "SELECT 1 WHERE 0"
+_VALIDITY: Final = ("contype", "conname", "is_enforced", "initially_valid")
+
+
+@dataclass(slots=True)
+class TableDraft:
+    """A column or table while its definition is read."""
+
+    columns: list[Column] = field(default_factory=list[Column])
+    defaults: dict[str, str] = field(default_factory=dict[str, str])
+    sequences: dict[str, NumberSequence] = field(default_factory=dict[str, NumberSequence])
+    """The sequences of columns, which get their names when the table is known."""
+    keys: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    constraints: list[tuple[str, Body]] = field(default_factory=list[tuple[str, Body]])
+    """Constraints with the column that each was written at, or an empty name."""
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """SQLite's text of columns that do not change."""
+    labels: set[str] = field(default_factory=set[str])
+    """Names of NOT NULLs."""
+    ready: list[Constraint] = field(default_factory=list[Constraint])
+    """Constraints in SQLite's text, each with its name."""
+
+
+# --- Tables ----------------------------------------------------------------------------------------------------------
+
+
+def create_table(body: Body, translation: Translation) -> str:
+    """Translate CREATE TABLE."""
+    only("CreateStmt", body, "relation", "tableElts", "if_not_exists")
+    name = _new_table_name(body["relation"])
+    draft = TableDraft()
+    for node in body.get("tableElts", ()):
+        kind, element = split(node)
+        if kind == "ColumnDef":
+            read_column(element, draft, translation)
+        elif kind == "Constraint":
+            draft.constraints.append(("", element))
+        else:
+            raise unsupported(node)
+    if any(known.lower() == name.lower() and known != name for known in translation.schema.tables):
+        raise refuse(f"the table {name!r}: another one differs from it in case alone.", fix="Choose another name.")
+    if not 1 <= len(draft.columns) <= COLUMNS_MAX:
+        raise refuse(f"a table of {len(draft.columns)} columns.", fix=f"Use 1 to {COLUMNS_MAX}.")
+    folded = [column.name.lower() for column in draft.columns]
+    if len(set(folded)) != len(folded):
+        raise refuse("two columns whose names differ in case alone, or not at all.", fix="Rename one.")
+    if name in relation_names(translation):
+        if body.get("if_not_exists"):
+            return NOTHING
+        settle(name, draft, translation)
+        raise wrong(f"there is a table, an index or a sequence {name!r} already.")
+    settle(name, draft, translation)
+    return table_text(name, draft)
+
+
+def create_schema(body: Body, _: Translation) -> str:
+    """Translate CREATE SCHEMA IF NOT EXISTS public: `public` means this database."""
+    only("CreateSchemaStmt", body, "schemaname", "if_not_exists")
+    if body["schemaname"] != "public":
+        raise refuse(f"the schema {body['schemaname']!r}.", fix="Use a database of its own.")
+    if not body.get("if_not_exists"):
+        raise wrong("there is a schema 'public' already.")
+    return NOTHING
+
+
+def settle(name: str, draft: TableDraft, translation: Translation) -> None:
+    """Translate the constraints that were read, and check what belongs to the table as a whole."""
+    for column, element in draft.constraints:
+        draft.ready.append(_constraint(column, element, name, draft, translation))
+    draft.constraints.clear()
+    if len(draft.keys) > 1:
+        raise wrong("more than one PRIMARY KEY.")
+    for column, sequence in draft.sequences.items():
+        if not sequence.name:
+            others = {each.name for each in draft.sequences.values()} | {each.name for each in draft.ready}
+            title = chosen(name, (column,), "seq", relation_names(translation) | others | {name})
+            draft.sequences[column] = replace(sequence, name=title)
+        draft.defaults[column] = draft.sequences[column].nextval
+
+
+def table_text(name: str, draft: TableDraft) -> str:
+    """Return CREATE TABLE for SQLite."""
+    key = own_key(draft)
+    columns = [
+        draft.texts.get(column.name) or column_text(column, draft, in_key=column.name in key)
+        for column in draft.columns
+    ]
+    constraints = [f"CONSTRAINT {quoted_name(each.name)} {each.text}" for each in draft.ready]
+    ending = " WITHOUT ROWID" if key else ""
+    return f"CREATE TABLE {quoted_name(name)} ({', '.join([*columns, *constraints])}){ending}"
+
+
+def _new_table_name(body: Body) -> str:
+    if body.get("relpersistence", "p") != "p":
+        raise refuse("a temporary or unlogged table.", fix="Create an ordinary table.")
+    name = table_name(body)
+    visible(name, "table")
+    return name
+
+
+def index_name(name: str, translation: Translation) -> str:
+    """Return the name of an index, which SQLite must tell apart."""
+    visible(name, "index")
+    if any(known.lower() == name.lower() and known != name for known in relation_names(translation)):
+        raise refuse(
+            f"the index name {name!r}: another name differs from it in case alone.",
+            why="SQLite does not tell them apart.",
+            fix="Choose another name.",
+        )
+    return name
+
+
+def column_text(column: Column, draft: TableDraft, *, in_key: bool, constant: str | None = None) -> str:
+    """Return SQLite's text of a column."""
+    name = quoted_name(column.name)
+    check = f"CONSTRAINT {quoted_name(TYPE_CHECK_PREFIX + column.name)} CHECK ({{}})"
+    text = f"{name} {declared(column.type)}"
+    if column.type.collation is not None:
+        text += f" COLLATE {column.type.collation}"
+    nullable = column.nullable and not in_key
+    if not nullable:
+        text += " NOT NULL"
+    if column.name in draft.defaults:
+        text += f" DEFAULT ({draft.defaults[column.name]})"
+    elif constant is not None:
+        text += f" DEFAULT {constant}"
+    return f"{text} {check.format(enforcement(column.type, name, nullable=nullable))}"
+
+
+# --- Columns ---------------------------------------------------------------------------------------------------------
+
+
+def _check_label(rule: Body, draft: TableDraft) -> None:
+    """Check the name of a NOT NULL, which a lane does not keep."""
+    label: str = rule.get("conname", "")
+    if rule.get("is_no_inherit") or label in draft.labels or label.endswith("_not_null"):
+        raise refuse("NOT NULL with NO INHERIT, or by a name that is taken.", fix="Write NOT NULL alone.")
+    if label:
+        draft.labels.add(label)
+
+
+def read_column(body: Body, draft: TableDraft, translation: Translation) -> None:
+    """Read the definition of a column into the draft."""
+    only("ColumnDef", body, "colname", "typeName", "constraints", "is_local", "collClause")
+    name: str = body["colname"]
+    if name.lower() in SYSTEM_COLUMNS:
+        raise refuse(f"a column named {name!r}.", why="The engines use that name themselves.", fix="Rename it.")
+    kind, serial = column_type(body["typeName"])
+    if "collClause" in body:
+        check_collation(names_of(body["collClause"]["collname"]), kind)
+    column = Column(name, kind)
+    if serial is not None:
+        draft.sequences[name] = column_sequence(kind, "serial")
+    rules = _with_attributes([node["Constraint"] for node in body.get("constraints", ())])
+    for rule in rules:
+        match rule["contype"]:
+            case "CONSTR_NOTNULL" | "CONSTR_NULL":
+                _check_label(rule, draft)
+                column = replace(column, nullable=rule["contype"] == "CONSTR_NULL")
+            case "CONSTR_DEFAULT":
+                if name in draft.defaults:
+                    raise wrong(f"{name!r} has two defaults.", fix="Write DEFAULT once.")
+                draft.defaults[name] = default_value(rule["raw_expr"], column, translation)
+            case "CONSTR_IDENTITY":
+                if name in draft.sequences:
+                    raise wrong(f"{name!r} is numbered twice.", fix="Declare it once.")
+                draft.sequences[name] = identity(rule, kind)
+            case _:
+                draft.constraints.append((name, rule))
+    _check_nulls(rules, name, numbered=name in draft.sequences)
+    if name in draft.sequences:
+        if name in draft.defaults:
+            raise wrong(f"{name!r} has a default and is numbered by the database.")
+        column = replace(column, nullable=False, has_default=True)
+    draft.columns.append(column)
+
+
+def check_collation(names: list[str], kind: Type, *, sorts: bool = False) -> None:
+    """Refuse a collation that a lane does not have."""
+    if not kind.is_text and not (kind.is_array and kind.element.is_text):
+        raise wrong(f"COLLATE of the type {kind}.", fix="Leave it out.")
+    casts.check_collation(names, sorts=sorts)
+
+
+def _with_attributes(rules: list[Body]) -> list[Body]:
+    """Return the constraints of a column, with the words about deferring in the one before them."""
+    found: list[Body] = []
+    for rule in rules:
+        kind: str = rule["contype"]
+        if not kind.startswith("CONSTR_ATTR_"):
+            found.append(dict(rule))
+            continue
+        word = kind.removeprefix("CONSTR_ATTR_")
+        if word not in {"DEFERRABLE", "NOT_DEFERRABLE", "DEFERRED", "IMMEDIATE"}:
+            raise refuse(f"a constraint that is {word.replace('_', ' ')}.", fix="Leave it out.")
+        if not found or found[-1]["contype"] not in {"CONSTR_FOREIGN", "CONSTR_UNIQUE", "CONSTR_PRIMARY"}:
+            raise wrong(f"a misplaced {word.replace('_', ' ')}.")
+        words: set[str] = found[-1].setdefault("words", set())
+        pair = {"DEFERRABLE", "NOT_DEFERRABLE"} if word.endswith("DEFERRABLE") else {"DEFERRED", "IMMEDIATE"}
+        if words & pair or {word, *words} == {"NOT_DEFERRABLE", "DEFERRED"}:
+            raise wrong("words about deferring that contradict each other, or stand there twice.")
+        words.add(word)
+    for rule in found:
+        words = rule.pop("words", set())
+        if words & {"DEFERRABLE", "DEFERRED"}:
+            rule["deferrable"] = True
+        if "DEFERRED" in words:
+            rule["initdeferred"] = True
+    return found
+
+
+def _check_nulls(rules: list[Body], name: str, *, numbered: bool) -> None:
+    kinds = {rule["contype"] for rule in rules}
+    keyed = numbered or "CONSTR_PRIMARY" in kinds
+    if "CONSTR_NULL" in kinds and (keyed or "CONSTR_NOTNULL" in kinds):
+        raise wrong(f"{name!r} is declared both NULL and NOT NULL.")
+    if len({rule["conname"] for rule in rules if rule["contype"] == "CONSTR_NOTNULL" and "conname" in rule}) > 1:
+        raise refuse(f"{name!r} has two NOT NULLs with different names.", fix="Write one.")
+
+
+def default_value(node: Node, column: Column, translation: Translation) -> str:
+    """Return SQLite's text of a default."""
+    scope = Scope(translation, volatile=True, subqueries=False, place="DEFAULT")
+    return assigned(expression(node, scope), column)
+
+
+# --- Constraints -----------------------------------------------------------------------------------------------------
+
+
+def _constraint(column: str, body: Body, table: str, draft: TableDraft, translation: Translation) -> Constraint:
+    """Return a constraint of the table, or of one column written as one of the table."""
+    kind = body["contype"]
+    target, key = "", tuple[str, ...]()
+    match kind:
+        case "CONSTR_PRIMARY":
+            only("Constraint", body, "keys", *_VALIDITY)
+            names = _known([column] if column else names_of(body["keys"]), draft)
+            draft.keys.append(names)
+            word, text = "PRIMARY KEY", f"PRIMARY KEY ({quoted_list(names)})"
+        case "CONSTR_UNIQUE":
+            only("Constraint", body, "keys", *_VALIDITY)
+            names = _known([column] if column else names_of(body["keys"]), draft)
+            word, text = "UNIQUE", f"UNIQUE ({quoted_list(names)})"
+        case "CONSTR_CHECK":
+            only("Constraint", body, "raw_expr", *_VALIDITY)
+            text = f"CHECK ({condition(body['raw_expr'], table, draft.columns, translation, 'CHECK')})"
+            known = {each.name for each in draft.columns}
+            word, names = "CHECK", tuple(dict.fromkeys(name for name in names_in(text) if name in known))
+        case "CONSTR_FOREIGN":
+            names = _known([column] if column else names_of(body["fk_attrs"]), draft)
+            text, target, key = _foreign_key(names, body, table, draft, translation)
+            word = "FOREIGN KEY"
+        case _:
+            raise refuse(f"the constraint {kind.removeprefix('CONSTR_').replace('_', ' ')}.", fix="Leave it out.")
+    label = constraint_name(body, word, names, table, draft, translation)
+    return Constraint(label, word, names, text, target, key)
+
+
+def constraint_name(
+    body: Body, kind: str, columns: tuple[str, ...], table: str, draft: TableDraft, translation: Translation
+) -> str:
+    """Return the name in the statement, or the one that PostgreSQL chooses."""
+    taken = {each.name for each in draft.ready} | draft.labels
+    if kind in {"PRIMARY KEY", "UNIQUE"}:
+        taken |= {table, *relation_names(translation, without=table)}
+    label: str | None = body.get("conname")
+    if label is None:
+        named = columns if kind in {"UNIQUE", "FOREIGN KEY"} or (kind == "CHECK" and len(columns) == 1) else ()
+        return chosen(table, named, _KINDS[kind], taken)
+    visible(label, "constraint")
+    if label in taken:
+        raise wrong(f"there is a constraint or a table {label!r} already.", fix="Choose another name.")
+    return label
+
+
+def index_names_of_constraints(translation: Translation, without: str = "") -> set[str]:
+    """Return the names of keys and unique constraints, which PostgreSQL gives to their indexes, too."""
+    return {
+        each.name
+        for table in translation.schema.tables.values()
+        if table.name != without
+        for each in constraints_of(table)
+        if each.kind in {"PRIMARY KEY", "UNIQUE"}
+    }
+
+
+def relation_names(translation: Translation, without: str = "") -> set[str]:
+    """Return the names that PostgreSQL has given to tables, indexes and sequences; one name is given once."""
+    schema = translation.schema
+    return {
+        *schema.tables,
+        *schema.indexes,
+        *schema.sequences,
+        *schema.views,
+        *index_names_of_constraints(translation, without),
+    }
+
+
+def constraints_of(table: Table) -> list[Constraint]:
+    """Return the constraints of a table, those without a name by the name that PostgreSQL would have chosen."""
+    found: list[Constraint] = []
+    columns = {column.name for column in table.columns}
+    for each in definition_parts(table.definition)[1]:
+        named = () if each.kind == "PRIMARY KEY" else tuple(name for name in each.columns if name in columns)
+        if each.kind == "CHECK" and len(named) > 1:
+            named = ()
+        name = each.name or chosen(table.name, named, _KINDS[each.kind], {other.name for other in found})
+        found.append(replace(each, name=name))
+    if table.primary_key and not any(each.kind == "PRIMARY KEY" for each in found):
+        # A key that SQLite numbered stands at its column, without a name.
+        text = f"PRIMARY KEY ({quoted_list(table.primary_key)})"
+        found.append(Constraint(chosen(table.name, (), "pkey"), "PRIMARY KEY", table.primary_key, text))
+    return found
+
+
+def _known(names: list[str], draft: TableDraft) -> tuple[str, ...]:
+    kinds = {column.name: column.type for column in draft.columns}
+    for name in names:
+        if name not in kinds:
+            raise wrong(f"a constraint on {name!r}, which is not a column of the table.")
+        comparable(kinds[name], "a key")
+    if len(set(names)) != len(names) or not names:
+        raise wrong("a constraint with a column twice, or with none.")
+    return tuple(names)
+
+
+def condition(
+    node: Node, table: str, columns: list[Column] | tuple[Column, ...], translation: Translation, place: str
+) -> str:
+    """Return SQLite's text of a condition over the columns of one table."""
+    scope = Scope(translation, subqueries=False, place=place)
+    outputs = tuple(Output(column.name, column.type, nullable=column.nullable) for column in columns)
+    scope.add(Relation(table, outputs, ""))
+    with scope.at(place):
+        text = predicate(node, scope, place).checked.text
+    if "interlock_now(" in text:
+        raise refuse(f"now() in {place}.", why="A row that was right would become wrong by waiting.")
+    return text
+
+
+def _foreign_key(
+    names: tuple[str, ...], body: Body, table: str, draft: TableDraft, translation: Translation
+) -> tuple[str, str, tuple[str, ...]]:
+    """Return SQLite's text of a reference, the table that it points to, and the columns there."""
+    only(
+        "Constraint", body, "pktable", "fk_attrs", "pk_attrs", "fk_matchtype", "fk_upd_action", "fk_del_action",
+        "deferrable", "initdeferred", *_VALIDITY,
+    )  # fmt: skip
+    if body.get("fk_matchtype", "s") != "s":
+        raise refuse("MATCH FULL or PARTIAL of a reference.", fix="Leave it out.")
+    parent = table_name(body["pktable"])
+    if parent == table:
+        known, uniques = Table(table, tuple(draft.columns), own_key(draft)), draft.ready
+        waiting = [
+            (at, each) for at, each in draft.constraints if each["contype"] in {"CONSTR_UNIQUE", "CONSTR_PRIMARY"}
+        ]
+        keys = [tuple([at] if at else names_of(each["keys"])) for at, each in waiting]
+        first = [key for key, (_, each) in zip(keys, waiting, strict=True) if each["contype"] == "CONSTR_PRIMARY"]
+        known = replace(known, primary_key=known.primary_key or (first[0] if first else ()))
+    else:
+        known, keys = translation.table(parent), []
+        uniques = constraints_of(known)
+    keys = [known.primary_key, *keys, *(each.columns for each in uniques if each.kind == "UNIQUE")]
+    key = tuple(names_of(body.get("pk_attrs", ()))) or known.primary_key
+    if not key or len(names) != len(key) or not any(sorted(key) == sorted(each) for each in keys):
+        raise refuse(
+            f"a reference to something else than the primary key or a UNIQUE constraint of {parent!r}.",
+            fix="Refer to its key.",
+        )
+    own = {column.name: column.type for column in draft.columns}
+    for name, column_name in zip(names, key, strict=True):
+        column = known.column(column_name)
+        if column is None or own[name] != column.type:
+            raise refuse(f"{name!r} and {parent}.{column_name} have different types.", fix="Give both the same type.")
+    text = f"FOREIGN KEY ({quoted_list(names)}) REFERENCES {quoted_name(parent)} ({quoted_list(key)})"
+    for field_name, event in (("fk_del_action", "DELETE"), ("fk_upd_action", "UPDATE")):
+        action = _ACTIONS.get(body.get(field_name, "a"))
+        if action is None:
+            raise refuse(
+                f"ON {event} SET DEFAULT of a reference.", fix="Use CASCADE, SET NULL or RESTRICT.",
+            )  # fmt: skip
+        text += "" if action == "NO ACTION" else f" ON {event} {action}"
+    if body.get("deferrable"):
+        text += f" DEFERRABLE INITIALLY {'DEFERRED' if body.get('initdeferred') else 'IMMEDIATE'}"
+    return text, parent, key
+
+
+def own_key(draft: TableDraft) -> tuple[str, ...]:
+    """Return the columns of the primary key."""
+    return draft.keys[0] if draft.keys else ()
