@@ -7,6 +7,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
+# Campaigns wait for leases, restarts and killed processes most of the time: two cores run three of them.
+CAMPAIGN_WORKERS ?= 3
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -53,6 +55,10 @@ bench: $(DEV) ## Compare the core with its peers, quickly
 bench-orders: $(DEV) ## Compare durable orders with SQL by hand, DBOS and Restate (installed into .venv/peers), quickly
 	@$(PY) -m benchmarks.orders --quick $(ARGS)
 
+.PHONY: report
+report: $(DEV) ## Run all benchmarks and write docs/explanation/figures.md (an hour; ARGS="--quick" for ten minutes)
+	@$(PY) -m benchmarks.figures $(ARGS)
+
 .PHONY: chaos
 chaos: $(DEV) ## Break a PostgreSQL, a Redis, workers and a disk of its own under running orders (ARGS="--list" for more)
 	@$(BIN)/interlock chaos $(ARGS)
@@ -96,7 +102,7 @@ coverage: $(DEV) ## The tests, then the long campaigns; every branch of the core
 	@$(call section,make test under coverage)
 	@$(PY) -m coverage run -m pytest -n $(WORKERS) --tier test $(ARGS)
 	@$(call section,campaigns)
-	@$(PY) -m coverage run -m pytest -n $(WORKERS) --tier rest $(ARGS)
+	@$(PY) -m coverage run -m pytest -n $(CAMPAIGN_WORKERS) --tier rest $(ARGS)
 	@$(call section,coverage)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report --include='src/interlock/core/*' --fail-under=100

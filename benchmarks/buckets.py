@@ -18,11 +18,11 @@ from interlock.clock import SystemClock
 from interlock.database.database import Opening
 from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import DurableLog
-from interlock.lanes.objectlog.bucket_protocol import Bucket, Found, World
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Environment, Found
 from interlock.lanes.objectlog.log import open_log
 from interlock.lanes.objectlog.remote_bucket import open_bucket
-from interlock.lanes.settings import LaneSettings
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import SeaweedFS
 
@@ -94,7 +94,7 @@ def opening(bucket: Bucket, folder: Path, settings: LaneSettings) -> Opening:
 
     def log(path: Path | None) -> DurableLog:
         assert path is not None
-        return open_log(bucket, path, settings=settings, world=World())
+        return open_log(bucket, path, settings=settings, world=Environment())
 
     class OnBucket(Opening):
         def _place_of(self, url: str, permission: Arrived | None = None) -> LanePlace:

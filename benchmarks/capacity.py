@@ -39,7 +39,7 @@ from benchmarks.report import Round, interleaved, machine, percentile
 from interlock import Admission, Engine
 from interlock.clock import SystemClock
 from interlock.errors import Overloaded
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from tests.integration.objects.servers import SeaweedFS
 from tests.integration.redis.server import Server as RedisServer
 from tests.integration.redis.server import found as redis_found

@@ -30,7 +30,7 @@ from interlock import Engine
 SIZES = (1_000, 100_000, 1_000_000)
 IN_FLIGHT = 256
 WAITING = "waiting"
-GOALS = {"postgres_throughput_1e6_vs_1e5": 0.8}
+GOALS = {"postgres_throughput_1e6_vs_1e5": 0.9}
 LIMITS = {
     "postgres_stalled_ms_1e6": 50.0,
     "postgres_find_ms_1e6": 50.0,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from interlock.database.database import Database
-from interlock.sql.values import Statements
+from interlock.sql.stored_values import Statements
 
 CLIENTS = (1, 64)
 READ, WRITE = "SELECT n FROM counter WHERE id = $1", "UPDATE counter SET n = $2 WHERE id = $1"

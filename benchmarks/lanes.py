@@ -28,7 +28,7 @@ from interlock.database.database import Database
 from interlock.database.lane_engine import OnLane
 
 GOALS = {
-    "hot_row_256_vs_postgres_best": 20.0,
+    "hot_row_256_vs_postgres_best": 30.0,
     "hot_row_256_vs_sqlite": 8.0,
     "single_client_vs_sqlite": 0.45,
     "databases_8_scaling": 6.4,

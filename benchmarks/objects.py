@@ -24,7 +24,7 @@ from benchmarks.recovery import DEFAULT_LEASE_S, SHORT_LEASE_S, Log, Times, meas
 from benchmarks.report import WIDTH_IN_A_PIPE, Figure, Round, interleaved, publish
 from benchmarks.weights import weigh
 from interlock.database.database import Database
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
 
 CLIENTS = (1, 16, 256, 1_000)
 PUT_MS = (2, 10, 50)

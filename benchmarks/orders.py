@@ -24,7 +24,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import hot_workflow, postgres_processes
+from benchmarks import hot_workflow, postgres_processes, stages
 from benchmarks.embedded import MACHINES, TRANSITIONS, Embedded
 from benchmarks.handwritten import Handwritten
 from benchmarks.metering import BY_HAND, ENGINE, Meter, metered_table
@@ -36,14 +36,22 @@ from benchmarks.report import WIDTH_IN_A_PIPE, Figure, Round, interleaved, publi
 from interlock import Engine
 
 GOALS = {
-    "embedded_256_vs_handwritten": 12.0,
-    "embedded_64_vs_dbos": 100.0,
+    "embedded_256_vs_handwritten": 15.0,
+    "embedded_256_vs_onestatement": 4.0,
+    "embedded_events_256_vs_onestatement": 5.0,
+    "embedded_1_vs_onestatement": 0.9,
+    "embedded_64_vs_dbos": 120.0,
     "embedded_64_vs_restate": 15.0,
     "postgres_256_vs_handwritten": 5.0,
+    "postgres_256_vs_onestatement": 3.0,
     **hot_workflow.GOALS,
     **postgres_processes.GOALS,
 }
-MOONSHOTS = {"embedded_256_vs_handwritten": 20.0, "postgres_256_vs_handwritten": 8.0}
+MOONSHOTS = {
+    "embedded_256_vs_handwritten": 20.0,
+    "embedded_256_vs_onestatement": 5.0,
+    "postgres_256_vs_handwritten": 8.0,
+}
 
 STEPS = "Interlock, steps"
 EVENTS = "Interlock, events"
@@ -296,6 +304,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="KINDS", help=f"a comma-separated selection of {', '.join(KINDS)}")
     parser.add_argument("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+    parser.add_argument("--profile", action="store_true", help="only calls and CPU time per stage of the data path")
     options = parser.parse_args(arguments)
     options.only = tuple((options.only or ",".join(KINDS)).split(","))
     if unknown := sorted(set(options.only) - set(KINDS)):
@@ -308,6 +317,10 @@ def main() -> None:
     options = parsed()
     # Whoever stops this program stops the servers that it has started.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    if options.profile:
+        with tempfile.TemporaryDirectory(prefix="interlock-stages-") as folder:
+            stages.show(Path(folder))
+        return
     load = [round(each, 2) for each in os.getloadavg()]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="interlock-orders-") as folder:

@@ -25,9 +25,9 @@ from benchmarks.buckets import Place, copy, opening
 from benchmarks.weights import ADD, NO_SNAPSHOT, fill
 from interlock.bench.plots import Axis, ChartLine, Panel, draw
 from interlock.database.database import Opening
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog.manifest import read_manifest
-from interlock.lanes.settings import LaneSettings
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 
 ROWS = 10_000
 DEFAULT_LEASE_S = 10.0

@@ -161,6 +161,8 @@ def publish(
         report: dict[str, object] = {
             "name": name,
             "machine": machine(),
+            "unit": unit,
+            "at_most": sorted(at_most),
             "ratios": {ratio: round(value, 3) for ratio, value in ratios.items()},
             "goals": dict(goals),
             "figures": {**{key: figure.as_json() for key, figure in figures.items()}, **(extra or {})},

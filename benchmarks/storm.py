@@ -76,7 +76,7 @@ class Plan:
     trying_s: float = 2.0
 
 
-QUICK = Plan(rounds=1, scale=1.0, drain_s=10.0, pools=(16, 32), trying_s=0.8)
+QUICK = Plan(rounds=1, scale=0.6, drain_s=15.0, pools=(16, 32), trying_s=0.8)
 
 
 def script(capacity_per_s: float, scale: float, *, seed: int = SEED) -> Script:

@@ -14,8 +14,8 @@ import msgspec
 
 from benchmarks.buckets import opening
 from interlock.database.database import Database
-from interlock.lanes.settings import LaneSettings
-from interlock.testing.objects import MemoryBucket
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 
 TABLE = "CREATE TABLE account (id integer PRIMARY KEY, n bigint NOT NULL, owner text NOT NULL)"
 INSERT = "INSERT INTO account (id, n, owner) VALUES ($1, 0, $2)"

@@ -24,6 +24,7 @@ html_title = "Interlock"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_search_scorer = str(Path(__file__).with_name("search-order.js"))
 
 _SECTION = re.compile(r"^```\{toctree\}\n(?:(?!```).*\n)*?(?P<folder>[\w-]+)/\*\n```\n", re.MULTILINE)
 

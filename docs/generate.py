@@ -19,10 +19,11 @@ from interlock.observe.metrics import METRICS
 from interlock.server.app_declaration import Limits
 from interlock.server.openapi import document
 from interlock.server.problems import HTTP_STATUS, phrase, status_of
-from interlock.server.routes import ROUTES, Route
+from interlock.server.routes import ROUTES, Endpoint
 from interlock.wire import Problem
 
 DOCS = Path(__file__).parent
+ROOT = DOCS.parent
 
 ERRORS_HEAD = """# Errors
 
@@ -73,7 +74,7 @@ METRICS_HEAD = """# Metrics
 One table for all formats. The dotted name is OpenTelemetry's. With underscores it is Prometheus's, where a counter ends
 in `_total`, and a histogram has `_bucket`, `_count` and `_sum`. Durations are seconds, and no name has a unit in it.
 
-What stands between `state.machine.depth` and `workflows.stalled` is counted by a query of the store when somebody
+What stands between `state.machine.depth` and `workflows.stalled` is counted by a query of the store when a client
 asks, at most once a second and at most a twentieth of the time; `store.sample.age` says how old the answer is. On a
 store that several processes share each of them tells the same: use `max`, not `sum`. Everything else is of one process.
 
@@ -139,12 +140,12 @@ def index_of_routes() -> str:
     return f"| method | path | scope | what it does |\n|---|---|---|---|\n{rows}"
 
 
-def anchor(route: Route) -> str:
+def anchor(route: Endpoint) -> str:
     """The anchor of a route's heading, as it is made of the heading."""
     return re.sub(r"[^\w\- ]", "", f"{route.method} {route.path}".lower()).strip().replace(" ", "-")
 
 
-def _route(route: Route, described: dict[str, object]) -> str:
+def _route(route: Endpoint, described: dict[str, object]) -> str:
     text = f"#### `{route.method} {route.path}`\n\n{route.summary}.\n\n"
     if route.scope is None:
         text += "No API key is asked for.\n\n"
@@ -163,7 +164,7 @@ def _route(route: Route, described: dict[str, object]) -> str:
     return text
 
 
-def _answers(route: Route, described: dict[str, object]) -> str:
+def _answers(route: Endpoint, described: dict[str, object]) -> str:
     paths = msgspec.convert(described["paths"], dict[str, dict[str, dict[str, object]]])
     responses = msgspec.convert(paths[route.path][route.method.lower()]["responses"], dict[str, object])
     statuses = sorted(map(int, responses))
@@ -273,6 +274,103 @@ def http_page(path: Path) -> str:
     return text
 
 
+# --- For coding assistants ------------------------------------------------------------------------------------------
+
+SECTIONS = {"tutorial": "Tutorial", "how-to": "How-to", "reference": "Reference", "explanation": "Explanation"}
+
+GUIDE = (
+    "tutorial/first-machine",
+    "how-to/run-workflows",
+    "how-to/undo-what-was-done",
+    "how-to/undo-in-cycles",
+    "how-to/use-timers",
+    "how-to/schedules",
+    "how-to/children-and-joins",
+    "how-to/messages-between-workflows",
+    "how-to/approvals",
+    "how-to/side-messages",
+    "how-to/step-clients",
+    "how-to/survive-a-failing-dependency",
+    "how-to/test-workflows",
+    "how-to/test-a-year",
+    "how-to/send-in-your-transaction",
+    "how-to/webhooks-from-vendors",
+    "how-to/not-there",
+    "reference/errors-of-steps",
+    "reference/checks",
+)
+"""The pages of the single-file guide, in reading order."""
+
+ASSISTANTS_HEAD = """# Interlock
+
+> Durable state-machine workflows for Python. A machine (states, events, guards, actions, steps with undos) is declared
+> once, checked, and run durably in a folder, a bucket or PostgreSQL. Guards and actions are pure; steps are async, have
+> a timeout, and run at least once.
+
+- Install from the repository: `pip install -e ".[server]"`. Python 3.11 or later. It is on no package index.
+- Not there: parallel states, an inbox for human tasks. docs/how-to/not-there.md has what to do.
+- Check a machine: `interlock check MODULE:ATTR`. Test it without sleeping: `interlock.testing.Harness`.
+"""
+
+
+def llms_page() -> str:
+    """The index of the documentation for coding assistants: `llms.txt`."""
+    text = ASSISTANTS_HEAD + "- The pages that a program needs, in one file: [llms-full.txt](llms-full.txt)\n"
+    for folder, title in SECTIONS.items():
+        text += f"\n## {title}\n\n"
+        for path in sorted((DOCS / folder).glob("*.md")):
+            text += f"- [{page_title(path)}](docs/{folder}/{path.name})\n"
+    return text
+
+
+def page_title(path: Path) -> str:
+    """The first heading of a page."""
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def guide_page() -> str:
+    """The guide in one file: code, tables and lists of its pages, and the first paragraph of each section."""
+    parts = [ASSISTANTS_HEAD.rstrip() + "\n"]
+    for name in GUIDE:
+        path = DOCS / f"{name}.md"
+        parts.append(f"<!-- docs/{name}.md -->\n" + compact(path.read_text(encoding="utf-8")))
+    return "\n".join(parts)
+
+
+def compact(text: str) -> str:
+    """A page without its later paragraphs, comments and the targets of its links."""
+    kept: list[str] = []
+    paragraphs = 0
+    for block in _blocks(text):
+        first = block.partition("\n")[0]
+        if first.startswith("#"):
+            paragraphs = 0
+        elif first.startswith(("```python", "|", "- ", "1. ", ":")):
+            pass
+        elif first.startswith(("```", "<!--")):
+            continue
+        else:
+            paragraphs += 1
+            if paragraphs > 1 and not block.endswith(":"):
+                continue
+        kept.append(block if first.startswith("```") else re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block))
+    return "\n\n".join(kept) + "\n"
+
+
+def _blocks(text: str) -> list[str]:
+    """The parts of a page that blank lines separate; code is one part."""
+    blocks: list[str] = []
+    inside = False
+    for part in text.strip().split("\n\n"):
+        if inside:
+            blocks[-1] += f"\n\n{part}"
+        else:
+            # A comment stands right above its block.
+            blocks += re.sub(r"^<!--.*?-->\n(?=```)", "", part.strip("\n"), flags=re.DOTALL).split("\n\n")
+        inside ^= len(re.findall(r"^ *```", part, flags=re.MULTILINE)) % 2 == 1
+    return blocks
+
+
 def members_of_problems() -> list[str]:
     """What a problem document can have."""
     return [field.name for field in msgspec.structs.fields(Problem)]
@@ -286,6 +384,8 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "example-machines.md": example_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         http: http_page(http),
+        ROOT / "llms.txt": llms_page(),
+        ROOT / "llms-full.txt": guide_page(),
         DOCS / "images" / "order.svg": order.svg(),
         DOCS / "images" / "checkout.svg": checkout.svg(),
     }

@@ -4,8 +4,10 @@
 with real servers, and of every longer group the first case, so that each guarantee is tested once. `make check`
 runs the tier `test` and then `rest`, which is everything else.
 
-Two markers, set by measured durations: `slow` for a test that takes longer than about 0.8 s, and `campaign` for a
-parametrized one of which `make test` runs the first case only.
+Three markers. Two are set by measured durations: `slow` for a test that takes longer than about 0.8 s, and `campaign`
+for a parametrized one of which `make test` runs the first case only. `second_server` is for the cases of a suite at a
+further server with buckets: `make test` runs the suite at SeaweedFS, and at every server the contract that the suite
+relies on (tests/integration/objects/test_contract.py).
 """
 
 from pathlib import Path
@@ -41,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_fast(item: pytest.Item, first: set[str]) -> bool:
     """Whether the test is part of `make test`; `first` remembers the campaigns that have their first case."""
-    if item.get_closest_marker("slow"):
+    if item.get_closest_marker("slow") or item.get_closest_marker("second_server"):
         return False
     if not item.get_closest_marker("campaign"):
         return True

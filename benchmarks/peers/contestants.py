@@ -27,6 +27,15 @@ def dbos(environment: Environment, folder: Path, *, url: str, postmaster: int) -
 
 
 @contextmanager
+def dbos_families(environment: Environment, folder: Path, *, url: str, postmaster: int) -> Iterator[Peer]:
+    """Parents with children on DBOS, on a PostgreSQL server that runs already."""
+    environment.packages("dbos")
+    log = folder / "dbos-families.log"
+    with running([str(environment.python), "-m", "benchmarks.peers.dbos_families", url], log=log) as process:
+        yield Peer(process, log, [postmaster], version=environment.version("dbos"))
+
+
+@contextmanager
 def restate(environment: Environment, folder: Path) -> Iterator[Peer]:
     """Restate's server with its data in the folder, its Python service on granian, and a client of the ingress."""
     environment.packages("restate-sdk", "granian[uvloop]")

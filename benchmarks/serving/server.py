@@ -20,9 +20,9 @@ import msgspec
 from interlock import Engine, Event, Machine
 from interlock.clock import SystemClock
 from interlock.server.asgi import AsgiApp
-from interlock.server.http_messages import Answer, Request
+from interlock.server.http_messages import HttpAnswer, Request
 from interlock.server.lifecycle import admission_from, bound_socket, run_until_stopped, server_maker, stop_on_signals
-from interlock.server.routes import Route
+from interlock.server.routes import Endpoint
 from interlock.server.security.guard import Guard
 from interlock.server.security.keys import Scope
 from interlock.server.security.stores import security_at
@@ -91,14 +91,14 @@ class Told(msgspec.Struct):
 _body = msgspec.json.Decoder(EventBody)
 
 
-async def nothing(service: Service, request: Request) -> Answer:
+async def nothing(service: Service, request: Request) -> HttpAnswer:
     """Read and decode the body, and say so."""
     del service
     body = await request.json(_body)
-    return Answer(200, encode(Told(body.event)))
+    return HttpAnswer(200, encode(Told(body.event)))
 
 
-ROUTES = (Route(method="POST", path=NOOP, handler=nothing, scope=Scope.SEND, summary="Nothing", tag="Benchmark"),)
+ROUTES = (Endpoint(method="POST", path=NOOP, handler=nothing, scope=Scope.SEND, summary="Nothing", tag="Benchmark"),)
 
 
 def name(number: int) -> str:

@@ -15,7 +15,20 @@ from interlock.core.machine import Machine, Step
 from interlock.core.pipeline import Pipeline, PipelineEvent, PipelineState, PipelineStep, pipeline, step
 from interlock.core.plan import Plan, plan
 from interlock.core.policies import Breaker, Budget, Classification, Dependency, Retry
-from interlock.core.values import Allowed, Decision, Finding, Record, Snapshot, StepContext, StepFailure, StoredJson
+from interlock.core.values import (
+    Allowed,
+    Child,
+    ChildResult,
+    Decision,
+    Family,
+    Finding,
+    Record,
+    Send,
+    Snapshot,
+    StepContext,
+    StepFailure,
+    StoredJson,
+)
 from interlock.errors import (
     ConstraintViolation,
     CorruptionError,
@@ -69,17 +82,19 @@ from interlock.signals import (
 )
 
 if TYPE_CHECKING:
-    from interlock.client.blocking import BlockingClient
-    from interlock.client.client import Client
+    from interlock.client.client import BlockingClient, Client
     from interlock.database.database import Database
     from interlock.engine.alerts.receivers import AlertWebhook, PagerDuty
-    from interlock.engine.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
+    from interlock.engine.blocking_engine import BlockingEngine, BlockingLease, BlockingWorkflows
+    from interlock.engine.caller_transactions import BlockingTransaction, Transaction
     from interlock.engine.dependencies.breakers import Breakers, BreakerView
     from interlock.engine.engine import Engine, Workflows
+    from interlock.engine.engine_settings import Admission
     from interlock.engine.leases import Lease
-    from interlock.engine.retention import Pruned
-    from interlock.engine.settings import Admission
-    from interlock.engine.transactions import BlockingTransaction, Transaction
+    from interlock.engine.operators.attempts import Attempt, AttemptPage
+    from interlock.engine.operators.retention import Pruned
+    from interlock.engine.operators.why import Why
+    from interlock.engine.schedules import Schedule, Schedules, ScheduleView
     from interlock.engine.views import (
         Compensation,
         Counts,
@@ -88,6 +103,7 @@ if TYPE_CHECKING:
         Moved,
         Page,
         Refused,
+        Timer,
         View,
         Workflow,
     )
@@ -95,12 +111,12 @@ if TYPE_CHECKING:
     from interlock.hotrow.counters import Counter
     from interlock.hotrow.parents import Parent
     from interlock.hotrow.stock import Reservation, Stock
-    from interlock.hotrow.tools import Tool
+    from interlock.hotrow.tool_declarations import Tool
     from interlock.hotrow.window_quotas import Quota
-    from interlock.lanes.contention import HotRow
+    from interlock.lanes.hot_rows import HotRow
     from interlock.server.app_declaration import App, Webhook
     from interlock.server.asgi import asgi
-    from interlock.sql.values import Row
+    from interlock.sql.stored_values import Row
     from interlock.store.protocol import Granted, Held, Leases
 
 __all__ = [
@@ -109,6 +125,8 @@ __all__ = [
     "AlertWebhook",
     "Allowed",
     "App",
+    "Attempt",
+    "AttemptPage",
     "Balance",
     "BlockingClient",
     "BlockingEngine",
@@ -120,6 +138,8 @@ __all__ = [
     "BreakerView",
     "Breakers",
     "Budget",
+    "Child",
+    "ChildResult",
     "Classification",
     "Client",
     "Codec",
@@ -136,6 +156,7 @@ __all__ = [
     "DialectError",
     "Engine",
     "Event",
+    "Family",
     "Fenced",
     "Finding",
     "Granted",
@@ -188,6 +209,10 @@ __all__ = [
     "RetryAfter",
     "Retryable",
     "Row",
+    "Schedule",
+    "ScheduleView",
+    "Schedules",
+    "Send",
     "Signal",
     "Snapshot",
     "Step",
@@ -198,6 +223,7 @@ __all__ = [
     "Stock",
     "StoredJson",
     "Subscribers",
+    "Timer",
     "Tool",
     "Transaction",
     "TransactionError",
@@ -210,6 +236,7 @@ __all__ = [
     "WaitFailed",
     "WaitTimeout",
     "Webhook",
+    "Why",
     "Workflow",
     "WorkflowExists",
     "WorkflowNotFound",
@@ -221,17 +248,19 @@ __all__ = [
 ]
 
 _LATER_BY_MODULE = {
-    "interlock.client.blocking": ("BlockingClient",),
-    "interlock.client.client": ("Client",),
+    "interlock.client.client": ("BlockingClient", "Client"),
     "interlock.database.database": ("Database",),
     "interlock.engine.alerts.receivers": ("AlertWebhook", "PagerDuty"),
-    "interlock.engine.blocking": ("BlockingEngine", "BlockingLease", "BlockingWorkflows"),
+    "interlock.engine.blocking_engine": ("BlockingEngine", "BlockingLease", "BlockingWorkflows"),
+    "interlock.engine.operators.attempts": ("Attempt", "AttemptPage"),
     "interlock.engine.dependencies.breakers": ("BreakerView", "Breakers"),
     "interlock.engine.engine": ("Engine", "Workflows"),
     "interlock.engine.leases": ("Lease",),
-    "interlock.engine.retention": ("Pruned",),
-    "interlock.engine.settings": ("Admission",),
-    "interlock.engine.transactions": ("BlockingTransaction", "Transaction"),
+    "interlock.engine.operators.retention": ("Pruned",),
+    "interlock.engine.operators.why": ("Why",),
+    "interlock.engine.schedules": ("Schedule", "ScheduleView", "Schedules"),
+    "interlock.engine.engine_settings": ("Admission",),
+    "interlock.engine.caller_transactions": ("BlockingTransaction", "Transaction"),
     "interlock.engine.views": (
         "Compensation",
         "Counts",
@@ -240,6 +269,7 @@ _LATER_BY_MODULE = {
         "Moved",
         "Page",
         "Refused",
+        "Timer",
         "View",
         "Workflow",
     ),
@@ -247,12 +277,12 @@ _LATER_BY_MODULE = {
     "interlock.hotrow.counters": ("Counter",),
     "interlock.hotrow.parents": ("Parent",),
     "interlock.hotrow.stock": ("Reservation", "Stock"),
-    "interlock.hotrow.tools": ("Tool",),
+    "interlock.hotrow.tool_declarations": ("Tool",),
     "interlock.hotrow.window_quotas": ("Quota",),
-    "interlock.lanes.contention": ("HotRow",),
+    "interlock.lanes.hot_rows": ("HotRow",),
     "interlock.server.app_declaration": ("App", "Webhook"),
     "interlock.server.asgi": ("asgi",),
-    "interlock.sql.values": ("Row",),
+    "interlock.sql.stored_values": ("Row",),
     "interlock.store.protocol": ("Granted", "Held", "Leases"),
 }
 _LATER = {name: module for module, names in _LATER_BY_MODULE.items() for name in names}

@@ -77,16 +77,14 @@ class RandomIds:
 
     def text(self) -> str:
         """A fresh random id, written out; a quarter of the price of making a UUID and writing that."""
-        at = _unused.at
-        if at >= len(_unused.digits):
-            _unused.digits = os.urandom(_FETCHED_BYTES).hex()
-            at = 0
-        _unused.at = at + 32
-        digits = _unused.digits
-        return (
-            f"{digits[at : at + 8]}-{digits[at + 8 : at + 12]}-4{digits[at + 13 : at + 16]}-"
-            f"{_VARIANT[digits[at + 16]]}{digits[at + 17 : at + 20]}-{digits[at + 20 : at + 32]}"
-        )
+        if not _unused.ids:
+            digits = os.urandom(_FETCHED_BYTES).hex()
+            _unused.ids = [
+                f"{digits[at : at + 8]}-{digits[at + 8 : at + 12]}-4{digits[at + 13 : at + 16]}-"
+                f"{_VARIANT[digits[at + 16]]}{digits[at + 17 : at + 20]}-{digits[at + 20 : at + 32]}"
+                for at in range(0, len(digits), 32)
+            ]
+        return _unused.ids.pop()
 
 
 _FETCHED_BYTES = 4_096
@@ -95,20 +93,19 @@ _FETCHED_BYTES = 4_096
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
-class _UnusedDigits(threading.local):
-    """Random digits of this thread that no id has used yet."""
+class _UnusedIds(threading.local):
+    """Random ids of this thread, made together, that were not returned yet."""
 
-    digits = ""
-    at = 0
+    def __init__(self) -> None:
+        self.ids: list[str] = []
 
 
-_unused = _UnusedDigits()
+_unused = _UnusedIds()
 
 
 def _in_child() -> None:
     # After a fork both processes would make the same ids.
-    _unused.digits = ""
-    _unused.at = 0
+    _unused.ids = []
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -32,7 +32,7 @@ happened, *why*, and how to *fix* it. A new class exists only where the reader w
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, Literal
 
 RetryAdvice = Literal["never", "now", "later"]
@@ -93,7 +93,9 @@ class MissingExtra(InterlockError, ImportError):
 
     def __init__(self, what: str, *, extra: str) -> None:
         self.extra = extra
-        super().__init__(what, fix=f'pip install "interlock[{extra}]"')
+        # While Interlock is on no package index, only the first command works.
+        clone, indexed = f'pip install -e ".[{extra}]"', f'pip install "interlock[{extra}]"'
+        super().__init__(what, fix=f"In your clone of Interlock: {clone}. From a package index: {indexed}")
 
 
 class RequestError(InterlockError):
@@ -121,6 +123,8 @@ class InvalidTransition(Refusal):
     def __init__(self, *, machine: str, state: str, event: str, allowed: Sequence[str]) -> None:
         what = f"{machine}: event {event} has no transition from state {state!r}; allowed here: {_listed(allowed)}."
         fix = f"Send one of the allowed events, or declare {event} from {state!r}."
+        if not allowed:
+            fix = f"Start another workflow if this one has ended, or declare {event} from {state!r}."
         super().__init__(what, machine=machine, state=state, event=event, allowed=allowed, fix=fix)
 
 
@@ -184,7 +188,10 @@ class WorkflowExists(RequestError):
 
     code = "workflow-exists"
     default_why = "Starting is idempotent on the id: the same input returns the existing workflow, another is an error."
-    default_fix = "Use another id, or start it with the same machine and input."
+    default_fix = (
+        "Use another id, or start it with the same machine and input. A field that was added to the class of the "
+        "context is other input, too."
+    )
 
 
 class VersionConflict(RequestError):
@@ -218,7 +225,7 @@ class WaitTimeout(RequestError, TimeoutError):
     code = "wait-timeout"
     retry = "later"
     default_why = "The time given to wait is over; the workflow is not affected by that."
-    default_fix = "Wait longer, or look at what it is waiting for (`View.waiting`)."
+    default_fix = "Wait longer, or look at its history and at what it is waiting for (`View.waiting`)."
 
 
 class TargetNotFound(RequestError):
@@ -302,7 +309,7 @@ class Retryable(StepError):
     code = "retryable"
     retry: ClassVar[RetryAdvice] = "later"
     default_why = "An infrastructure failure: the network, a timeout, a server error."
-    default_fix = "Nothing to do: the step is retried with backoff and the same idempotency key."
+    default_fix = "Wait: the step is retried with the same key, until the attempts of its Retry are used up."
 
 
 class RetryAfter(Retryable):
@@ -310,9 +317,9 @@ class RetryAfter(Retryable):
 
     code = "retry-after"
 
-    def __init__(self, seconds: float, what: str = "") -> None:
-        self.seconds = seconds
-        super().__init__(what or f"The dependency asked to be left alone for {seconds:g} s.")
+    def __init__(self, seconds: float | timedelta, what: str = "") -> None:
+        self.seconds = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        super().__init__(what or f"The dependency asked to be left alone for {self.seconds:g} s.")
 
 
 class NonRetryable(StepError):

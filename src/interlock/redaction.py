@@ -41,8 +41,8 @@ _NAMED = (
 _NAMES = rf"[a-z0-9_-]{{0,40}}(?:{_NAMED})[a-z0-9_-]{{0,40}}|pwd|sas|sig"
 _SECRET_NAME: Final = re.compile(rf"(?i).*(?:{_NAMED}).*|pwd|sas|sig", re.DOTALL)
 _ADDRESS: Final = re.compile(r"(://[^\s:/@?]{0,200}):([^\s\"'<>]*)")
-_CONTROL: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028\u2029]")
-"""Characters that end a line, or move the cursor of a terminal."""
+_CONTROL: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028\u2029\ud800-\udfff]")
+"""Characters that end a line, move the cursor of a terminal, or cannot be written as UTF-8."""
 _FORMS: Final = (
     # An API key keeps its id, which is not a secret and identifies it for a reader.
     (re.compile(r"(ilk_[a-z2-7]{16})_[A-Za-z0-9_-]+"), rf"\1_{MASK}"),

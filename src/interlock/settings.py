@@ -34,8 +34,8 @@ from typing import NamedTuple, cast
 
 from interlock.core.decide import suggestion
 from interlock.errors import BadUsage, DefinitionError, UnusableFile
-from interlock.lanes.settings import KINDS, LaneSettings
-from interlock.urls import SWITCH
+from interlock.lanes.lane_settings import KINDS, LaneSettings
+from interlock.urls import SWITCH, resolve_url
 
 FILE = "interlock.toml"
 FILE_VARIABLE = "INTERLOCK_CONFIG"
@@ -56,9 +56,6 @@ PROGRAM: dict[str, type[object]] = {
     "in_flight_max": int,
 }
 """Settings of the program, above all sections, by the names of its options."""
-
-HERE = "lanes://./"
-"""Prefix of a home beside the file, so that a project can be moved as a whole."""
 
 NEAR_MISS = 0.85
 """Similarity from which a variable counts as a misspelt setting; 1 is equal."""
@@ -124,7 +121,7 @@ def configured_program(
 ) -> dict[str, object]:
     """Return the settings of the program from the file, above all sections. The program reads the environment itself.
 
-    A home that begins with `lanes://./` is beside the file.
+    A home with a relative path, `lanes://./data`, is beside the file, so that a project can be moved as a whole.
     """
     _, path, content = _load_file(environment, folder)
     chosen: dict[str, object] = {}
@@ -134,9 +131,8 @@ def configured_program(
             chosen[name] = value
         elif name not in SECTIONS:
             raise _unknown_section(path, name, {**KINDS, **KNOBS, **DECLARATIONS})
-    home = str(chosen.get("home", ""))
-    if home.startswith(HERE):
-        chosen["home"] = f"lanes://{(path.absolute().parent / home.removeprefix(HERE)).as_posix()}"
+    if "home" in chosen:
+        chosen["home"] = resolve_url(str(chosen["home"]), path.absolute().parent)
     return chosen
 
 
@@ -293,7 +289,7 @@ def _bad_value(value: object, where: str, allowed: str) -> BadUsage:
 Setting = bool | int | float | str
 
 
-class Table(NamedTuple):
+class SettingsTable(NamedTuple):
     """A table of the file, such as `[tools.views]`."""
 
     section: str
@@ -309,13 +305,13 @@ def settings_file(environment: Mapping[str, str] | None = None, folder: Path | N
     return _path(os.environ if environment is None else environment, folder).absolute()
 
 
-def settings_in(path: Path, table: Table) -> dict[str, Setting]:
+def settings_in(path: Path, table: SettingsTable) -> dict[str, Setting]:
     """Return the settings in one table of a file. Raises UnusableFile."""
     section = cast("dict[str, dict[str, Setting]]", _parse(path, _read_text(path)).get(table.section, {}))
     return dict(section.get(table.name, {}))
 
 
-def change_settings(path: Path, table: Table, changes: Mapping[str, Setting | None]) -> None:
+def change_settings(path: Path, table: SettingsTable, changes: Mapping[str, Setting | None]) -> None:
     """Set these values, and remove those that are None, durably and atomically. Raises UnusableFile."""
     text = _read_text(path)
     changed = _checked_change(path, text, table, changes)
@@ -323,7 +319,7 @@ def change_settings(path: Path, table: Table, changes: Mapping[str, Setting | No
         _replace_file(path, changed)
 
 
-def with_settings(text: str, table: Table, changes: Mapping[str, Setting | None]) -> str:
+def with_settings(text: str, table: SettingsTable, changes: Mapping[str, Setting | None]) -> str:
     """Return the text with the changes, if its form is understood; the caller verifies the result."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(newline)
@@ -384,7 +380,7 @@ def _header(line: str) -> list[str] | None:
     return names
 
 
-def _checked_change(path: Path, text: str, table: Table, changes: Mapping[str, Setting | None]) -> str:
+def _checked_change(path: Path, text: str, table: SettingsTable, changes: Mapping[str, Setting | None]) -> str:
     wanted = _parse(path, text)
     section = cast("dict[str, dict[str, object]]", wanted.setdefault(table.section, {}))
     inside = section.setdefault(table.name, {})
@@ -405,7 +401,7 @@ def _checked_change(path: Path, text: str, table: Table, changes: Mapping[str, S
     )
 
 
-def _without_empty(content: dict[str, object], table: Table) -> dict[str, object]:
+def _without_empty(content: dict[str, object], table: SettingsTable) -> dict[str, object]:
     """Return the content without the table if nothing is in it, and without its section if that was all."""
     section = dict(cast("dict[str, object]", content.get(table.section, {})))
     if not section.get(table.name):

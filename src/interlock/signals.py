@@ -53,6 +53,8 @@ class StepAttempted:
     outcome: Literal["done", "retryable", "non_retryable", "timeout", "cancelled"]
     duration_s: float
     error: str | None = None
+    message: str = ""
+    """The text of the error, as the step raised it: it may hold data of the workflow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from the environment.
 
 A plus sign in an option of a bucket or of PostgreSQL stands for itself, as in half of all secret keys, not for a space.
 
-Sections: redaction, secrets, buckets, PostgreSQL, lanes, Redis, servers.
+Sections: redaction, relative paths and guesses, secrets, buckets, PostgreSQL, lanes, Redis, servers.
 """
 
 import difflib
 import hashlib
 import os
+import posixpath
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -100,6 +101,106 @@ def _redact_options(query: str, harmless: Collection[str], names: Collection[str
 def _did_you_mean(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {close[0]}? " if close else ""
+
+
+# --- Relative paths and guesses --------------------------------------------------------------------------------------
+# Functions that take a URL from a user call `resolve_url` first: a stored or compared URL always has an absolute path,
+# because the process may change its working directory. A URL that no engine has is refused with a guess.
+
+
+def resolve_url(url: str, folder: Path | None = None) -> str:
+    """Return the URL with an absolute path, and any other text unchanged.
+
+    `lanes:shop`, `lanes://./shop` and `lanes://../shop` are below the folder, by default the working directory;
+    `lanes:~/shop` is below the user's home directory; `memory://` is `memory:`. Raises BadUsage for `lanes:///~/shop`.
+    """
+    text: object = url  # Callers without a type checker may pass anything.
+    if url == "memory://":
+        return "memory:"
+    if not isinstance(text, str) or not url.startswith("lanes:"):
+        return url
+    if url.startswith("lanes:///"):
+        if url.startswith("lanes:///~"):
+            # Otherwise the data would be in a folder whose name is a tilde, at the root of the disk.
+            raise BadUsage(
+                f"{redact_secrets(url)!r} has three slashes before the ~.",
+                why="Three slashes begin an absolute path, and ~ is a home directory only at the beginning.",
+                fix=f"Write lanes://{redact_secrets(url).removeprefix('lanes:///')}.",
+            )
+        return url
+    place, mark, options = url.removeprefix("lanes:").partition("?")
+    path = place.removeprefix("//")
+    first, slash, rest = path.partition("/")
+    if not path or (place != path and first not in {".", ".."} and not first.startswith("~")):
+        return url  # `lanes://shop` may be a typing error for an absolute or for a relative path.
+    if first.startswith("~"):
+        known = os.path.expanduser(first)  # noqa: PTH111 -- a Path has no text of its own.
+        if known == first:
+            raise BadUsage(
+                f"{url!r} names the home directory of a user that does not exist.",
+                why="The path begins with ~ and a user's name.",
+                fix="Write lanes:~/shop for your own home directory, or an absolute path.",
+            )
+        path = quote(known) + slash + rest
+    here = (folder or Path.cwd()).absolute().as_posix()
+    absolute = posixpath.normpath(posixpath.join(quote(here), path))
+    return f"lanes:///{absolute.lstrip('/')}{mark}{options}"
+
+
+def unknown_url(url: object, what: str, example: str = "lanes:///folder") -> BadUsage:
+    """Return the error for a URL that no engine has, with the one that was probably meant."""
+    redacted, absolute = redact_secrets(str(url)), example.replace("/folder", "/var/shop")
+    return BadUsage(
+        f"{redacted!r} is not {what}; {example}, s3://bucket/folder, postgresql://host/database and memory: are.",
+        why="The scheme says which engine keeps the data.",
+        fix=_guess(redacted) or f"Write lanes:// and a path: lanes://./shop, or {absolute}.",
+    )
+
+
+_MEANT: Final = {
+    "sqlite": "lanes", "file": "lanes", "lane": "lanes", "postgresql": "postgresql", "postgres": "postgresql",
+    "postgre": "postgresql", "pg": "postgresql", "psql": "postgresql", "gcs": "gs", "azure": "az", "abfs": "az",
+    "s3a": "s3", "s3n": "s3",
+}  # fmt: skip
+_OTHER_KINDS: Final = {
+    **dict.fromkeys(("redis", "rediss", "unix"), "A Redis is passed as redis= or --redis, beside the URL of a home."),
+    **dict.fromkeys(("http", "https"), "A server is asked with Client(url), or on the command line with --server URL."),
+    **dict.fromkeys(
+        ("mysql", "mariadb", "mongodb", "oracle", "mssql"),
+        "Interlock keeps data in a folder, lanes:///var/shop, in a bucket or in PostgreSQL.",
+    ),
+}
+
+
+def _guess(url: str) -> str:
+    """Return the remedy for a redacted URL that no engine has, or an empty text."""
+    scheme, colon, rest = url.partition(":")
+    scheme, driver, _ = scheme.lower().partition("+")
+    if scheme in _OTHER_KINDS:
+        return _OTHER_KINDS[scheme]
+    known = ("lanes", "memory", "postgresql", *BUCKET_OPTIONS)
+    path = rest.removeprefix("//")
+    if url == "memory" or (scheme == "sqlite" and not path.strip("/")):
+        return "Did you mean memory:?"  # `sqlite://` without a path is SQLite in memory.
+    if not colon or "/" in scheme or scheme.startswith("~"):
+        meant, path = ("lanes" if url and url.isprintable() else ""), url
+    else:
+        meant = _MEANT.get(scheme) or next(iter(difflib.get_close_matches(scheme, known, n=1, cutoff=0.7)), "")
+    if meant == "memory" or "memory:" in rest:
+        return "Did you mean memory:?"
+    if url.startswith("lanes:///") or (scheme == "lanes" and path.startswith(("/", "./", "../", "~"))):
+        folder = re.split("[?#]", path)[0]
+        meant = f"Did you mean lanes://{folder}?"
+        return meant if folder == path else f"A folder takes no options. {meant}"
+    if scheme == "lanes" and path:
+        return f"Did you mean lanes://./{path}, or with three slashes the absolute path lanes:///{path}?"
+    if meant == "lanes":
+        # `sqlite:///shop.db` is a relative path, and `sqlite:////var/shop.db` an absolute one.
+        path = re.sub(r"\.(db|sqlite3?|lane)$", "", path.removeprefix("/") if scheme == "sqlite" else path)
+        path = path if path.startswith(("/", ".", "~")) else f"./{path}"
+    if meant in BUCKET_OPTIONS or (meant == "postgresql" and not rest.startswith("//")):
+        path = path.lstrip("/")
+    return f"Did you mean {meant}://{path}?{' It needs no driver.' * bool(driver)}" if meant else ""
 
 
 # --- Secrets ---------------------------------------------------------------------------------------------------------
@@ -388,7 +489,8 @@ def parse_postgres_url(url: str) -> PostgresAddress:
             # Any other text may be the rest of a password that had a ? in it.
             label = repr(name) if re.fullmatch(r"[A-Za-z_]{1,40}", name) else MASK
             hint = _did_you_mean(name, (*POSTGRES_OPTIONS, *DRIVER_OPTIONS))
-            raise _bad_postgres_url(redacted, f"has an option {label} that does not exist. {hint}".rstrip(" ."))
+            fix = f"{hint}The options are {', '.join(POSTGRES_OPTIONS)}, and those of the driver."
+            raise _bad_postgres_url(redacted, f"has an option {label} that does not exist", fix)
 
     def seconds_or_count(name: str, default: float, pattern: str = r"[0-9]{1,6}(\.[0-9]{1,6})?") -> float:
         text = ours.get(name, str(default))
@@ -411,11 +513,27 @@ def parse_postgres_url(url: str) -> PostgresAddress:
     )
 
 
+def parse_database_url(url: str) -> PostgresAddress:
+    """Parse the URL of a database in PostgreSQL, which is in the schema `public` if it names none."""
+    address = parse_postgres_url(url)
+    return address if has_schema(url) else address._replace(schema="public")
+
+
+def has_schema(url: str) -> bool:
+    """Whether the URL names a schema."""
+    return any(option.partition("=")[0] == "schema" for option in url.partition("?")[2].split("&"))
+
+
 def with_schema(url: str, schema: str) -> str:
     """Return the address of another schema of the same database."""
+    return with_option(url, "schema", schema)
+
+
+def with_option(url: str, name: str, value: str) -> str:
+    """Return the address with this option, in place of one of the same name."""
     place, _, query = url.partition("?")
-    others = [option for option in query.split("&") if option and not option.startswith("schema=")]
-    return f"{place}?{'&'.join([*others, f'schema={schema}'])}"
+    others = [option for option in query.split("&") if option and not option.startswith(f"{name}=")]
+    return f"{place}?{'&'.join([*others, f'{name}={value}'])}"
 
 
 def _postgres_schema(redacted: str, name: str) -> str:
@@ -473,11 +591,16 @@ def check_address(url: object, home: object) -> None:
             )
 
 
+def is_lane_url(url: object) -> bool:
+    """Whether the value is a text that begins as the address of a local lane, or of a folder of lanes."""
+    return isinstance(url, str) and url.startswith("lanes:///")
+
+
 def lane_path(url: str) -> Path | None:
     """Return the file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
     if url == "memory:":
         return None
-    path = _local_path(url)
+    path = _local_path(resolve_url(url))
     if path is not None and path.name and ".." not in path.parts:
         return path.with_name(path.name + LANE_SUFFIX)
     if is_postgres_url(url):
@@ -486,12 +609,7 @@ def lane_path(url: str) -> Path | None:
             why="It is about the file or the log of a lane; PostgreSQL has tools of its own for that.",
             fix="Name a lane: lanes:///var/shop/stock or s3://bucket/name. PostgreSQL has psql and interlock hot.",
         )
-    raise BadUsage(
-        f"{redact_url(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name, "
-        "postgresql://host/database and memory: are.",
-        why="The scheme says which engine keeps the data.",
-        fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
-    )
+    raise unknown_url(url, "the address of a database", "lanes:///folder/name")
 
 
 def stream_url(url: str, key: str) -> str:
@@ -510,7 +628,7 @@ def part_url(url: str, kind: PartKind, name: str) -> str:
     """Return the address of a part of a lane: of the stream with this file name, or of the shard with this number."""
     if name in RESERVED_NAMES and is_bucket_url(url):
         name = _digest_name(name.encode())  # No database may have that name there, but a key may be any text.
-    return _url_below(url, f"{kind}/{name}")
+    return url if url == "memory:" else extend_path(url, f".{kind}/{name}")
 
 
 def part_name(text: str) -> str:
@@ -518,9 +636,15 @@ def part_name(text: str) -> str:
     return next((name for name in RESERVED_NAMES if _digest_name(name.encode()) == text), text)
 
 
-def _url_below(url: str, part: str) -> str:
+def extend_path(url: str, text: str) -> str:
+    """Return the address with this text after its path, before its options."""
     place, mark, options = url.partition("?")
-    return url if url == "memory:" else f"{place.rstrip('/')}.{part}{mark}{options}"
+    return f"{place.rstrip('/')}{text}{mark}{options}"
+
+
+def last_name(url: str) -> str:
+    """Return the last name in the path of an address."""
+    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
 
 
 def _digest_name(key: bytes) -> str:
@@ -696,7 +820,9 @@ def parse_server_url(url: str) -> ServerAddress:
         raise BadUsage(
             f"the address of a server is invalid: {text!r:.200}.",
             why="It has a scheme (http or https), a host, an optional port and an optional path; nothing else.",
-            fix='Write "http://host:port" or "https://host/path".',
+            fix=f"Did you mean http://{text}?"
+            if re.fullmatch(r"[\w.-]+(:[0-9]+)?", text)
+            else 'Write "http://host:port" or "https://host/path".',
         )
     return ServerAddress(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], root)
 

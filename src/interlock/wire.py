@@ -19,10 +19,11 @@ import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be 
 from interlock.core.events import Event
 from interlock.core.values import Allowed, StepFailure, StoredJson
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, state_text
-from interlock.engine.retention import BATCH
-from interlock.engine.settings import Admission
-from interlock.engine.views import HistoryRow, Moved, View, plain_state
-from interlock.lanes.contention import HotRow
+from interlock.engine.engine_settings import Admission
+from interlock.engine.operators.retention import BATCH
+from interlock.engine.schedules import CatchUp, Overlap
+from interlock.engine.views import HistoryRow, Moved, Timer, View, plain_state
+from interlock.lanes.hot_rows import HotRow
 from interlock.signals import Signal
 
 # --- Bodies of requests ----------------------------------------------------------------------------------------------
@@ -50,10 +51,24 @@ def _empty() -> msgspec.Raw:
     return EMPTY
 
 
+class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The version of a workflow that a new one begins with, and the id of the new one."""
+
+    at_version: int
+    id: str
+
+
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
     """A workflow to start."""
 
     id: str
+    context: JsonObject = msgspec.field(default_factory=_empty)
+
+
+class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The machine and the context of a workflow that an event starts, if it does not exist."""
+
+    machine: str
     context: JsonObject = msgspec.field(default_factory=_empty)
 
 
@@ -64,6 +79,8 @@ class EventBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     data: JsonObject = msgspec.field(default_factory=_empty)
     key: str | None = None
     """As the header Idempotency-Key, for a key that is not ASCII."""
+    start: BeginBody | None = None
+    """Starts a workflow that does not exist, in the same commit. If the event is refused, nothing is started."""
 
 
 class BatchLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -73,6 +90,7 @@ class BatchLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     event: str
     data: JsonObject = msgspec.field(default_factory=_empty)
     key: str | None = None
+    start: BeginBody | None = None
 
 
 class ResolveBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,6 +120,36 @@ class AdmissionBody(msgspec.Struct, forbid_unknown_fields=True):
     rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     burst: Annotated[float, msgspec.Meta(ge=1)] | None = None
     in_flight_max: Annotated[int, msgspec.Meta(ge=1)] = Admission().in_flight_max
+
+
+class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A schedule: the machine that it starts, `cron` or `every_s`, and the context of its workflows."""
+
+    machine: str
+    cron: str | None = None
+    every_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    timezone: str = "UTC"
+    context: JsonObject = msgspec.field(default_factory=_empty)
+    overlap: Overlap = "skip"
+    catch_up: CatchUp = "last"
+
+
+class BackfillBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The due times from `since` up to and without `until`."""
+
+    since: Annotated[datetime, msgspec.Meta(tz=True)]
+    until: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class PauseBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What to pause or resume: the workflow `id`, or a machine, or one state of it; and why."""
+
+    id: str | None = None
+    machine: str | None = None
+    state: str | None = None
+    by: str = ""
+    """Who wants it, where that is not the holder of the key; the key is recorded too."""
+    note: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
 
 
 class PruneBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -146,6 +194,12 @@ class ShownWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
     waiting: str | msgspec.UnsetType | None = None
     """UNSET where the machine's code is missing: then it is unknown."""
+    timers: tuple[Timer, ...] = ()
+    """The timers that are set, the next one first."""
+    parent: str | msgspec.UnsetType = msgspec.UNSET
+    """The id of the workflow that started it as a child; left out of other workflows."""
+    paused: bool = False
+    """Whether nothing begins for it until it, its state or its machine is resumed."""
 
 
 class ShownMove(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +223,8 @@ class ShownRow(msgspec.Struct, frozen=True, kw_only=True):
     context: JsonObject
     key: str | None
     created_at: datetime
+    by: str | None = None
+    """The actor who caused it: a key with the person whom it named, or a caller's `by`; null for the machine's own."""
 
 
 class ShownAllowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +235,21 @@ class ShownAllowed(msgspec.Struct, frozen=True, kw_only=True):
     guards: tuple[str, ...] = ()
     blocked_by: str | None = None
     reason: str | None = None
+
+
+class ShownStarts(msgspec.Struct, frozen=True):
+    """Workflows that a schedule starts by hand."""
+
+    name: str
+    count: int
+    id: str | None = None
+    """The workflow, where it is one."""
+
+
+class ShownResume(msgspec.Struct, frozen=True):
+    """Whether it was paused."""
+
+    resumed: bool
 
 
 class ShownRuling(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +325,9 @@ def shown_view(bound: BoundMachine | None, view: View[Enum, object]) -> ShownWor
         created_at=view.created_at,
         updated_at=view.updated_at,
         waiting=view.waiting,
+        timers=view.timers,
+        parent=msgspec.UNSET if view.parent is None else view.parent,
+        paused=view.paused,
     )
 
 
@@ -280,6 +354,7 @@ def shown_row(bound: BoundMachine | None, row: HistoryRow[Enum, object]) -> Show
         context=msgspec.Raw(encode(row.context) if bound is None else bound.context_text(row.context)),
         key=row.key,
         created_at=row.created_at,
+        by=row.by,
     )
 
 
@@ -321,6 +396,9 @@ class Reader:
             created_at=wire.created_at,
             updated_at=wire.updated_at,
             waiting=None if wire.waiting is msgspec.UNSET else wire.waiting,
+            timers=wire.timers,
+            parent=None if wire.parent is msgspec.UNSET else wire.parent,
+            paused=wire.paused,
         )
 
     def views(self, wire: Iterable[ShownWorkflow]) -> list[View[Enum, object]]:
@@ -342,6 +420,7 @@ class Reader:
             context=self._past_context(wire.context),
             key=wire.key,
             created_at=wire.created_at,
+            by=wire.by,
         )
 
     def allowed(self, wire: ShownAllowed) -> Allowed[Enum]:

@@ -5,10 +5,11 @@ Only what lies days back is written by an engine of its own, before the server s
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import httpx
 
-from interlock import BlockingClient, Engine
+from interlock import BlockingClient, Engine, Schedule
 from interlock.clock import SystemClock
 from interlock.examples.checkout import checkout
 from interlock.examples.order import InventoryReserved, Order, PaymentStarted, PaymentSucceeded, Submit, order
@@ -88,6 +89,16 @@ class Shop:
             list(pool.map(self._cart, range(6)))
         self._parcels()
         self._trouble()
+        self._schedules()
+
+    def _schedules(self) -> None:
+        """One that is due in another month or so, and one that is paused."""
+        context = Order(order_id="by schedule")
+        self.client.schedules.put(
+            Schedule("monthly", order, cron="0 3 1 * *", timezone="Europe/Berlin", context=context)
+        )
+        self.client.schedules.put(Schedule(HOSTILE_NAME, order, every=timedelta(days=2), context=context))
+        self.client.schedules.pause(HOSTILE_NAME)
 
     def _customer(self, index: int) -> None:
         fate = index % 10

@@ -109,3 +109,32 @@ def test_a_breaker_whose_name_is_markup_is_named_as_it_is(tab: Tab) -> None:
     expect(tab.page.get_by_role("dialog").get_by_role("heading")).to_have_text(f"Hold closed: {seen(HOSTILE_NAME)}?")
     tab.page.keyboard.press("Escape")
     expect(tab.page.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.slow
+def test_a_schedule_is_paused_triggered_and_resumed(tab: Tab, shop: Shop) -> None:
+    tab.open("#/schedules")
+    for label, paused, started in (("Pause", True, 0), ("Start one now", True, 1), ("Resume", False, 1)):
+        tab.main.get_by_role("button", name=f"{label}: monthly").click()
+        asked = tab.page.get_by_role("dialog", name=f"{label}: monthly?")
+        asked.get_by_role("button", name=label).click()
+        expect(asked).to_have_count(0)
+        found = shop.client.schedules.get("monthly")
+        assert (found.paused, found.started + found.waiting) == (paused, started)
+    tab.shows("monthly.2")
+
+
+@pytest.mark.slow
+def test_a_version_is_forked_into_a_new_workflow(tab: Tab, shop: Shop) -> None:
+    """From the row of history, with an id; then its own page is shown. A final version has no such button."""
+    shop.start("memo-8", "memo", {"text": "to fork"})
+    tab.open("#/workflows/memo-8")
+    tab.main.get_by_text("Details").first.click()
+    tab.main.get_by_role("button", name="Fork version 1").click()
+    asked = tab.page.get_by_role("dialog", name="Fork version 1 of memo-8?")
+    asked.get_by_label("Id of the new workflow").fill("memo-9")
+    asked.get_by_role("button", name="Fork").click()
+    expect(asked).to_have_count(0)
+    expect(tab.page).to_have_title("Workflow memo-9 · Interlock")
+    tab.shows("FORKED")
+    assert [row.event for row in shop.client.history("memo-9")] == ["FORKED"]

@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from interlock.ui.assets import CONTENT_SECURITY_POLICY
+from interlock.ui import CONTENT_SECURITY_POLICY
 from tests.browser.hostile import HOSTILE, HOSTILE_ID, HOSTILE_NAME, seen, seen_in_json
 from tests.browser.shop import Shop
 from tests.browser.tabs import Tab

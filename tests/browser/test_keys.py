@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from interlock.clock import SystemClock, SystemSecrets
 from interlock.server.security.keys import CreatedKey, Scope, checked_limits, make_key
@@ -101,6 +101,30 @@ def test_a_wrong_key_is_said_to_be_wrong_and_the_right_one_opens(locked: Tab, gu
     enter(tab, guarded.read)
     tab.ready()
     expect(tab.page.locator("#key")).to_have_text("API key: set")
+
+
+def test_a_late_refusal_of_the_former_key_does_not_lock_the_page(locked: Tab, guarded: Guarded) -> None:
+    """The stream's refusal asks for another key while the page's own request with the wrong one is still under way."""
+    tab = locked
+    late: list[Route] = []
+
+    def hold_the_wrong_key(route: Route) -> None:
+        request = route.request
+        if request.headers.get("authorization") == "Bearer ilk_wrong_wrong" and "/stream" not in request.url:
+            late.append(route)
+        else:
+            route.continue_()
+
+    tab.page.route("**/v1/**", hold_the_wrong_key)
+    tab.page.goto(f"{guarded.url}/")
+    enter(tab, "ilk_wrong_wrong")
+    expect(tab.page.locator("#key")).to_have_text("API key: set")
+    enter(tab, guarded.read)
+    expect(dialog(tab)).to_have_count(0)
+    assert late
+    for route in late:
+        route.continue_()
+    tab.ready()
 
 
 @pytest.mark.slow

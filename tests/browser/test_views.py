@@ -18,15 +18,16 @@ VIEWS = {
     "state": ("#/machines/order?state=paid", ["sold-out-1"]),
     "pipeline": ("#/machines/checkout", ["cart-5", "cart-kept"]),
     "unwinding": ("#/machines/parcel", ["parcel-chased", "parcel-slow"]),
-    "workflow": ("#/workflows/order-0009", ["REFUND_COMPLETE", "shp-9"]),
-    "running": ("#/workflows/parcel-slow", ["HAND", "carried"]),
+    "workflow": ("#/workflows/order-0009", ["REFUND_COMPLETE", "shp-9", "Attempts"]),
+    "running": ("#/workflows/parcel-slow", ["HAND", "carried", "step carry"]),
     "waiting": ("#/workflows/stuck-1", ["SUBMIT", "payments"]),
     "hostile": (f"#/workflows/{quote(HOSTILE_ID, safe='')}", [HOSTILE_ID, seen_in_json(HOSTILE)]),
     "stalled": ("#/stalled", ["forgotten-1", "forgotten-2", "fulfillment_pending", "2 d"]),
     "compensations": ("#/compensations", ["cart-kept", "dead", "parcel-chased"]),
     "dead-letters": ("#/dead-letters", ["sold-out-1", "cart-kept", seen(HOSTILE)]),
-    "breakers": ("#/breakers", ["a person holds it open", HOSTILE_NAME, "4 failures in a row", "warehouse", "closed"]),
+    "breakers": ("#/breakers", ["held open by local", HOSTILE_NAME, "4 failures in a row", "warehouse", "closed"]),
     "hot-rows": ("#/hot-rows", [POPULAR, "stock", seen(HOSTILE)]),
+    "schedules": ("#/schedules", ["monthly", "0 3 1 * *", "Europe/Berlin", "every 2 d", "paused", HOSTILE_NAME]),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Self
 from interlock import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
-from interlock.sql.values import Row
+from interlock.sql.stored_values import Row
 from tests.conformance.engines import Outcome
 
 _MOVES_SEQUENCES = re.compile(r"^\s*INSERT\b|\b(next|set)val\(|= DEFAULT\b|^ALTER TABLE .* serial\b", re.IGNORECASE)

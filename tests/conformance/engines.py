@@ -25,10 +25,16 @@ import asyncpg
 
 from interlock.database.lane_engine import run_definition
 from interlock.errors import ConstraintViolation, DialectError, InterlockError
-from interlock.lanes.connection import translate_error
+from interlock.lanes.sqlite_connection import translate_error
 from interlock.sql.dialect import Dialect
-from interlock.sql.entries import Sources, aggregate_functions, collations, scalar_functions, window_functions
-from interlock.sql.functions.sequences import Positions
+from interlock.sql.functions.sequence_positions import Positions
+from interlock.sql.registered_functions import (
+    Sources,
+    aggregate_functions,
+    collations,
+    scalar_functions,
+    window_functions,
+)
 from interlock.sql.schema import COLUMNS_QUERY, OBJECTS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
 from tests.integration.postgres.wheel import end_server, get_server
 
@@ -188,7 +194,7 @@ class Lane:
         return Outcome(
             tuple(map(tuple, rows)),
             tuple(column.name for column in statement.columns),
-            tuple(column.type.name for column in statement.columns),
+            tuple(column.type.title for column in statement.columns),
             self.connection.changes() if statement.kind == "write" else None,
         )
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.dialect.campaign import Campaign, run_scripts
 from tests.conformance.dialect.replay import parsed, read_statements, script_files, sort_columns, split_statements
 from tests.conformance.engines import Postgres, postgres_server
@@ -70,6 +72,7 @@ def test_the_order_of_rows_is_compared_by_the_columns_that_are_sorted_first() ->
     assert parsed("SELEC 1") == ("", {})
 
 
+@pytest.mark.slow
 def test_a_folder_is_replayed_from_empty_tables_and_differences_are_taken_back(tmp_path: Path) -> None:
     first = "CREATE TABLE t (a integer, at timestamptz DEFAULT now()); INSERT INTO t (a) VALUES (1), (2);"
     (tmp_path / "1.sql").write_text(f"{first} SELECT a FROM t ORDER BY a; SELECT 1 +; SELECT nothing;")

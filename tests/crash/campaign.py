@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from interlock.clock import SystemChance
-from interlock.testing.faults.processes import At, Process, Processes
+from interlock.testing.faults import At, Process, Processes
 from tests.crash.sites import Site
 from tests.crash.workloads import KEYED, UNKEYED
 

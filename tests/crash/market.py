@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from interlock.clock import SystemChance
-from interlock.testing.faults.processes import At, Process, Processes
+from interlock.testing.faults import At, Process, Processes
 from tests.crash.buyers import LIMIT, TOTAL
 
 BUYERS = 200

@@ -5,16 +5,19 @@ acknowledged at that instant must be in every disk that the cut may leave.
 """
 
 import asyncio
+import math
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import apsw
 
 from interlock import faultpoints
 from interlock.clock import SystemChance
+from interlock.lanes import lane as lane_module
 from interlock.lanes.writer import Session, Work
-from interlock.testing.faults.disk import FaultyDisk
-from tests.unit.lanes.lanes import count, opened, sql
+from interlock.testing.faults import FaultyDisk
+from tests.unit.lanes.lanes import at_rest, count, opened, sql
 
 CLIENTS = 8
 ROUNDS = 6
@@ -38,6 +41,17 @@ def add(name: str) -> Work:
     return Work(function, key=name, digest=b"same")
 
 
+def let_loop_turn(loop: asyncio.AbstractEventLoop) -> bool:
+    """Wait in the writer's thread until the loop has run what is ready; False in the loop's own thread.
+
+    There the loop writes a group itself. It cannot turn meanwhile, so no client notices an acknowledgement either.
+    """
+    if asyncio._get_running_loop() is loop:
+        return False
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+    return True
+
+
 class Cuts:
     """Cuts the power again and again while a lane works, and examines what each cut leaves."""
 
@@ -47,6 +61,8 @@ class Cuts:
         self.examined = 0
         self.lost = 0
         self.places: set[str] = set()
+        self.by_loop: set[str] = set()
+        """Places that the event loop has reached, where it wrote a group itself."""
         self.failures: list[str] = []
         self._disk = disk
         self._folder = folder
@@ -68,7 +84,8 @@ class Cuts:
 
     def cut(self, where: str) -> None:
         self.places.add(where)
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result()
+        if not let_loop_turn(self._loop):
+            self.by_loop.add(where)
         for _ in range(WAYS):
             certain = set(self.acknowledged)
             self._disk.power_cut(self._folder, self._chance)
@@ -93,24 +110,36 @@ class Cuts:
         self.lost += len(self.asked) - len(names)
 
 
-async def work_through_cuts(disk: FaultyDisk, folder: Path, seed: int) -> Cuts:
-    """Eight clients count up, read and then write, while the power fails all the time."""
+async def work_through_cuts(disk: FaultyDisk, folder: Path, seed: int, *, by_loop: bool = False) -> Cuts:
+    """Eight clients count up, read and then write, while the power fails all the time.
+
+    With `by_loop` there is one client, whose event loop writes every group itself that it may.
+    """
     cuts = Cuts(disk, folder / "after", seed)
-    with opened(folder / "x", vfs=disk.name, wal_bytes_max=LOG_BYTES_MAX, group_commit_max_batch=3) as lane:
+    clients, rounds = (1, CLIENTS * ROUNDS) if by_loop else (CLIENTS, ROUNDS)
+    with (
+        mock.patch.object(lane_module, "RUN_NOW_S_MAX", math.inf),
+        opened(folder / "x", vfs=disk.name, wal_bytes_max=LOG_BYTES_MAX, group_commit_max_batch=3) as lane,
+    ):
         for statement in (COUNTER, LEDGER, "INSERT INTO counter VALUES (1, 0, NULL)"):
             await lane.run(sql(statement))
 
         async def client(number: int) -> None:
-            for turn in range(ROUNDS):
-                name = f"{number}/{turn}"
+            for turn in range(rounds):
+                name, work = f"{number}/{turn}", add(f"{number}/{turn}")
                 cuts.asked.add(name)
-                await lane.run(add(name))
+                if by_loop:
+                    await at_rest(lane)
+                if by_loop and lane.run_now(work):
+                    work.result()
+                else:
+                    await lane.run(work)
                 cuts.acknowledged.add(name)
 
         cuts.begin(asyncio.get_running_loop())
         try:
-            await asyncio.gather(*(client(number) for number in range(CLIENTS)))
-            assert await count(lane) == CLIENTS * ROUNDS
+            await asyncio.gather(*(client(number) for number in range(clients)))
+            assert await count(lane) == clients * rounds
         finally:
             cuts.end()
             # Not in this thread: the last cut may still be waiting for the event loop.

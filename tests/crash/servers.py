@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 from interlock.chaos.database_servers import OwnPostgres
-from interlock.testing.faults.processes import Process
+from interlock.testing.faults import Process
 
 ONE_IN = 3
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interlock.faultpoints import LANE_POINTS
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.crash.campaign import Campaign
 from tests.crash.sites import LocalSite
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interlock.faultpoints import BUCKET_POINTS, LANE_POINTS
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.crash.campaign import Campaign
 from tests.crash.sites import BucketSite
 from tests.integration.objects.servers import SeaweedFS

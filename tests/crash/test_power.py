@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interlock import faultpoints
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.testing.faults import FaultyDisk
 from tests.crash.power import work_through_cuts
 
 FACTOR = int(os.environ.get("INTERLOCK_CRASHES") or "1")
@@ -31,5 +31,15 @@ def test_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path, disk: Fau
     cuts = asyncio.run(work_through_cuts(disk, tmp_path, seed))
     assert not cuts.failures
     assert cuts.places == {"sync", *faultpoints.LANE_POINTS}
+    assert cuts.examined > 100
+    assert cuts.lost > 0, "no cut took anything away: these are not power cuts"
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(SEED, SEED + 3 * FACTOR))
+def test_power_cuts_lose_nothing_that_an_event_loop_wrote_itself(tmp_path: Path, disk: FaultyDisk, seed: int) -> None:
+    cuts = asyncio.run(work_through_cuts(disk, tmp_path, seed, by_loop=True))
+    assert not cuts.failures
+    assert cuts.by_loop == {"sync", *faultpoints.LANE_POINTS} - {"log.folded"}
     assert cuts.examined > 100
     assert cuts.lost > 0, "no cut took anything away: these are not power cuts"

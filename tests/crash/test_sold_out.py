@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from interlock.faultpoints import LANE_POINTS
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.crash.buyers import QUANTITY_MAX
 from tests.crash.market import Market, Trade
 from tests.crash.sites import BucketSite, LocalSite

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

@@ -2,74 +2,36 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from interlock import Engine, Event, Machine, Retry, StepContext
+from interlock import Engine, StepContext
 from interlock.observe.otel import OpenTelemetry
 from interlock.observe.traces import carried
+from tests.unit.engine.order_shop import Charged, Order, Orders, State, Submit
 
 Say = Callable[[str], None]
 
 
-class State(Enum):
-    OPEN = "open"
-    CHARGING = "charging"
-    DONE = "done"
-
-
-@dataclass(frozen=True)
-class Order:
-    pass
-
-
-class OrderEvent(Event):
-    pass
-
-
-@dataclass(frozen=True)
-class Submit(OrderEvent):
-    pass
-
-
-@dataclass(frozen=True)
-class Charged(OrderEvent):
-    pass
-
-
-def order(say: Say, *, hangs: bool) -> Machine[State, Order, OrderEvent]:
-    machine: Machine[State, Order, OrderEvent] = Machine(
-        "order",
-        states=State,
-        context=Order,
-        events=OrderEvent,
-        initial=State.OPEN,
-        final={State.DONE},
-        version=1,
-    )
-    machine.on(Submit, State.OPEN, to=State.CHARGING)
-    machine.on(Charged, State.CHARGING, to=State.DONE)
-
-    @machine.step(State.CHARGING, timeout_s=30, retry=Retry(attempts=5))
-    async def charge(order: Order, ctx: StepContext) -> Charged:
+def order(say: Say, *, hangs: bool) -> Orders:
+    async def charge(ctx: StepContext) -> Charged:
+        del ctx
         say(f"step {trace.get_current_span().get_span_context().trace_id:032x}")
         if hangs:
             await asyncio.get_running_loop().create_future()
         return Charged()
 
-    return machine
+    return Orders(charge, attempts=5)
 
 
 def begin(say: Say, url: str, traceparent: str) -> None:
     """The first life: somebody with a trace submits an order, and the process is killed in its step."""
 
     async def main() -> None:
-        machine = order(say, hangs=True)
+        machine = order(say, hangs=True).machine
         tracing = OpenTelemetry(tracer_provider=TracerProvider(shutdown_on_exit=False))
         engine = await Engine.open(url, machines=[machine], observers=[tracing])
         await engine.start(machine, "o-1", Order())
@@ -88,11 +50,11 @@ def go_on(say: Say, url: str) -> None:
         spans = InMemorySpanExporter()
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(spans))
-        machine = order(say, hangs=False)
+        machine = order(say, hangs=False).machine
         async with Engine.open(
             url, machines=[machine], observers=[OpenTelemetry(tracer_provider=provider, ratio=0)]
         ) as engine:
-            await engine.wait("o-1", State.DONE)
+            await engine.wait("o-1", State.SHIPPING)
         for span in spans.get_finished_spans():
             links = " ".join(f"{link.context.trace_id:032x}" for link in span.links)
             say(f"span {span.name}: {links}")

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from interlock.lanes.objectlog.bucket_protocol import World
+from interlock.lanes.objectlog.bucket_protocol import Environment
 from interlock.lanes.objectlog.probe import examine
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import BUCKET_OPTIONS, BUCKET_SECRETS, PATH_BYTES_MAX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "buckets.md").read_text()
@@ -25,5 +25,5 @@ def test_every_option_is_explained_and_no_other() -> None:
 
 def test_every_check_of_the_probe_is_explained_and_no_other() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|$", PAGE, flags=re.MULTILINE)
-    checks = examine(MemoryBucket(), World())
+    checks = examine(MemoryBucket(), Environment())
     assert rows == [(check.code, check.promise) for check in checks]

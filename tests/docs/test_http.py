@@ -35,7 +35,7 @@ def test_the_ladder_of_scopes_is_told_in_its_order() -> None:
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
     text = " ".join(PAGE.split())
     assert f"nested deeper than {DEPTH_MAX} levels" in text
-    assert f"takes {RATE_PER_S:,.0f} calls per second in the long run and {BURST:,.0f} at once" in text
+    assert f"takes {RATE_PER_S:,.0f} calls per second in the long run and {BURST:,.0f} in a burst" in text
 
 
 def test_every_code_says_what_it_means() -> None:

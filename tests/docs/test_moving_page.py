@@ -55,7 +55,12 @@ def at_bucket(page: str, home: str) -> str:
         ('home = "lanes://./shop"', f'home = "{home}"'),
         ("HOME = f\"lanes://{Path('shop').absolute()}\"", f'HOME = "{home}"'),
         ('"lanes://$PWD/shop/stock"', f"'{stock}'"),
+        ("--to lanes://…/shop/stock", "--to 's3://…/stock…"),
         ("lanes://…/shop/stock", "s3://…/stock…"),
+        ("--home lanes://…", "--home 's3://…"),
+        ("name   lives  verdict  target    proposed", "name   lives   verdict  target    proposed"),
+        ("stock  lane   couple   postgres", "stock  object  couple   postgres"),
+        ("in a lane on a local disk", "in a lane whose log is in object storage"),
     ):
         assert before in page, before
         page = page.replace(before, after)

@@ -13,10 +13,10 @@ from msgspec.structs import fields
 
 from interlock.core.plan.findings import WITHOUT_PROOF
 from interlock.core.policies import Breaker
-from interlock.engine.settings import RANGES, Admission, EngineSettings
-from interlock.lanes.settings import CHOICES, KINDS, LaneSettings
+from interlock.engine.engine_settings import RANGES, Admission, EngineSettings
+from interlock.lanes.lane_settings import CHOICES, KINDS, LaneSettings
 from interlock.settings import PREFIX, PROGRAM
-from interlock.store.lane import FORMAT, NAMES, TABLES
+from interlock.store.lane_store import FORMAT, NAMES, TABLES
 
 PROJECT = Path(__file__).parents[2]
 CORE = PROJECT / "src" / "interlock" / "core"

@@ -15,7 +15,7 @@ import pytest
 from interlock import Admission, Breaker, Dependency, Engine, Event, Machine, StepContext
 from interlock.engine.bound_machine import AnyMachine
 from interlock.errors import InterlockError, MissingExtra
-from interlock.postgres.errors import NotNow, not_reached, waited_too_long
+from interlock.postgres.translate_errors import NotNow, not_reached, waited_too_long
 from interlock.server.lifecycle import server_maker
 from tests.docs.blocks import read_blocks
 from tests.docs.test_code_blocks import ROOT

@@ -249,7 +249,7 @@ BREAKING = [
     Mutant(
         "the queue is overtaken",
         LINES,
-        "        if self._closed or not self._open or self._ahead(kind, self._age(name, born_us)):\n",
+        "        if self._closed or not self._open or self._ahead(kind, self._age(name, born_us), turn[0]):\n",
         "        if self._closed or not self._open:\n",
         "G6: nobody overtakes those who wait.",
         TURNS,

@@ -3,15 +3,15 @@
 from tests.mutation.mutant import Mutant
 
 COORDINATION = "interlock/redis"
-SCRIPTS, LEASES = f"{COORDINATION}/scripts.py", f"{COORDINATION}/leases.py"
-TOKENS, SHARED = f"{COORDINATION}/token_bucket.py", f"{COORDINATION}/breakers.py"
+SCRIPTS, LEASES = f"{COORDINATION}/connection.py", f"{COORDINATION}/shared_leases.py"
+TOKENS = SHARED = f"{COORDINATION}/cluster_breakers.py"
 OUTLETS = "interlock/engine/dependencies/outlet.py"
 
 REAL = "tests/integration/redis/test_leases.py"
 CONTRACT = (f"{REAL}::test_the_contract_of_a_keeper_is_kept",)
 WITHOUT = (f"{REAL}::test_an_engine_opens_without_redis_and_joins_it_when_it_comes",)
 LIMITS = ("tests/unit/redis/test_token_bucket.py",)
-BREAKERS = ("tests/unit/redis/test_breakers.py",)
+BREAKERS = ("tests/unit/redis/test_cluster_breakers.py",)
 TURNS = ("tests/unit/engine/dependencies/test_cluster_permits.py",)
 
 COORDINATING = [

@@ -7,7 +7,7 @@ PLANS = "interlock/postgres/isolation.py"
 COUNTERS = f"{HOTROW}/counters.py"
 STOCK = f"{HOTROW}/stock.py"
 BALANCES = f"{HOTROW}/balances.py"
-RULE = f"{HOTROW}/placement.py"
+RULE = f"{HOTROW}/placement_advice.py"
 
 PLAN_TESTS = ("tests/unit/postgres/test_isolation.py",)
 COUNTER_TESTS = ("tests/conformance/hotrow/test_counters.py", "-k", "memory")
@@ -19,7 +19,10 @@ STOCK_TESTS = (
     "memory",
 )
 BALANCE_TESTS = ("tests/conformance/hotrow/test_balances.py", "-k", "memory")
-ADVICE_TESTS = ("tests/unit/hotrow/placement/test_workloads.py", "tests/unit/hotrow/placement/test_rule.py")
+ADVICE_TESTS = (
+    "tests/unit/hotrow/placement_advice/test_workloads.py",
+    "tests/unit/hotrow/placement_advice/test_rule.py",
+)
 
 COUNTING = (
     Mutant(
@@ -97,16 +100,16 @@ COUNTING = (
     Mutant(
         "a busy row is moved whoever waits for it",
         RULE,
-        '    if not tool.latency_critical:\n        return "priced"\n',
-        "",
+        "    coupled = tool.latency_critical and _is_better(",
+        "    coupled = _is_better(",
         "D10: only what is latency-critical is coupled.",
         ADVICE_TESTS,
     ),
     Mutant(
         "what is affordable is moved all the same",
         RULE,
-        '    if not over:\n        return "affordable" if hot else "calm"\n    if found.floor_ratio',
-        "    if found.floor_ratio",
+        "found.lane_ratio) <= limits.pressure:\n",
+        "found.lane_ratio) < 0:\n",
         "D10: within the budget and the plateau it stays.",
         ADVICE_TESTS,
     ),

@@ -125,8 +125,9 @@ DECIDING = [
     Mutant(
         "foreign event is an invalid transition",
         DECIDE,
-        "        if type(event) not in table.events.values():\n            raise foreign_event(table, event)\n",
-        "",
+        "    if type(event) not in table.events.values():\n"
+        "        raise foreign_event(table, event, node.step if result else None)\n    moves",
+        "    moves",
         "An event of another alphabet is a bad payload, not a late event.",
         INPUT,
     ),
@@ -229,8 +230,9 @@ DECIDING = [
     Mutant(
         "the failed action receives the workflow's own context",
         DECIDE,
-        "lent = context if table.copy_context is None else table.copy_context(context)",
-        "lent = context",
+        "lent = context if table.copy_context is None else table.copy_context(context)\n"
+        "            changed = step.failed_action(",
+        "lent = context\n            changed = step.failed_action(",
         "A10: what was refused leaves no trace.",
         ("tests/unit/core/test_mutability.py",),
     ),
@@ -317,8 +319,8 @@ DECIDING = [
     Mutant(
         "undos not ordered",
         DECIDE,
-        "        commands = (*leaving, *target.entering, RunUndos(undos))\n",
-        "        commands = (*leaving, *target.entering)\n",
+        "        commands = (*leaving, *entering, RunUndos(undos))\n",
+        "        commands = (*leaving, *entering)\n",
         "C9: entering the unwinding state owes the undos.",
         UNDOS,
     ),

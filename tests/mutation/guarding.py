@@ -23,8 +23,8 @@ GUARDING = [
     Mutant(
         "unfrozen event accepted",
         EVENTS,
-        'if not event.__dict__["__dataclass_params__"].frozen:',
-        'if not event.__dict__["__dataclass_params__"]:',
+        'return bool(event.__dict__["__dataclass_params__"].frozen)',
+        'return bool(event.__dict__["__dataclass_params__"])',
         "An event is a value.",
         RULES,
     ),

@@ -11,7 +11,7 @@ from interlock.database.lane_engine import OnLane
 from interlock.errors import MovedElsewhere
 from interlock.lanes.lane import Lane
 from interlock.lanes.writer import Session, Work
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.testing.faults import FaultyDisk
 from tests.crash.power import work_through_cuts
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, sql
 from tests.unit.lanes.movers import THERE, WAIT_S, leaving, meeting
@@ -21,9 +21,18 @@ Check = Callable[[Path], Awaitable[None]]
 
 async def acknowledged_survives_power_cuts(folder: Path) -> None:
     """G2, G3: in every disk that a power cut may leave, what was acknowledged is there, wholly, with its key."""
+    await _cut(folder, by_loop=False)
+
+
+async def what_a_loop_wrote_survives_power_cuts(folder: Path) -> None:
+    """G2, G3: the same, where the event loop writes the groups itself."""
+    await _cut(folder, by_loop=True)
+
+
+async def _cut(folder: Path, *, by_loop: bool) -> None:
     disk = FaultyDisk("faulty-sabotage")
     try:
-        cuts = await work_through_cuts(disk, folder, seed=7)
+        cuts = await work_through_cuts(disk, folder, seed=7, by_loop=by_loop)
     finally:
         disk.close()
     assert not cuts.failures, cuts.failures[:3]
@@ -149,7 +158,7 @@ async def no_interactive_read_before_the_hand_off(folder: Path) -> None:
 
 async def no_acknowledgement_waits_for_an_interactive_transaction(folder: Path) -> None:
     """An interactive transaction is alone in its group: what runs beside it is acknowledged while it is open."""
-    async with Database.open(f"lanes://{folder}/x", transaction_timeout_s=2.0) as db:
+    async with Database.open(f"lanes://{folder}/x", transaction_timeout_s=60.0) as db:
         await db.execute("CREATE TABLE counter (id integer PRIMARY KEY, n integer)")
         first, second = db.transaction(), db.transaction()
         await first.execute("INSERT INTO counter VALUES (1, 1)")
@@ -159,7 +168,7 @@ async def no_acknowledgement_waits_for_an_interactive_transaction(folder: Path) 
         await asyncio.sleep(0)
         await first.commit()
         assert await begun == 1
-        done, _ = await asyncio.wait([single], timeout=1.0)
+        done, _ = await asyncio.wait([single], timeout=5.0)
         await second.rollback()
         await single
         assert done, "acknowledged only after another transaction has ended"

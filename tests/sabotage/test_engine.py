@@ -13,16 +13,16 @@ import pytest
 from interlock.core import decide
 from interlock.engine.bound_machine import LoadedWorkflow, StepRun, fresh_key
 from interlock.engine.dependencies.wait_queue import Slots
-from interlock.engine.path.caller_commands import Send
+from interlock.engine.path.caller_commands import SendEvent
+from interlock.engine.path.commit_pipeline import CommitPipeline
 from interlock.engine.path.engine_commands import Report, Result, Returned
-from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.staging import DecisionContext, Group, Staged, replace
+from interlock.engine.path.staged_group import DecisionContext, Group, Staged, replace
 from interlock.engine.recovery import Recovery
 from interlock.engine.steps.runner import Runner
 from interlock.engine.views import Moved
 from interlock.errors import InvalidTransition
 from interlock.store.records import Change, Row
-from interlock.testing.engine_simulation.run import simulate
+from interlock.testing.engine_simulation.simulate_engine import simulate
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 400
@@ -56,9 +56,9 @@ def key_made_anew_on_retry(patch: pytest.MonkeyPatch) -> None:
 def refusal_from_a_stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     """The first snapshot that was ever seen of a workflow answers for all that come."""
     seen: dict[tuple[int, str], LoadedWorkflow] = {}
-    decided = Send.decide
+    decided = SendEvent.decide
 
-    def stale(send: Send, group: Group) -> Moved[Enum]:
+    def stale(send: SendEvent, group: Group) -> Moved[Enum]:
         staged = group.stage(send.workflow)
         if staged is not None:
             live = seen.setdefault((id(group.means), send.workflow), staged.live)
@@ -69,14 +69,14 @@ def refusal_from_a_stale_snapshot(patch: pytest.MonkeyPatch) -> None:
                     raise
         return decided(send, group)
 
-    patch.setattr(Send, "decide", stale)
+    patch.setattr(SendEvent, "decide", stale)
 
 
 def refusal_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A refusal is told as soon as it is decided, although the group that it saw may yet fail."""
-    decided = Send.decide
+    decided = SendEvent.decide
 
-    def at_once(send: Send, group: Group) -> Moved[Enum]:
+    def at_once(send: SendEvent, group: Group) -> Moved[Enum]:
         try:
             return decided(send, group)
         except InvalidTransition as error:
@@ -84,15 +84,15 @@ def refusal_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
                 send.future.set_exception(error)
             raise
 
-    patch.setattr(Send, "decide", at_once)
+    patch.setattr(SendEvent, "decide", at_once)
 
 
 def history_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     """The row first, and its history in a commit of its own."""
     changed = Staged.change
-    passing = Pipeline._pass
+    passing = CommitPipeline._pass
 
-    async def passed(pipeline: Pipeline, envelopes: Sequence[object]) -> None:
+    async def passed(pipeline: CommitPipeline, envelopes: Sequence[object]) -> None:
         later: list[Change] = []
 
         def without(staged: Staged) -> Change:
@@ -120,7 +120,7 @@ def history_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(pipeline.store, "commit", twice)
             await passing(pipeline, envelopes)  # type: ignore[arg-type]
 
-    patch.setattr(Pipeline, "_pass", passed)
+    patch.setattr(CommitPipeline, "_pass", passed)
 
 
 def timer_kept_only_in_memory(patch: pytest.MonkeyPatch) -> None:

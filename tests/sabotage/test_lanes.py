@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.lanes import connection as connections
+from interlock.lanes import sqlite_connection as connections
 from interlock.lanes.idempotency_keys import Keys, Query
 from interlock.lanes.lane import Lane, notify_waiters
 from interlock.lanes.writer import Lookout, Work, Writer
@@ -26,6 +26,18 @@ def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
         return writer
 
     patch.setattr(Lane, "_executed", executed)
+
+
+def acknowledge_before_the_loop_commits(patch: pytest.MonkeyPatch) -> None:
+    commit = Writer.commit
+
+    def later(writer: Writer) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(commit, writer)
+        except RuntimeError:  # This is the driver.
+            commit(writer)
+
+    patch.setattr(Writer, "commit", later)
 
 
 def no_sync(patch: pytest.MonkeyPatch) -> None:
@@ -142,7 +154,9 @@ def a_look_before_the_lock(patch: pytest.MonkeyPatch) -> None:
 
 SABOTAGES: list[tuple[Sabotage, Check]] = [
     (acknowledge_before_commit, checks.acknowledged_survives_power_cuts),
+    (acknowledge_before_the_loop_commits, checks.what_a_loop_wrote_survives_power_cuts),
     (no_sync, checks.acknowledged_survives_power_cuts),
+    (no_sync, checks.what_a_loop_wrote_survives_power_cuts),
     (keys_in_another_transaction, checks.acknowledged_survives_power_cuts),
     (no_savepoint, checks.a_failure_stays_alone),
     (no_look_for_a_vanished_group, checks.a_vanished_group_is_run_again),

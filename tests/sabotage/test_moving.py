@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog import entries
+from interlock.catalog import catalog_entries
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.entries import Entry
+from interlock.catalog.catalog_entries import CatalogEntry
 from interlock.cli import advise
 from interlock.cli.advise import DatabaseRouter
 from interlock.clock import SystemClock
 from interlock.database.database import Database
 from interlock.errors import UnavailableError
-from interlock.hotrow.applied_advice import Applied, Journal, State
-from interlock.relocate.database.lane import LaneSource
-from interlock.relocate.database.mover import move_database
+from interlock.hotrow.applied_advice import AppliedAdvice, Journal, State
+from interlock.relocate.local_lane import LaneSource
+from interlock.relocate.mover import move_database
 
 Check = Callable[[Path], None]
 Sabotage = Callable[[pytest.MonkeyPatch], None]
@@ -28,7 +28,7 @@ def the_highest_epoch_counts(folder: Path) -> None:
     home = f"lanes://{folder}"
     for url, epoch in (("lanes:///a", 1), ("lanes:///b", 3), ("lanes:///a", 2)):
         asyncio.run(Catalog(home).enter("stock", url, epoch))
-    assert asyncio.run(Catalog(home).entry("stock")) == Entry("lanes:///b", 3)
+    assert asyncio.run(Catalog(home).entry("stock")) == CatalogEntry("lanes:///b", 3)
 
 
 def one_mover_at_a_time(folder: Path) -> None:
@@ -65,7 +65,7 @@ def what_was_applied_is_taken_back_once(folder: Path) -> None:
     file = folder / "interlock.toml"
     file.write_text("[tools.stock]\nlatency_critical = true\ncounter_shard_count = 32\n")
     journal = Journal(folder)
-    begun = Applied(
+    begun = AppliedAdvice(
         number=0, time="2026-01-01T00:00:00+00:00", name="stock", action="helper", target="more_shards",
         file=str(file), set={"counter_shard_count": 32}, before={"counter_shard_count": None},
     )  # fmt: skip
@@ -78,10 +78,10 @@ def what_was_applied_is_taken_back_once(folder: Path) -> None:
 
 
 def the_last_who_tells_counts(patch: pytest.MonkeyPatch) -> None:
-    def newer(_name: str, _known: Entry, entry: Entry) -> Entry:
+    def newer(_name: str, _known: CatalogEntry, entry: CatalogEntry) -> CatalogEntry:
         return entry
 
-    patch.setattr(entries, "newer", newer)
+    patch.setattr(catalog_entries, "newer", newer)
 
 
 def no_lock_of_movers(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def nothing_is_taken_back(patch: pytest.MonkeyPatch) -> None:
 def nobody_notes_that_it_was_undone(patch: pytest.MonkeyPatch) -> None:
     mark = Journal.mark
 
-    def marked(journal: Journal, entry: Applied, state: State) -> None:
+    def marked(journal: Journal, entry: AppliedAdvice, state: State) -> None:
         if state != "undone":
             mark(journal, entry, state)
 

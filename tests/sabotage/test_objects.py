@@ -15,26 +15,26 @@ import pytest
 
 from interlock.errors import Fenced
 from interlock.lanes.lane import Lane, notify_waiters
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog import lease as leases
 from interlock.lanes.objectlog import log as logs
 from interlock.lanes.objectlog import snapshots
-from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed, Patience, World
-from interlock.lanes.objectlog.format import Entry, decode_header, encode_entry, hash_of, log_key
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed, Environment, Patience
+from interlock.lanes.objectlog.format import LogObject, decode_header, encode_entry, hash_of, log_key
 from interlock.lanes.objectlog.lease import LaneLease
 from interlock.lanes.objectlog.local_file import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
 from interlock.lanes.objectlog.log import ObjectLog
-from interlock.lanes.objectlog.manifest import Manifest, Owner, Snapshot
-from interlock.lanes.objectlog.slots import Position, Stored, _stored, read_slots, write_slot
+from interlock.lanes.objectlog.manifest import LaneSnapshot, LeaseHolder, Manifest
+from interlock.lanes.objectlog.slots import Position, StoredObject, _stored, read_slots, write_slot
 from interlock.lanes.objectlog.snapshots import with_snapshot
-from interlock.lanes.settings import LaneSettings
 from interlock.lanes.writer import Work
-from interlock.testing.lane_simulation.run import simulate
+from interlock.testing.lane_simulation.simulate_lanes import simulate
 from tests.simulation.tracing import untraced
 
 SEEDS_MAX = 600
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
-WriteSlot = Callable[[Bucket, Entry, World, float], Stored]
+WriteSlot = Callable[[Bucket, LogObject, Environment, float], StoredObject]
 
 
 def _before_append(patch: pytest.MonkeyPatch, chosen: Callable[[Work], bool]) -> None:
@@ -79,7 +79,7 @@ def takeover_without_waiting_for_the_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
-    def hasty(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings) -> Manifest:
+    def hasty(manifest: Manifest, snapshot: LaneSnapshot, settings: LaneSettings) -> Manifest:
         changed = with_snapshot(manifest, snapshot, settings)
         return msgspec.structs.replace(changed, kept=changed.snapshots[0].seq)
 
@@ -88,12 +88,16 @@ def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     def careless(
-        bucket: Bucket, world: World, manifest: Manifest, source: snapshots.Source, given_up: Callable[[], bool]
-    ) -> Snapshot:
+        bucket: Bucket,
+        world: Environment,
+        manifest: Manifest,
+        source: snapshots.SnapshotSource,
+        given_up: Callable[[], bool],
+    ) -> LaneSnapshot:
         with contextlib.suppress(BucketError):
             return store(bucket, world, manifest, source, given_up)
         at = source.at
-        return Snapshot(
+        return LaneSnapshot(
             seq=at.seq,
             hash=at.hash.hex(),
             nonce=world.nonce().hex(),
@@ -114,21 +118,21 @@ def _write_slot(patch: pytest.MonkeyPatch, variant: WriteSlot) -> None:
 
 
 def exists_already_as_success(patch: pytest.MonkeyPatch) -> None:
-    def trusting(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+    def trusting(bucket: Bucket, entry: LogObject, world: Environment, limit_s: float) -> StoredObject:
         data = encode_entry(entry)
         try:
             bucket.create(log_key(entry.seq), data)
         except ConditionFailed:
-            return Stored(entry, hash_of(data), len(data))
+            return StoredObject(entry, hash_of(data), len(data))
         except BucketError:
             return write_slot(bucket, entry, world, limit_s)
-        return Stored(entry, hash_of(data), len(data))
+        return StoredObject(entry, hash_of(data), len(data))
 
     _write_slot(patch, trusting)
 
 
 def exists_already_as_fenced(patch: pytest.MonkeyPatch) -> None:
-    def fearful(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+    def fearful(bucket: Bucket, entry: LogObject, world: Environment, limit_s: float) -> StoredObject:
         data = encode_entry(entry)
         try:
             bucket.create(log_key(entry.seq), data)
@@ -136,13 +140,13 @@ def exists_already_as_fenced(patch: pytest.MonkeyPatch) -> None:
             raise Fenced("somebody else was first") from error
         except BucketError:
             return write_slot(bucket, entry, world, limit_s)
-        return Stored(entry, hash_of(data), len(data))
+        return StoredObject(entry, hash_of(data), len(data))
 
     _write_slot(patch, fearful)
 
 
 def slot_skipped_after_an_unclear_append(patch: pytest.MonkeyPatch) -> None:
-    def hasty(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+    def hasty(bucket: Bucket, entry: LogObject, world: Environment, limit_s: float) -> StoredObject:
         patience = Patience(world, limit_s, "the append")
         while True:
             data = encode_entry(entry)
@@ -152,13 +156,13 @@ def slot_skipped_after_an_unclear_append(patch: pytest.MonkeyPatch) -> None:
                 patience.pause(error)
                 entry = entry._replace(seq=entry.seq + 1)
             else:
-                return Stored(entry, hash_of(data), len(data))
+                return StoredObject(entry, hash_of(data), len(data))
 
     _write_slot(patch, hasty)
 
 
 def slot_tried_with_other_bytes(patch: pytest.MonkeyPatch) -> None:
-    def changing(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+    def changing(bucket: Bucket, entry: LogObject, world: Environment, limit_s: float) -> StoredObject:
         patience = Patience(world, limit_s, "the append")
         tried = entry
         while True:
@@ -168,7 +172,7 @@ def slot_tried_with_other_bytes(patch: pytest.MonkeyPatch) -> None:
             except BucketError as error:
                 unclear = error
             else:
-                return Stored(entry, hash_of(data), len(data))
+                return StoredObject(entry, hash_of(data), len(data))
             try:
                 found = bucket.get(log_key(entry.seq))
             except BucketError as error:
@@ -185,8 +189,8 @@ def slot_tried_with_other_bytes(patch: pytest.MonkeyPatch) -> None:
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     def unfenced(
-        bucket: Bucket, _world: World, _settings: LaneSettings, lease: LaneLease, replayed: Position
-    ) -> Iterator[Stored]:
+        bucket: Bucket, _world: Environment, _settings: LaneSettings, lease: LaneLease, replayed: Position
+    ) -> Iterator[StoredObject]:
         yield from read_slots(bucket, bytes.fromhex(lease.manifest.database), replayed)
 
     patch.setattr(logs, "fence", unfenced)
@@ -234,19 +238,24 @@ def capture_until_the_salts_change(patch: pytest.MonkeyPatch) -> None:
 
 
 def manifest_without_nonce(patch: pytest.MonkeyPatch) -> None:
-    nonce = World.nonce
+    nonce = Environment.nonce
 
-    def none_for_the_manifest(world: World) -> bytes:
+    def none_for_the_manifest(world: Environment) -> bytes:
         return bytes(16) if sys._getframe(1).f_code.co_name in {"next_revision", "_take"} else nonce(world)
 
-    patch.setattr(World, "nonce", none_for_the_manifest)
+    patch.setattr(Environment, "nonce", none_for_the_manifest)
 
 
 def equal_epoch_reopened(patch: pytest.MonkeyPatch) -> None:
     take = leases._take
 
     def modest(
-        bucket: Bucket, world: World, settings: LaneSettings, owner: Owner, before: Manifest | None, tag: object
+        bucket: Bucket,
+        world: Environment,
+        settings: LaneSettings,
+        owner: LeaseHolder,
+        before: Manifest | None,
+        tag: object,
     ) -> LaneLease | None:
         if before is not None and before.owner is not None and before.owner.cache == owner.cache:
             before = msgspec.structs.replace(before, epoch=before.epoch - 1)

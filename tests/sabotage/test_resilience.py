@@ -22,18 +22,18 @@ from interlock.engine.dependencies.wait_queue import Line, Places
 from interlock.engine.path import engine_commands
 from interlock.engine.path.engine_commands import Failure
 from interlock.engine.steps import attempt
-from interlock.engine.steps.attempt import Attempt
+from interlock.engine.steps.attempt import RunningAttempt
 from interlock.errors import NonRetryable
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Luck
 from interlock.testing.engine_simulation.guarantees import Story
-from interlock.testing.lives import open_on
-from interlock.testing.virtual_time import VirtualClock, VirtualLoop
+from interlock.testing.engine_simulation.sample_machines import Purchase, Submit
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop, open_on
 from tests.conformance.engine import places, test_breakers, test_limits, test_steps
 from tests.conformance.engine.places import Place
 from tests.simulation.bank import Bank
 from tests.simulation.fleet import simulate
-from tests.simulation.orders import Order, Submit, orders
+from tests.simulation.orders import orders
 from tests.simulation.passing import passing
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
@@ -54,16 +54,16 @@ def only_completed_steps_are_undone(patch: pytest.MonkeyPatch) -> None:
 def a_breaker_per_workflow(patch: pytest.MonkeyPatch) -> None:
     """Failures count when they are those of one workflow."""
     failures: Counter[str] = Counter()
-    leave = Attempt.leave
+    leave = RunningAttempt.leave
 
-    def left(attempt: Attempt, now_s: float) -> None:
+    def left(attempt: RunningAttempt, clock_s: Callable[[], float]) -> None:
         if attempt.outcome == "failed":
             failures[attempt.workflow] += 1
             if failures[attempt.workflow] < 5:
                 attempt.outcome = "abandoned"
-        leave(attempt, now_s)
+        leave(attempt, clock_s)
 
-    patch.setattr(Attempt, "leave", left)
+    patch.setattr(RunningAttempt, "leave", left)
 
 
 def business_errors_are_counted(patch: pytest.MonkeyPatch) -> None:
@@ -79,13 +79,13 @@ def the_wave_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_probe_burns_an_attempt(patch: pytest.MonkeyPatch) -> None:
-    judged = Attempt.judged
+    judged = RunningAttempt.judged
 
-    def counted(attempt: Attempt, failure: Failure) -> Failure:
+    def counted(attempt: RunningAttempt, failure: Failure) -> Failure:
         judged(attempt, failure)
         return failure
 
-    patch.setattr(Attempt, "judged", counted)
+    patch.setattr(RunningAttempt, "judged", counted)
 
 
 def a_pass_is_never_given_back(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_an_honest_engine_is_not_blamed() -> None:
 
 def undos_without_a_call_count(patch: pytest.MonkeyPatch) -> None:
     """C19: whatever ends well is taken for an answer."""
-    patch.setattr(Attempt, "_reached", property(lambda _: True))
+    patch.setattr(RunningAttempt, "_reached", property(lambda _: True))
 
 
 def undos_without_a_call_close_nothing(place: Place) -> None:
@@ -246,8 +246,8 @@ def herd() -> int:
             dependencies=[limits],
         )
         names = [f"w{number}" for number in range(HERD)]
-        await asyncio.gather(*(engine.start(machine, name, Order()) for name in names))
-        await asyncio.gather(*(engine.send(name, Submit()) for name in names))
+        await asyncio.gather(*(engine.start(machine, name, Purchase()) for name in names))
+        await asyncio.gather(*(engine.send(name, Submit(5)) for name in names))
         await passing(1.0)
         assert sum(call.name == "charge" for call in bank.calls) == HERD
         bank.weather = "calm"

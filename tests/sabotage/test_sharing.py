@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from interlock.engine.path.commit_pipeline import CommitPipeline
 from interlock.engine.path.engine_commands import Result, TakeUp, crashed, fire_timers
-from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.staging import Envelope, Group, Staged
+from interlock.engine.path.staged_group import Envelope, Group, Staged
+from interlock.engine.pauses import Pauses
 from interlock.engine.shared.claims import Claiming, LeaseRenewal
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
 from interlock.engine.steps.runner import Runner
@@ -18,6 +19,7 @@ from tests.unit.engine.shared import (
     test_claims,
     test_lease_renewal,
     test_pipeline,
+    test_shared_pauses,
     test_unknown_outcomes,
 )
 
@@ -26,7 +28,7 @@ Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 def memory_refuses(patch: pytest.MonkeyPatch) -> None:
     """Whatever changes nothing is told without a look at the store."""
-    patch.setattr("interlock.engine.path.pipeline._same", lambda *_: False)
+    patch.setattr("interlock.engine.path.commit_pipeline._same", lambda *_: False)
 
 
 def results_of_any_lease(patch: pytest.MonkeyPatch) -> None:
@@ -53,31 +55,31 @@ def nothing_has_happened(patch: pytest.MonkeyPatch) -> None:
 
 
 def parked_workflows_are_overtaken(patch: pytest.MonkeyPatch) -> None:
-    def gathered(pipeline: Pipeline) -> list[Envelope]:
+    def gathered(pipeline: CommitPipeline) -> list[Envelope]:
         taken = [each for each in pipeline._waiting if each.workflow not in pipeline._busy]
         pipeline._waiting = [each for each in pipeline._waiting if each.workflow in pipeline._busy]
         return taken
 
-    patch.setattr(Pipeline, "_gather", gathered)
+    patch.setattr(CommitPipeline, "_gather", gathered)
 
 
 def groups_share_workflows(patch: pytest.MonkeyPatch) -> None:
-    def gathered(pipeline: Pipeline) -> list[Envelope]:
+    def gathered(pipeline: CommitPipeline) -> list[Envelope]:
         taken, pipeline._waiting = pipeline._waiting, []
         return taken
 
-    patch.setattr(Pipeline, "_gather", gathered)
+    patch.setattr(CommitPipeline, "_gather", gathered)
 
 
 def results_are_dropped_after_some_conflicts(patch: pytest.MonkeyPatch) -> None:
-    again = Pipeline._again
+    again = CommitPipeline._again
 
-    def bounded(pipeline: Pipeline, envelope: Envelope, more: list[Envelope]) -> None:
+    def bounded(pipeline: CommitPipeline, envelope: Envelope, more: list[Envelope]) -> None:
         again(pipeline, envelope, more)
         if envelope.conflicts > 10:
             more.remove(envelope)
 
-    patch.setattr(Pipeline, "_again", bounded)
+    patch.setattr(CommitPipeline, "_again", bounded)
 
 
 def claims_without_a_token(patch: pytest.MonkeyPatch) -> None:
@@ -140,6 +142,15 @@ def crashes_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("interlock.engine.path.engine_commands.crashed", lambda *_: None)
 
 
+def one_process_ignores_pauses(patch: pytest.MonkeyPatch) -> None:
+    """The pauses of other processes are not read after the engine was opened."""
+    patch.setattr(Pauses, "is_old", False)
+
+
+def claims_ignore_pauses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Pauses, "holds", lambda *_: False)
+
+
 BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [
     (memory_refuses, test_cached_rows.test_an_event_that_memory_would_refuse_is_decided_on_the_row_of_the_store),
     (memory_refuses, test_cached_rows.test_a_result_that_memory_takes_for_late_is_applied_when_the_store_says_so),
@@ -170,6 +181,8 @@ BROKEN: list[tuple[Sabotage, Callable[[], None]]] = [
         one_odd_error_ends_the_looking,
         lambda: test_claims.test_nothing_makes_a_worker_stop_looking("due", OSError),
     ),
+    (one_process_ignores_pauses, test_shared_pauses.test_a_pause_by_one_engine_holds_in_another),
+    (claims_ignore_pauses, test_shared_pauses.test_a_workflow_that_was_claimed_before_its_pause_is_given_back),
     (crashes_are_not_counted, test_claimed_work.test_the_last_attempt_of_the_dead_is_not_made_again),
 ]
 

@@ -16,8 +16,7 @@ from interlock.errors import NonRetryable
 from interlock.signals import BreakerChanged, Signal
 from interlock.testing.campaigns import Luck
 from interlock.testing.engine_simulation.guarantees import Story
-from interlock.testing.lives import never
-from interlock.testing.virtual_time import VirtualLoop
+from interlock.testing.virtual_time import VirtualLoop, never
 from tests.simulation.passing import passing
 
 WEATHERS = ("fine", "fine", "flaky", "outage", "outage", "hangs", "loses answers", "late", "kills")

@@ -19,17 +19,17 @@ from interlock.core.values import StepFailure
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.dependencies import outlet
 from interlock.engine.engine import Engine
+from interlock.engine.engine_settings import EngineSettings
 from interlock.engine.internals import EngineParts
-from interlock.engine.settings import EngineSettings
 from interlock.errors import InterlockError, UnavailableError
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Campaign, Luck, Simulated, run_seeds
 from interlock.testing.engine_simulation.guarantees import Story, check_flat
-from interlock.testing.engine_simulation.run import FaultyLife
-from interlock.testing.lives import open_on, pending
-from interlock.testing.virtual_time import VirtualClock, VirtualLoop
+from interlock.testing.engine_simulation.sample_machines import Cancel, Purchase, ShopState, Submit
+from interlock.testing.engine_simulation.simulate_engine import FaultyLife
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop, open_on, pending
 from tests.simulation.bank import WEATHERS, Bank
-from tests.simulation.orders import ATTEMPTS, Cancel, Order, Submit, Where, orders
+from tests.simulation.orders import ATTEMPTS, orders
 
 UNDO_ATTEMPTS = 3
 ROUNDS_MAX = 60
@@ -232,8 +232,8 @@ class Fleet:
         engine = self.open[at][0]
 
         async def ordered() -> None:
-            await engine.start(self.machine, name, Order())
-            await engine.send(name, Submit())
+            await engine.start(self.machine, name, Purchase())
+            await engine.send(name, Submit(5))
 
         self._ask(ordered())
 
@@ -263,7 +263,7 @@ class Fleet:
                     left.append(f"dead letter of {letter.workflow}")
                 rows = self.loop.run(self.stores[at].load([name for where, name in self._names if where == at]))
                 for row in rows.values():
-                    if row.state == Where.CART.value:
+                    if row.state == ShopState.CART.value:
                         self._ask(engine.send(row.id, Cancel()))
                     if row.active:
                         left.append(f"{row.id} in {row.state!r}")
@@ -306,7 +306,7 @@ class Fleet:
             if len({call.key for call in calls if call.name == name}) > 1:
                 self.story.complain(f"G5: {name} was called under two keys", workflow)
         kept = [key for key, whose in self.bank.charged.items() if whose == workflow]
-        wanted = 2 if state == Where.DONE.value else 0
+        wanted = 2 if state == ShopState.DONE.value else 0
         if len(kept) != wanted:
             self.story.complain(
                 f"G5: it is {state!r}, and {len(kept)} of its deeds stand instead of {wanted}", workflow

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.engine_simulation.run import COMMIT_FAULTS, play, run_campaign
 from interlock.testing.engine_simulation.sample_machines import FAULTS
+from interlock.testing.engine_simulation.simulate_engine import COMMIT_FAULTS, play, run_campaign
 
 SEEDS = 400
 PROGRAM = """
 import hashlib
-from interlock.testing.engine_simulation.run import play
+from interlock.testing.engine_simulation.simulate_engine import play
 told = hashlib.sha256()
 for seed in range(40, 48):
     for line in play(seed).lines:

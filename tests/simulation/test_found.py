@@ -14,7 +14,7 @@ from interlock.core.values import StepContext
 from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.store.records import Change
 from interlock.testing import Harness
-from interlock.testing.lives import Life
+from interlock.testing.virtual_time import Life
 
 
 class State(Enum):

@@ -23,12 +23,11 @@ from interlock.clock import SeededIds, SystemChance
 from interlock.core.policies import Retry
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.engine import Engine
+from interlock.engine.engine_settings import EngineSettings
 from interlock.engine.internals import EngineParts
-from interlock.engine.settings import EngineSettings
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Luck
-from interlock.testing.lives import open_on
-from interlock.testing.virtual_time import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop, open_on
 from tests.simulation.passing import passing
 from tests.simulation.tracing import untraced
 

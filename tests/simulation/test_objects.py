@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.lane_simulation.record import READ_FAULTS, STORMS, WRITE_FAULTS
-from interlock.testing.lane_simulation.run import play, simulate
+from interlock.testing.lane_simulation.bucket import READ_FAULTS, STORMS, WRITE_FAULTS
+from interlock.testing.lane_simulation.simulate_lanes import play, simulate
 from tests.simulation.tracing import untraced
 
 SEEDS = int(os.environ.get("INTERLOCK_SEEDS", "1500"))
@@ -37,7 +37,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 def test_another_process_tells_the_same_story() -> None:
-    tell = "from interlock.testing.lane_simulation.run import play; print('\\n'.join(play(11).text_lines()))"
+    tell = "from interlock.testing.lane_simulation.simulate_lanes import play; print('\\n'.join(play(11).text_lines()))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", tell], env=environment, capture_output=True, text=True, check=True)
     with untraced():

@@ -12,11 +12,10 @@ from interlock import Admission, Dependency, Overloaded, StepContext, pipeline, 
 from interlock.clock import SeededIds, SystemChance
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.engine import Engine
-from interlock.engine.settings import EngineSettings
+from interlock.engine.engine_settings import EngineSettings
 from interlock.store.memory import MemoryStore
 from interlock.testing.campaigns import Luck
-from interlock.testing.lives import open_on
-from interlock.testing.virtual_time import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import VirtualClock, VirtualLoop, open_on
 from tests.simulation.passing import passing
 
 PLACES = 10

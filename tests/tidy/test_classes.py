@@ -1,4 +1,4 @@
-"""Classes are whole, and names are used once: ratchets, because the tree is not there yet.
+"""Classes are whole, and names are used once.
 
 A number here may only fall. Lower it when the test prints a smaller one.
 """
@@ -9,12 +9,15 @@ import interlock
 from tests.tidy import classes, packages
 from tests.tidy.source import Source, report, sources
 
-LONELY_BASES_MAX = 10
-REPEATED_CLASSES_MAX = 111
+LONELY_BASES = {
+    "_Named": "`kw_only` of msgspec applies to all fields of a class, and the name of a Tool is positional",
+    "Lane": "its subclass is the simulation's, whose threads take turns",
+    "Readers": "its subclass is the simulation's, which reads without threads",
+    "Life": "the harness kills engines by it; its subclass is the simulation's, which adds faults",
+}
+"""Base classes with one subclass, each with its reason. A new one needs a reason that is as good."""
+REPEATED_CLASSES_MAX = 24
 """Uses of a public class name beyond the first one."""
-REPEATED_MODULES_MAX = 34
-"""Uses of a module's base name beyond the first one."""
-GERUNDS_MAX = 4
 
 
 def known_modules() -> dict[str, Source]:
@@ -22,9 +25,9 @@ def known_modules() -> dict[str, Source]:
 
 
 @pytest.mark.slow
-def test_base_classes_with_one_subclass_only_fall() -> None:
+def test_no_base_class_has_one_subclass() -> None:
     offences = classes.lonely_bases(classes.classes(known_modules()), public=interlock.__all__)
-    assert len(offences) <= LONELY_BASES_MAX, report(offences)
+    assert {offence.what.split()[0] for offence in offences} == set(LONELY_BASES), report(offences)
 
 
 @pytest.mark.slow
@@ -35,14 +38,14 @@ def test_repeated_names_of_classes_only_fall() -> None:
     assert len(offences) <= REPEATED_CLASSES_MAX, report(offences)
 
 
-def test_repeated_names_of_modules_only_fall() -> None:
+def test_no_two_modules_have_one_base_name() -> None:
     offences = classes.repeated_modules(known_modules())
-    assert len(offences) <= REPEATED_MODULES_MAX, report(offences)
+    assert not offences, report(offences)
 
 
-def test_modules_named_by_an_activity_only_fall() -> None:
+def test_no_module_is_named_by_an_activity() -> None:
     offences = classes.gerunds(known_modules())
-    assert len(offences) <= GERUNDS_MAX, report(offences)
+    assert not offences, report(offences)
 
 
 def sample(**texts: str) -> dict[str, Source]:

@@ -20,7 +20,7 @@ FRONT_DOORS = [
     "interlock.dbapi",
     "interlock.django.base",
     "interlock.examples.*",
-    "interlock.testing.objects",
+    "interlock.testing.lane_simulation.bucket",
 ]
 
 

@@ -7,7 +7,6 @@ SATELLITES: dict[str, str] = {}
 """Small modules with one importer, each with its reason. A new one needs a reason that is as good."""
 
 SIZES = {
-    "interlock.relocate": "it has two sub-packages: one moves databases, the other workflows",
     "interlock.ui": "it has static files, and one module that serves them",
 }
 """Packages with fewer than 3 modules."""

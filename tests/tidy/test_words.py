@@ -1,7 +1,4 @@
-"""The words of the trade: none of the banned ones in the source, ever fewer in the documentation.
-
-A number here may only fall. Lower it when the test prints a smaller one.
-"""
+"""The words of the trade: none of the banned ones in the source, the README and the documentation."""
 
 import pytest
 
@@ -10,12 +7,15 @@ from tests.tidy.source import ROOT, Offence, Source, report, sources, tracked_fi
 
 KEPT = {
     ("src/interlock/chaos/database_servers.py", "nobody"): "the name of a user of the system",
-    ("src/interlock/store/postgres/schema.py", "behind"): "a stored value, `left behind`",
+    ("src/interlock/store/postgres/migrations.py", "behind"): "a stored value, `left behind`",
 }
 """Words that are names of something outside, by file. Anything else is rewritten."""
 
-PARTICIPLES_MAX = 20
-TEXTS_MAX = 662
+PUBLIC_PARTICIPLES = {
+    ("src/interlock/engine/leases.py", "held"): "`Lease.held` is public",
+    ("src/interlock/engine/blocking_engine.py", "held"): "`BlockingLease.held` is public",
+}
+"""Identifiers that users have in their programs, by file."""
 
 
 def texts() -> list[Offence]:
@@ -44,14 +44,19 @@ def test_the_source_has_no_banned_words() -> None:
 
 
 @pytest.mark.slow
-def test_bare_participles_only_fall() -> None:
-    offences = [offence for source in sources("src") for offence in words.bare_participles(source)]
-    assert len(offences) <= PARTICIPLES_MAX, report(offences)
+def test_no_identifier_is_a_bare_participle() -> None:
+    offences = [
+        offence
+        for source in sources("src")
+        for offence in words.bare_participles(source)
+        if (source.path, offence.what.split("'")[1]) not in PUBLIC_PARTICIPLES
+    ]
+    assert not offences, report(offences)
 
 
-def test_banned_words_in_the_documentation_only_fall() -> None:
+def test_the_documentation_has_no_banned_words() -> None:
     offences = texts()
-    assert len(offences) <= TEXTS_MAX, report(offences)
+    assert not offences, report(offences)
 
 
 @pytest.mark.parametrize(

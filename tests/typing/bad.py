@@ -4,9 +4,22 @@
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 
-from interlock import BlockingEngine, Engine, Event, Machine, StepContext, StepFailure, pipeline, step
+from interlock import (
+    BlockingEngine,
+    Child,
+    Engine,
+    Event,
+    Family,
+    Machine,
+    Send,
+    StepContext,
+    StepFailure,
+    pipeline,
+    step,
+)
 
 
 class State(Enum):
@@ -40,13 +53,19 @@ class Submit(OrderEvent):
     cents: int
 
 
-@dataclass(frozen=True)
 class Charged(OrderEvent):
     receipt: str
+    note: str = ""
 
 
-@dataclass(frozen=True)
 class Declined(OrderEvent): ...
+
+
+Charged(5)  # wrong: a field of another type
+Charged()  # wrong: a field is missing
+Charged("r", notes="x")  # wrong: misspelt field
+Charged("r").receipt = "s"  # wrong: an event is never changed
+Declined(5)  # wrong: it has no fields
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,10 @@ def affordable(order: Order, event: Submit) -> bool:
 
 def guard_of_parcels(parcel: Parcel, event: Submit) -> bool:
     return parcel.grams > 0
+
+
+def until_text(order: Order, event: Submit, at: str) -> bool:
+    return at > "2000"
 
 
 def says_text(order: Order, event: Submit) -> str:
@@ -167,6 +190,12 @@ async def async_failed(order: Order, failure: StepFailure) -> Order:
 order.after(State.DRAFT, after_s=60, send=Weighed(5))  # wrong: another machine's event
 order.after(State.DRAFT, after_s=60, send=Submit)  # wrong: an instance is sent, not a class
 order.after(State.DRAFT, after_s=60, send=Submit(5), policy="forever")  # wrong: no such policy
+order.after(State.DRAFT, lambda order: "later", send=Submit(5))  # wrong: not a length of time
+order.after(State.DRAFT, lambda order: order.grams, send=Submit(5))  # wrong: another context's field
+order.until(State.DRAFT, lambda order: 5, send=Submit(5))  # wrong: a time is a datetime
+order.until(State.DRAFT, datetime.now(UTC), send=Submit(5))  # wrong: a function of the context
+order.on(Submit, State.DRAFT, to=State.DONE, when=until_text)  # wrong: the time is a datetime
+order.apply(order.begin(Order()), Submit(5), at=5)  # wrong: the time is a datetime
 order.dwell(State.DARFT, max_s=60)  # wrong: misspelt state
 
 snapshot = order.begin(Order())
@@ -201,6 +230,8 @@ async def running(engine: Engine) -> None:
     await engine.send("o-1", "SUBMIT")  # wrong: an event is an instance of its class
     await engine.send("o-1", Submit)  # wrong: an instance is sent, not a class
     await engine.send_many(["o-1"])  # wrong: an event belongs to each item
+    await engine.send("o-1", Submit(5), start=order)  # wrong: a start has a context too
+    await engine.of(order).send("o-1", Submit(5), start=5)  # wrong: not a context of this machine
     await engine.wait("o-1", "done")  # wrong: a state is a member of the Enum
     await engine.resolve_dead_letter("d-1")  # wrong: somebody must say what was done
     orders = engine.of(order)
@@ -223,3 +254,40 @@ async def inside(engine: Engine, blocking: BlockingEngine, connection: object) -
         pass
     async with engine.transaction() as waited:  # wrong: a connection is lent
         pass
+
+
+# --- Workflows together ----------------------------------------------------------------------------------------------
+
+shipping = Machine("parcel", states=OtherState, context=Parcel, events=ParcelEvent, initial=OtherState.DRAFT)
+
+
+@order.children(State.DRAFT, of=shipping, cancel=Weighed(5))
+def parcels(order: Order) -> list[Child[Parcel]]:
+    return [Child("a", Parcel())]
+
+
+@order.children(State.DRAFT, of=shipping, leave="abandon")  # wrong: children of another context
+def orders_instead(order: Order) -> list[Child[Order]]:
+    return [Child("a", order)]
+
+
+order.children(OtherState.DRAFT, of=shipping)  # wrong: another machine's state
+order.children(State.DRAFT, of=shipping, leave="kill")  # wrong: cancel or abandon
+order.join(State.DRAFT, to=OtherState.DRAFT)  # wrong: another machine's state
+order.join(State.DRAFT, to=State.DONE, when=lambda family: family.all)  # wrong: a family has no such field
+
+
+@order.join(State.DRAFT, to=State.DONE)  # wrong: an action returns the context
+def lost(order: Order, family: Family) -> Parcel:
+    return Parcel()
+
+
+@order.sends(State.DONE)  # wrong: messages are returned
+def silent(order: Order) -> list[Order]:
+    return [order]
+
+
+async def by_hand(engine: Engine, ctx: StepContext) -> None:
+    await ctx.send("o-1", "SUBMIT")  # wrong: an event is an instance of its class
+    await ctx.start(order, "o-1", Parcel())  # wrong: another context
+    Send("o-1", "SUBMIT")  # wrong: an event is an instance of its class

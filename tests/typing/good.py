@@ -1,7 +1,8 @@
 """A correct program: both checkers accept every line, and infer the exact types that `assert_type` names."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypedDict, assert_type
 
@@ -15,12 +16,14 @@ from interlock import (
     Allowed,
     BlockingEngine,
     BlockingTransaction,
+    Child,
     Compensation,
     Counts,
     DeadLetter,
     Decision,
     Engine,
     Event,
+    Family,
     Finding,
     HistoryRow,
     Machine,
@@ -29,6 +32,7 @@ from interlock import (
     PipelineState,
     Refused,
     Retry,
+    Send,
     Signal,
     Snapshot,
     StepContext,
@@ -66,17 +70,25 @@ class Submit(OrderEvent):
     cents: int
 
 
-@dataclass(frozen=True)
 class Charged(OrderEvent):
     receipt: str
+    tags: tuple[str, ...] = field(default_factory=tuple)
 
 
-@dataclass(frozen=True)
 class Declined(OrderEvent): ...
 
 
-@dataclass(frozen=True)
-class Cancel(OrderEvent): ...
+class Cancel(OrderEvent, msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
+def in_time(order: Order, event: Submit, at: datetime) -> bool:
+    return at.year > 2000
+
+
+assert_type(Charged("r", tags=("a",)).tags, tuple[str, ...])
+assert_type(Cancel("late").reason, str)
+assert Charged(receipt="r") == Charged("r")
 
 
 order = Machine(
@@ -111,6 +123,20 @@ def charged(order: Order, event: Charged) -> Order:
     return replace(order, receipt=event.receipt)
 
 
+@order.on(Submit, State.DRAFT, to=State.CHARGING, when=in_time)
+def submit_then(order: Order, event: Submit, at: datetime) -> Order:
+    return replace(order, receipt=at.isoformat())
+
+
+assert_type(submit_then(Order(), Submit(5), datetime.now(UTC)), Order)
+order.apply(order.begin(Order()), Submit(5), at=datetime.now(UTC))
+order.allowed(order.begin(Order()), Submit(5), at=datetime.now(UTC))
+order.after(State.DRAFT, lambda order: timedelta(seconds=order.cents), send=Cancel())
+order.after(State.DRAFT, after=lambda order: None if order.receipt else 5.0, send=Cancel())
+order.after(State.DRAFT, timedelta(days=1), send=Cancel(), policy="restart")
+order.after(State.DRAFT, after_s=timedelta(days=1), send=Cancel())
+order.until(State.DRAFT, lambda order: None if order.receipt else datetime.now(UTC), send=Cancel())
+Retry(first_s=timedelta(seconds=1))
 order.on(Declined, State.CHARGING, to=State.CANCELLED, when=always)
 order.on(Declined, State.CHARGING, when=lambda order, event: order.cents > 0 and event == Declined())
 order.on(Cancel, State.DRAFT, State.CHARGING, to=State.UNDOING)
@@ -187,7 +213,9 @@ async def note(order: Order, ctx: StepContext) -> Charged:
     return Charged(ctx.key)
 
 
-@order.step(State.DRAFT, timeout_s=4, blocking=True)
+@order.step(
+    State.DRAFT, timeout_s=4, per=lambda order: f"{order.cents}", priority=lambda order: order.cents, blocking=True
+)
 def call_slowly(order: Order, ctx: StepContext) -> Charged:
     return Charged("r")
 
@@ -268,6 +296,9 @@ async def running() -> None:
         assert_type((await engine.start(checkout, "c-1", Checkout())).context, Checkout)
         moved = await engine.send("o-1", Submit(cents=5), key="k", if_allowed=True, expect_version=1)
         assert_type((moved.version, moved.duplicate, moved.ignored), tuple[int, bool, bool])
+        await engine.send("o-1", Submit(cents=5), start=(order, Order()))
+        await engine.send_many([("o-1", Cancel(), None, (order, Order()))])
+        assert_type(await engine.of(order).send("o-1", Cancel(), start=Order()), Moved[State])
         orders = engine.of(order)
         assert_type(orders, Workflows[State, Order, OrderEvent])
         assert_type(await orders.get("o-1"), View[State, Order])
@@ -296,7 +327,7 @@ async def inside(engine: Engine, session: AsyncSession, awaited: psycopg.AsyncCo
     async with engine.transaction(awaited) as tx:
         assert_type(tx, Transaction)
         assert_type(await tx.start(order, "o-1", Order()), View[State, Order])
-        await tx.send("o-1", Submit(cents=5), key="k", if_allowed=True, expect_version=1)
+        await tx.send("o-1", Submit(cents=5), key="k", if_allowed=True, expect_version=1, start=(order, Order()))
     async with session.begin(), engine.transaction(session) as tx:
         return (await tx.send("o-1", Submit(cents=5))).version
 
@@ -312,3 +343,42 @@ def inside_without_a_loop(engine: BlockingEngine, session: Session, connection: 
 def in_a_thread(engine: Engine, connection: psycopg.Connection) -> None:
     with engine.transaction(connection) as tx:
         assert_type(tx, BlockingTransaction)
+
+
+# --- Workflows together ----------------------------------------------------------------------------------------------
+
+
+class LabelEvent(Event): ...
+
+
+class Stop(LabelEvent): ...
+
+
+labels = Machine("label", states=State, context=Form, events=LabelEvent, initial=State.DRAFT, final={State.DONE})
+batches = Machine("batch", states=State, context=Order, events=OrderEvent, initial=State.DRAFT, final={State.DONE})
+
+
+@batches.children(State.DRAFT, of=labels, cancel=Stop())
+def label_of_each(order: Order) -> Iterable[Child[Form]]:
+    yield Child("one", Form())
+
+
+@batches.join(State.DRAFT, to=State.DONE, when=lambda family: family.count(State.DONE) >= 3)
+def joined(order: Order, family: Family) -> Order:
+    assert_type(family.contexts(Form), tuple[Form, ...])
+    return order
+
+
+batches.join(State.DRAFT, to=State.CANCELLED)
+
+
+@batches.sends(State.DONE)
+def told(order: Order) -> Iterable[Send]:
+    return [Send("o-1", Cancel())]
+
+
+async def many(engine: Engine, ctx: StepContext) -> None:
+    assert_type(await engine.children("b-1"), Page[Enum, object])
+    assert_type((await engine.get("b-1")).parent, str | None)
+    await ctx.send("o-1", Cancel())
+    await ctx.start(order, "o-1", Order())

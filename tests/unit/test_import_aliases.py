@@ -34,7 +34,7 @@ def test_other_old_paths_are_not_found() -> None:
 def test_a_module_below_a_renamed_package_is_no_second_copy() -> None:
     assert importlib.import_module("interlock.runtime.alerts.receivers").PagerDuty is interlock.PagerDuty
     assert importlib.import_module("interlock.testing.engines.run") is importlib.import_module(
-        "interlock.testing.engine_simulation.run"
+        "interlock.testing.engine_simulation.simulate_engine"
     )
 
 

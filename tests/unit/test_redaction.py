@@ -223,6 +223,13 @@ def test_a_traceback_is_bounded_and_has_its_causes_and_no_secret() -> None:
     assert "\0" not in shown
 
 
+def test_half_of_a_surrogate_can_be_written_to_a_log_file(caplog: pytest.LogCaptureFixture) -> None:
+    """Python reads names of files as such where they are no Unicode."""
+    logger_of("interlock.test").error("failed: %s", "\udcff", exc_info=OSError("no file \udcff"))
+    assert "\\udcff" in caplog.text
+    caplog.text.encode()
+
+
 def test_a_text_with_line_breaks_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     log = logger_of("interlock.test")
     forged = "2026-11-17 12:00:00 INFO interlock.steps: all is well"

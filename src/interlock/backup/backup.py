@@ -27,11 +27,12 @@ from interlock.backup.postgres_archive import is_archive
 from interlock.catalog.catalog import FolderCatalog
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, CorruptionError, MovedElsewhere, TargetNotFound
-from interlock.lanes.doctor import Facts
-from interlock.lanes.objectlog.bucket_protocol import Watch, World, silent
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_doctor import Facts
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Environment, Watch, silent
 from interlock.urls import (
     LANE_SUFFIX,
+    extend_path,
     is_bucket_url,
     is_postgres_url,
     lane_path,
@@ -335,7 +336,7 @@ def _into_bucket(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
             watch("storing databases in the bucket", number + 1, len(files))
             address = parse_bucket_url(_address_below(url, each, ready))
             bucket = proven_bucket_of(address, settings=SEEDING, clock=SystemClock())
-            seed(bucket, each, name=str(address), settings=SEEDING, world=World(), force=force)
+            seed(bucket, each, name=str(address), settings=SEEDING, world=Environment(), force=force)
     return PutBack(file, url, _amount(copied), len(copied) - 1)
 
 
@@ -346,7 +347,6 @@ def _amount(copied: list[Facts]) -> str:
 def _address_below(url: str, part: Path, ready: Path) -> str:
     if part == ready:
         return url
-    place, mark, options = url.partition("?")
     below = part.relative_to(ready.parent).as_posix().removeprefix(ready.name.removesuffix(LANE_SUFFIX))
     names = [bucket_name(name) for name in below.removesuffix(LANE_SUFFIX).split("/")]
-    return f"{place.rstrip('/')}{'/'.join(names)}{mark}{options}"
+    return extend_path(url, "/".join(names))

@@ -28,12 +28,12 @@ import apsw
 from interlock.clock import RandomIds, SystemChance, SystemClock
 from interlock.database.lane_engine import register
 from interlock.errors import CorruptionError, LaneOwned, UnavailableError, UnusableFile
-from interlock.lanes.connection import no_lane_error
-from interlock.lanes.doctor import LOOKS_MAX, Facts, look_at, opened_to_look, traces
 from interlock.lanes.file import check_target, own_target, put_in_place, sync_file, sync_folder
 from interlock.lanes.handover import admit, draft_of, is_watched, moved_error, tombstone_of, unwatch
+from interlock.lanes.lane_doctor import LOOKS_MAX, Facts, look_at, opened_to_look, traces
 from interlock.lanes.objectlog.bucket_protocol import Watch, answering, silent
-from interlock.urls import LANE_SUFFIX, RESERVED_NAMES, parse_bucket_url, redact_secrets, stream_url
+from interlock.lanes.sqlite_connection import no_lane_error
+from interlock.urls import LANE_SUFFIX, RESERVED_NAMES, extend_path, parse_bucket_url, redact_secrets, stream_url
 
 # --- Copies ----------------------------------------------------------------------------------------------------------
 
@@ -280,7 +280,6 @@ def parts_in_bucket(url: str) -> list[BucketPart]:
     from interlock.lanes.objectlog.manifest import KEY  # noqa: PLC0415 -- the same.
 
     address = parse_bucket_url(url)
-    place, mark, options = url.partition("?")
     with answering("list its streams"):
         bucket = folder_of(address)
         keys = [key for folder in FOLDERS for key in bucket.keys(f"{address.name}.{folder}/")]
@@ -290,11 +289,7 @@ def parts_in_bucket(url: str) -> list[BucketPart]:
         if slash and last == KEY:
             below = name.removeprefix(address.name)
             *above, final = (_folder_name(part) for part in below.split("/"))
-            found.append(
-                BucketPart(
-                    f"{place.rstrip('/')}{quote(below)}{mark}{options}", PurePosixPath(*above, final + LANE_SUFFIX)
-                )
-            )
+            found.append(BucketPart(extend_path(url, quote(below)), PurePosixPath(*above, final + LANE_SUFFIX)))
     return found
 
 

@@ -61,7 +61,7 @@ class ArchivedSchema(msgspec.Struct, frozen=True, kw_only=True):
     sequences: tuple[Sequence, ...]
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveManifest(msgspec.Struct, frozen=True, kw_only=True):
     """Content of an archive, with the checksums."""
 
     format: int
@@ -91,7 +91,7 @@ class ArchiveWriter:
         with self._file.open(name, "w", force_zip64=True) as stream:
             yield Member(cast("BinaryIO", stream))
 
-    def finish(self, manifest: Manifest) -> None:
+    def finish(self, manifest: ArchiveManifest) -> None:
         """Write the manifest, as the last thing."""
         self._file.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
@@ -124,7 +124,7 @@ def writing(path: Path) -> Generator[ArchiveWriter]:
 class ArchiveReader:
     """Reader of an archive that was checked."""
 
-    def __init__(self, file: zipfile.ZipFile, manifest: Manifest) -> None:
+    def __init__(self, file: zipfile.ZipFile, manifest: ArchiveManifest) -> None:
         self._file = file
         self.manifest = manifest
 
@@ -167,9 +167,9 @@ def reading(path: Path) -> Generator[ArchiveReader]:
         raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def _manifest(path: Path, file: zipfile.ZipFile) -> Manifest:
+def _manifest(path: Path, file: zipfile.ZipFile) -> ArchiveManifest:
     try:
-        found = msgspec.json.decode(file.read(MANIFEST), type=Manifest)
+        found = msgspec.json.decode(file.read(MANIFEST), type=ArchiveManifest)
     except KeyError as error:
         raise _damaged_error(path, "it has no manifest, which is written last") from error
     except msgspec.MsgspecError as error:

@@ -24,7 +24,7 @@ import apsw
 
 from interlock.backup import postgres_archive
 from interlock.backup.lane_copies import folders_of, parts_of, prepare_connection
-from interlock.backup.postgres_archive import ArchivedSchema, ArchiveReader, Manifest, Rows
+from interlock.backup.postgres_archive import ArchivedSchema, ArchiveManifest, ArchiveReader, Rows
 from interlock.clock import Clock, SystemClock
 from interlock.database.database import Database
 from interlock.errors import (
@@ -36,33 +36,34 @@ from interlock.errors import (
     UnavailableError,
     UnusableFile,
 )
-from interlock.lanes.doctor import look_at, opened_to_look
 from interlock.lanes.idempotency_keys import SCHEMA as LANE_KEYS
+from interlock.lanes.lane_doctor import look_at, opened_to_look
 from interlock.lanes.objectlog.bucket_protocol import Watch
-from interlock.postgres.errors import is_missing, translate_errors
-from interlock.postgres.handover import GATE, handover_marks, refuse_marked
-from interlock.postgres.pool import Driver, Link, Record, driver_of
-from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.postgres_rows import (
+from interlock.postgres.handover_marks import GATE, handover_marks, refuse_marked
+from interlock.postgres.pool import Driver, Link, PostgresRow, driver_of
+from interlock.postgres.translate_errors import is_missing, translate_errors
+from interlock.relocate.lane_shape import shape_of_lane
+from interlock.relocate.postgres_rows import (
     SETTINGS,
     postgres_positions,
     postgres_rows,
     set_postgres_positions,
     to_postgres,
 )
-from interlock.relocate.database.postgres_shape import shape_of_postgres
-from interlock.relocate.database.rows import Digest, StoredRow, lane_positions, lane_rows, set_lane_positions, to_lane
-from interlock.relocate.database.shape import Shape, Table
+from interlock.relocate.postgres_shape import ENUMERATIONS, shape_of_postgres
+from interlock.relocate.rows import Digest, StoredRow, lane_positions, lane_rows, set_lane_positions, to_lane
+from interlock.relocate.shape import Shape, Table, enumeration_text, searching
 from interlock.sql.parse import quoted_name
-from interlock.store.postgres import schema as workflow_marks
-from interlock.urls import LANE_SUFFIX, PostgresAddress, parse_postgres_url
+from interlock.sql.types import enumeration
+from interlock.store.postgres import migrations as workflow_marks
+from interlock.urls import LANE_SUFFIX, PostgresAddress, has_schema, parse_postgres_url
 
 # --- Definitions of a schema -----------------------------------------------------------------------------------------
 # The texts are the server's (`pg_get_constraintdef` and similar), for a session whose search_path is the schema. So
-# they do not name the schema and work in another one. A schema with anything else (functions, triggers, user-defined
-# types, partitions) is refused, because a copy would silently lose it; pg_dump can copy it.
+# they do not name the schema and work in another one. A schema with anything else (functions, triggers, domains,
+# partitions) is refused, because a copy would silently lose it; pg_dump can copy it.
 
-Fetch = Callable[..., Awaitable[Sequence[Record]]]
+Fetch = Callable[..., Awaitable[Sequence[PostgresRow]]]
 """Runs a statement and returns its rows."""
 
 MARKS: Final = ("interlock_touched", "interlock_watched", "interlock_arrived", "workflows_arriving")
@@ -76,7 +77,7 @@ FROM pg_class c WHERE relnamespace = $1::regnamespace AND (relkind IN ('p', 'm',
 UNION ALL SELECT 'the function ' || proname FROM pg_proc
 WHERE pronamespace = $1::regnamespace AND proname NOT LIKE 'interlock\\_%'
 UNION ALL SELECT 'the type ' || typname FROM pg_type
-WHERE typnamespace = $1::regnamespace AND typtype IN ('e', 'd', 'r')
+WHERE typnamespace = $1::regnamespace AND typtype IN ('d', 'r')
 UNION ALL SELECT 'the trigger ' || tgname || ' of ' || relname FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
 WHERE relnamespace = $1::regnamespace AND NOT tgisinternal AND tgname NOT LIKE 'interlock\\_%'
 UNION ALL SELECT 'the policy ' || polname || ' of ' || relname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid
@@ -149,7 +150,7 @@ async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
     others = [str(row[0]) for row in await fetch(OTHERS, name)]
     if others:
         raise DialectError(
-            f"the schema {schema!r} has more than tables, sequences and views: {'; '.join(others[:10])}.",
+            f"the schema {schema!r} has more than tables, sequences, enumerations and views: {'; '.join(others[:10])}.",
             why="A copy must not silently leave out a part of a database.",
             fix="Copy it with pg_dump, which knows everything that PostgreSQL has.",
         )
@@ -161,6 +162,8 @@ async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
         kind = "UNLOGGED TABLE" if unlogged else "TABLE"
         before.append(f"CREATE {kind} {quoted_name(str(table))} ({create})" + (f" WITH ({options})" if options else ""))
     before += owned
+    kinds = [enumeration(str(kind), labels) for kind, labels in await fetch(ENUMERATIONS, schema)]
+    before = [*map(enumeration_text, kinds), *before]
     after = [_index_statement(str(text), schema) for _, text in await fetch(INDEXES, name, MARKS)]
     keys: list[str] = []
     references: list[str] = []
@@ -275,7 +278,7 @@ class _CopyDriver(Protocol):
         ...
 
 
-async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, watch: Watch) -> Manifest:
+async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, watch: Watch) -> ArchiveManifest:
     """Write the schema at an address, and the schemas of its streams, into an archive. Raises TargetNotFound."""
     async with _connect(address, {}) as link:
         driver = link.driver
@@ -287,7 +290,7 @@ async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, wat
                 schemas = [
                     await _archive_schema(driver, name, number, file, watch) for number, name in enumerate(names)
                 ]
-                manifest = Manifest(
+                manifest = ArchiveManifest(
                     format=postgres_archive.FORMAT,
                     source=address.redacted_url,
                     time=datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(),
@@ -302,7 +305,7 @@ async def copy_schema(address: PostgresAddress, path: Path, *, clock: Clock, wat
 async def address_with_schema(url: str) -> PostgresAddress:
     """Return the address with its schema. Without one it is the default of workflows if that exists, else `public`."""
     address = parse_postgres_url(url)
-    if any(option.partition("=")[0] == "schema" for option in url.partition("?")[2].split("&")):
+    if has_schema(url):
         return address
     async with _connect(address, {}) as link:
         with translate_errors(writing=False):
@@ -327,7 +330,7 @@ async def schemas_of(driver: Driver, address: PostgresAddress) -> list[str]:
 async def refuse_left(driver: Driver, address: PostgresAddress) -> None:
     """Raise MovedElsewhere for a schema whose database has moved, and UnavailableError for one that is arriving."""
 
-    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Record]:
+    async def fetch(sql: str, values: Sequence[object]) -> Sequence[PostgresRow]:
         return await driver.fetch(sql, *values)
 
     try:
@@ -411,7 +414,7 @@ async def _archive_rows(
     )
 
 
-async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, watch: Watch) -> Manifest:
+async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, watch: Watch) -> ArchiveManifest:
     """Restore the archive into the schema at an address. Raises UnusableFile when the schema has tables already."""
     watch("checking the archive", 0, 1)
     with postgres_archive.reading(path) as found:
@@ -431,7 +434,7 @@ async def restore_schema(path: Path, address: PostgresAddress, *, force: bool, w
     return manifest
 
 
-def _new_names(manifest: Manifest, schema: str) -> dict[str, str]:
+def _new_names(manifest: ArchiveManifest, schema: str) -> dict[str, str]:
     """Return the new name of each schema of the archive: streams are named after their database."""
     origin = manifest.schemas[0].name
     if origin != schema and any(DIGEST_SUFFIX.search(each.name) for each in manifest.schemas):
@@ -569,9 +572,8 @@ async def _schema_into_lane(link: Link, schema: str, path: Path, watch: Watch) -
     await _refuse_shards(link, schema, shape)
     url = f"lanes://{quote(path.with_suffix('').as_posix())}"
     async with Database.open(url) as db:
-        for table in shape.tables:
-            if not table.ours:
-                _ = await db.execute(table.create)
+        for sql in shape.lane_definitions:
+            _ = await db.execute(sql)
     digests: dict[str, Digest] = {}
     with _open_lane(path) as connection:
         connection.execute(LANE_KEYS)
@@ -587,6 +589,8 @@ async def _schema_into_lane(link: Link, schema: str, path: Path, watch: Watch) -
     async with Database.open(url) as db:
         for sql in (sql for table in shape.tables for sql in table.indexing):
             _ = await db.execute(sql)
+        for view in shape.views:
+            _ = await db.execute(view.create)
     with _open_lane(path) as connection:
         _verify_lane(connection, shape, digests)
     return sum(digest.rows for digest in digests.values())
@@ -660,6 +664,9 @@ async def restore_lane_into_postgres(file: Path, address: PostgresAddress, *, fo
 
 async def _lane_into_schema(link: Link, schema: str, shape: Shape, connection: apsw.Connection, watch: Watch) -> int:
     total = 0
+    with translate_errors(writing=False):
+        for sql in (searching(schema), *shape.before):
+            await link.driver.execute(sql)
     for number, table in enumerate(shape.tables):
         watch(f"restoring tables of {schema}", number + 1, len(shape.tables))
         with translate_errors(writing=False):
@@ -678,6 +685,8 @@ async def _lane_into_schema(link: Link, schema: str, shape: Shape, connection: a
             await link.driver.execute(sql)
         for sql in [sql for table in shape.tables for sql in (*table.last(schema), *table.validated(schema))]:
             await link.driver.execute(sql)
+        for view in shape.views:
+            await link.driver.execute(view.create)
     await set_postgres_positions(link, schema, shape, lane_positions(connection, shape))
     return total
 

@@ -38,7 +38,7 @@ from interlock.bench.load import (
 from interlock.database.database import Database, Opening
 from interlock.errors import CorruptionError
 from interlock.lanes.lane import HandOff
-from interlock.urls import is_bucket_url, is_postgres_url, parse_postgres_url
+from interlock.urls import is_bucket_url, is_postgres_url, parse_postgres_url, with_option
 
 # --- Settings --------------------------------------------------------------------------------------------------------
 # A hand-off simulates the latency of a distant durable place such as a bucket: every group of a lane pays it once,
@@ -300,10 +300,7 @@ def _hand_off(seconds: float) -> HandOff:
 
 def _with_connections(url: str, most: int) -> str:
     assert is_postgres_url(url)
-    place, _, query = url.partition("?")
-    options = [option for option in query.split("&") if option and not option.startswith("connections_max=")]
-    count = max(1, min(most, parse_postgres_url(url).connections_max))
-    return f"{place}?{'&'.join([*options, f'connections_max={count}'])}"
+    return with_option(url, "connections_max", str(max(1, min(most, parse_postgres_url(url).connections_max))))
 
 
 # --- Findings and verdicts -------------------------------------------------------------------------------------------

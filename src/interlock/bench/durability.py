@@ -25,8 +25,8 @@ from interlock.bench.load import Ground, Kind, ground, refuse_out_of_bounds
 from interlock.clock import SystemChance, SystemClock
 from interlock.database.database import Database, Opening
 from interlock.errors import BadUsage, CorruptionError, InterlockError, UnavailableError
-from interlock.sql.values import Statements
-from interlock.testing.faults.processes import Process, Processes
+from interlock.sql.stored_values import Statements
+from interlock.testing.faults import Process, Processes
 from interlock.urls import is_bucket_url, parse_bucket_url
 
 # --- Writing process -------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from interlock.lanes.objectlog.bucket_protocol import BucketError
 from interlock.urls import (
     LANE_SUFFIX,
     PostgresAddress,
+    has_schema,
     is_bucket_url,
     is_postgres_url,
     lane_path,
@@ -32,6 +33,7 @@ from interlock.urls import (
     parse_postgres_url,
     redact_postgres_url,
     redact_url,
+    with_schema,
 )
 
 if TYPE_CHECKING:
@@ -225,10 +227,7 @@ def _bucket_errors(url: str) -> Generator[None]:
 @asynccontextmanager
 async def _postgres_ground(url: str, cache: Path) -> AsyncGenerator[Ground]:
     address = parse_postgres_url(url)
-    place, _, query = url.partition("?")
-    options = [option for option in filter(None, query.split("&")) if not option.startswith("schema=")]
-    chosen = len(options) < len(list(filter(None, query.split("&"))))
-    base = address.schema if chosen else f"interlock_bench_{RandomIds().new().hex[:8]}"
+    base = address.schema if has_schema(url) else f"interlock_bench_{RandomIds().new().hex[:8]}"
     if len(base) > SCHEMA_CHARACTERS_MAX:
         raise BadUsage(
             f"the schema {base!r} is too long a name for the experiment: at most {SCHEMA_CHARACTERS_MAX} characters.",
@@ -238,7 +237,7 @@ async def _postgres_ground(url: str, cache: Path) -> AsyncGenerator[Ground]:
     if await _existing_schemas(address, base):
         raise _place_exists(url)
     try:
-        yield Ground("postgres", address.redacted_url, cache, f"{place}?{'&'.join([*options, f'schema={base}_'])}")
+        yield Ground("postgres", address.redacted_url, cache, with_schema(url, f"{base}_"))
     finally:
         await _drop_schemas(address, base)
 

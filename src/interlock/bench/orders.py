@@ -26,7 +26,7 @@ from interlock.core.machine import Machine
 from interlock.core.values import StepContext
 from interlock.engine.engine import Engine
 from interlock.errors import BadUsage, CorruptionError
-from interlock.urls import lane_path
+from interlock.urls import is_lane_url, lane_path
 
 # --- Machines --------------------------------------------------------------------------------------------------------
 # Only the price of durability is measured, so the steps do nothing. The second machine is the same order without
@@ -99,30 +99,26 @@ EVENTS: tuple[MeasuredOrderEvent, ...] = (Charge(), Reserve(), Pack(), Ship())
 
 
 @stepped.step(MeasuredState.RECEIVED, timeout_s=10)
-async def charge(order: MeasuredOrder, ctx: StepContext) -> Charge:
+async def charge(_order: MeasuredOrder, _ctx: StepContext) -> Charge:
     """Do nothing, as the first step."""
-    del order, ctx
     return Charge()
 
 
 @stepped.step(MeasuredState.CHARGED, timeout_s=10)
-async def reserve(order: MeasuredOrder, ctx: StepContext) -> Reserve:
+async def reserve(_order: MeasuredOrder, _ctx: StepContext) -> Reserve:
     """Do nothing, as the second step."""
-    del order, ctx
     return Reserve()
 
 
 @stepped.step(MeasuredState.RESERVED, timeout_s=10)
-async def pack(order: MeasuredOrder, ctx: StepContext) -> Pack:
+async def pack(_order: MeasuredOrder, _ctx: StepContext) -> Pack:
     """Do nothing, as the third step."""
-    del order, ctx
     return Pack()
 
 
 @stepped.step(MeasuredState.PACKED, timeout_s=10)
-async def ship(order: MeasuredOrder, ctx: StepContext) -> Ship:
+async def ship(_order: MeasuredOrder, _ctx: StepContext) -> Ship:
     """Do nothing, as the last step."""
-    del order, ctx
     return Ship()
 
 
@@ -196,7 +192,7 @@ class OrdersResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_bounds(url: str | None, *, clients: Sequence[int], seconds: float) -> None:
     """Raise BadUsage for values that are out of bounds, and for a URL that is not on a local disk."""
-    if url is not None and not url.startswith("lanes:///"):
+    if url is not None and not is_lane_url(url):
         raise BadUsage(
             f"{url!r:.200} is not on a local disk.",
             why="It is compared with a file of SQLite on the same disk.",

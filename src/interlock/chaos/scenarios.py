@@ -23,7 +23,6 @@ import msgspec
 
 from interlock.chaos.database_servers import OwnPostgres, OwnRedis
 from interlock.chaos.locks import SECONDS, Locks, run_locks
-from interlock.chaos.order_machine import GATEWAY, PLACES, RESET_S
 from interlock.chaos.scenario import (
     POSTGRES,
     REDIS,
@@ -36,10 +35,9 @@ from interlock.chaos.scenario import (
     Stage,
     run,
 )
-from interlock.chaos.shop import ASKED, DECLINED_EVERY, Broken, in_thread
-from interlock.chaos.small_disk import SmallDisk
+from interlock.chaos.shop import ASKED, DECLINED_EVERY, GATEWAY, PLACES, RESET_S, Broken, in_thread
 from interlock.chaos.worker_messages import DONE, FAILED, ServiceCall
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes, SmallDisk
 
 if TYPE_CHECKING:
     from interlock.postgres.pool import Driver

@@ -21,9 +21,8 @@ from typing import cast
 
 import msgspec
 
-from interlock.chaos import order_machine
-from interlock.chaos.keeper import die_with_parent
-from interlock.chaos.small_disk import use
+from interlock.chaos import shop
+from interlock.chaos.server_parent import die_with_parent
 from interlock.chaos.worker_messages import (
     DECLINED,
     DONE,
@@ -57,6 +56,7 @@ from interlock.errors import (
     VersionConflict,
 )
 from interlock.signals import BreakerChanged, RedisChanged, ResultLate, Signal, TransitionApplied
+from interlock.testing.faults import use_disk
 
 LIFETIME_S = 3_600
 """Maximum lifetime of a worker, also when the experiment was killed."""
@@ -81,7 +81,7 @@ class Worker:
 
     def __init__(self, life: WorkerOptions, writer: asyncio.StreamWriter) -> None:
         self._life = life
-        self._shop = cast("order_machine.Shop", _load(life.shop))
+        self._shop = cast("shop.Shop", _load(life.shop))
         self._ends = {each.name for each in self._shop.machine.describe().states if each.final or each.resting}
         self._writer = writer
         self._engine: Engine | None = None
@@ -94,7 +94,7 @@ class Worker:
         self._writer.write(line_of(message))
 
     async def ask(self, deed: str, ctx: StepContext) -> None:
-        """Call the external services (see `order_machine.ExternalServices`)."""
+        """Call the external services (see `shop.ExternalServices`)."""
         answer = await self._calls.ask(
             lambda number: self.say(ServiceCall(number, deed, ctx.workflow, ctx.key, ctx.undoes or "", ctx.visit)),
             give_up=lambda number: self.say(GaveUp(number)),
@@ -106,7 +106,7 @@ class Worker:
 
     async def live(self, reader: asyncio.StreamReader) -> None:
         """Open the engine, serve until Stop, and close it. Reopen an engine that failed, as a supervisor would."""
-        order_machine.outside.append(self)
+        shop.outside.append(self)
         self._engine = await self._open_engine()
         self.say(Ready())
         async with asyncio.TaskGroup() as group:
@@ -253,7 +253,7 @@ def forked(say: Callable[[str], None], life: str, complaints: str, line: int) ->
     parameters = msgspec.json.decode(life, type=WorkerOptions)
     if sabotage := parameters.sabotage or os.environ.get(SABOTAGE):
         cast("Callable[[], None]", _load(sabotage))()
-    simulated = use(Path(parameters.disk), parameters.disk_kind) if parameters.disk else None
+    simulated = use_disk(Path(parameters.disk), parameters.disk_kind) if parameters.disk else None
     asyncio.run(_live(parameters, socket.socket(fileno=line)))
     if simulated is not None:
         simulated.unregister()

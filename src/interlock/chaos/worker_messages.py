@@ -24,7 +24,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     disk: str = ""
     """The folder of a small disk below the home; empty without one."""
     disk_kind: Literal["tmpfs", "simulated"] = "tmpfs"
-    shop: str = "interlock.chaos.order_machine:SHOP"
+    shop: str = "interlock.chaos.shop:SHOP"
     """The shop that the worker serves, as `module:attribute`."""
     runs_steps: bool = True
     """Whether it runs steps; without, it only takes events."""

@@ -3,15 +3,18 @@
 Evidence is gathered for a while from databases in use, or read from a file. The needs of a tool come from code
 (`--tool`), then from `interlock.toml`. With `--state` the windows of earlier runs count too: a verdict is shown once
 most of the latest windows propose it. Without `--apply` and `--undo` nothing is changed; with them the user confirms
-every change, and it is written into a journal before it is made.
+every change, and it is written into a journal before it is made. What was applied last is compared with what was
+measured before it: after a move immediately, otherwise in the next run. If a declared need is missed by more, the undo
+is offered.
 
-Sections: report, apply and undo, moves, command.
+Sections: report, apply and undo, moves, experiments, command.
 """
 
 import asyncio
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
@@ -22,9 +25,18 @@ import msgspec
 import typer
 from rich.text import Text
 
+from interlock.bench.contention import (
+    EVENT_LOG,
+    GROUPED,
+    ONE_ROW,
+    ONE_ROW_ALONE,
+    ROW,
+    SHARDED,
+    STREAM_ROWS,
+    ContentionPoint,
+    ContentionResult,
+)
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.moves import Moved, Plan
-from interlock.cli.arguments import Output
 from interlock.cli.console import (
     Exit,
     ListingFormat,
@@ -40,11 +52,13 @@ from interlock.cli.console import (
     write_file,
 )
 from interlock.cli.load_machines import load_value
+from interlock.cli.parse_arguments import Output, absolute_url
 from interlock.cli.route import move_database, plan_of, run_move
 from interlock.clock import Clock, SystemClock
-from interlock.errors import BadUsage, TargetNotFound, UnusableFile
-from interlock.hotrow.applied_advice import Applied, Journal
-from interlock.hotrow.placement import (
+from interlock.errors import BadUsage, InterlockError, TargetNotFound, UnusableFile
+from interlock.hotrow.applied_advice import AppliedAdvice, Journal
+from interlock.hotrow.contention_windows import Engine
+from interlock.hotrow.placement_advice import (
     VOTES,
     WINDOWS,
     Advisor,
@@ -52,19 +66,36 @@ from interlock.hotrow.placement import (
     Evidence,
     GatheredEvidence,
     Knob,
+    Measured,
+    Target,
     Verdict,
     fresh,
     gather,
     read_evidence,
     step,
     timed,
+    typical_figures,
+    worsened,
 )
-from interlock.hotrow.placement import advise as advise_window
-from interlock.hotrow.tools import Tool, declared_tool, undeclared
-from interlock.relocate.database.mover import abandon_database, is_same
-from interlock.relocate.database.route import Route, find_route
-from interlock.settings import Table, change_settings, settings_file, settings_in, toml_text
-from interlock.urls import is_bucket_url, is_postgres_url, redact_secrets, redact_url, with_secrets, without_secrets
+from interlock.hotrow.placement_advice import advise as advise_window
+from interlock.hotrow.tool_declarations import Tool, declared_tool, undeclared
+from interlock.relocate.mover import abandon_database, is_same
+from interlock.relocate.route_by_name import Route, find_route
+from interlock.relocate.stages import Moved, Plan
+from interlock.settings import SettingsTable, change_settings, settings_file, settings_in, toml_text
+from interlock.urls import (
+    extend_path,
+    has_schema,
+    is_bucket_url,
+    is_lane_url,
+    is_postgres_url,
+    last_name,
+    redact_secrets,
+    redact_url,
+    with_schema,
+    with_secrets,
+    without_secrets,
+)
 
 # --- Report ----------------------------------------------------------------------------------------------------------
 
@@ -73,7 +104,7 @@ _UNDECLARED = (
     "aggregate_write_rate below [tools.NAME] of interlock.toml."
 )
 _NOTHING = (
-    "No advice: nothing was measured. Who writes to a database tells about it every few seconds while it is in use."
+    "No advice: nothing was measured. A process that writes to a database reports every few seconds while it is open."
 )
 
 
@@ -98,8 +129,18 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     votes: int
     windows: int
     """`votes` of the `windows` latest windows propose the verdict."""
+    worse: str = ""
+    """What got worse since the last change was applied; empty if nothing did, or nothing was applied."""
     applied: Done | None = None
     """The applied change, with `--apply`."""
+
+
+class Judged(NamedTuple):
+    """The advice on one workload, and what it rests on."""
+
+    advice: Advice
+    tool: Tool
+    windows: Sequence[Evidence]
 
 
 def show_advice(found: Sequence[Advice]) -> None:
@@ -123,6 +164,8 @@ def show_advice(found: Sequence[Advice]) -> None:
         lines = [labelled("why", verdict.why), labelled("measured", "\n".join(verdict.evidence))]
         if verdict.command:
             lines += [labelled("run", verdict.command), labelled("undo", verdict.undo)]
+        if each.worse:
+            lines.append(labelled("worse", each.worse))
         text = Text.assemble((f"\n{escaped(each.name)}: {verdict.action}", "bold"), "\n")
         text.append(parts(escaped("\n".join(lines))))
         say(text)
@@ -153,6 +196,10 @@ STREAMS_NOTE = (
 )
 
 
+UNSAID = {
+    "couple": "The verdict is to couple it to PostgreSQL, and there may be several.",
+    "uncouple": "The verdict is to bring it back to a lane, and nothing here has moved it from one.",
+}
 TARGET_NOTES = {"sharded": [KINDS_NOTE], "event_log": [KINDS_NOTE], "streams": [STREAMS_NOTE]}
 
 
@@ -179,18 +226,66 @@ class AdvicePlaces(NamedTuple):
 class VerdictApplier:
     """Applies verdicts after confirmation, and reverts applied ones."""
 
-    def __init__(self, where: AdvicePlaces, *, yes: bool, clock: Clock, router: "DatabaseRouter") -> None:
+    def __init__(
+        self, where: AdvicePlaces, *, yes: bool, clock: Clock, router: "DatabaseRouter", seconds: float = 0.0
+    ) -> None:
         self._where = where
         self._yes = yes
         self._clock = clock
         self._router = router
+        self._seconds = seconds
         self._file = settings_file()
         self.declined = False
         """Whether the user declined a change."""
         self.journal = Journal(_folder(where.home) or self._file.parent)
 
-    def apply(self, advice: Advice) -> Done | None:
-        """Apply one verdict; return None when no command can do it, or when the user declines."""
+    def apply(self, judged: Judged) -> Advice:
+        """Apply one verdict, unless no command can do it or the user declines. What got worse is to be undone first."""
+        advice = judged.advice
+        if advice.worse:
+            self.offer_undo(advice.name, advice.worse)
+            return advice
+        done = self._apply(advice, judged)
+        if done is None:
+            return advice
+        worse = self._compare_again(judged)
+        if worse:
+            self.offer_undo(advice.name, worse)
+        return msgspec.structs.replace(advice, applied=done, worse=worse)
+
+    def worse_since(self, tool: Tool, windows: Sequence[Evidence]) -> str:
+        """Return what got worse since the last change of the workload was applied."""
+        entry = self.journal.last(windows[-1].database)
+        if entry is None or entry.state != "done" or entry.was is None:
+            return ""
+        return worsened(tool, entry.was, typical_figures(windows))
+
+    def offer_undo(self, name: str, worse: str) -> None:
+        """Offer to take back what made it worse. With `--yes` the command is printed: nothing is undone unasked."""
+        remark(escaped(f"{name} got worse: {worse}"))
+        if self._yes:
+            remark(escaped(f"To take it back: {self._undo_command(name)}"))
+        else:
+            self.undo(name)
+
+    def _compare_again(self, judged: Judged) -> str:
+        """Measure a workload again after a change, and return what got worse."""
+        name, action = judged.advice.name, judged.advice.verdict.action
+        if action not in {"couple", "uncouple"}:
+            remark(escaped(f"{name}: restart its program, and the next `interlock advise` compares."))
+            return ""
+        entry = self.journal.last(name)
+        assert entry is not None, "it was applied just now"
+        url = self._routing(name, "", entry.goal, entry.home).target
+        windows: list[Evidence] = []
+        with suppress(InterlockError):  # It was moved, whether it can be measured there or not.
+            windows += asyncio.run(gather(url, self._seconds, clock=SystemClock())).windows if self._seconds else []
+        if not windows:
+            remark(escaped(f"{name}: nothing was measured after the move; the next `interlock advise` compares."))
+            return ""
+        return self.worse_since(judged.tool, [msgspec.structs.replace(each, database=name) for each in windows])
+
+    def _apply(self, advice: Advice, judged: Judged) -> Done | None:
         verdict = advice.verdict
         if verdict.action == "stay":
             return None
@@ -210,19 +305,19 @@ class VerdictApplier:
                 remark(escaped(f"{verdict.database}: {known}"))
                 return None
             values = ", ".join(f"{knob} = {toml_text(value)}" for knob, value in entry.set.items())
-            setting = f"Set {values} below {Table('tools', entry.name)} of {entry.file}."
+            setting = f"Set {values} below {SettingsTable('tools', entry.name)} of {entry.file}."
             lines = [setting, "It counts from the next time that the database is opened."]
             lines += TARGET_NOTES.get(verdict.target, [])
         if verdict.code:
             lines.append(f"Only code can do the rest: {verdict.code}")
-        undo = self._undo_command(entry)
+        undo = self._undo_command(entry.name)
         if not self._agreed(advice.name, lines, undo):
             return None
-        entry = self.journal.begin(entry)
+        entry = self.journal.begin(msgspec.structs.replace(entry, was=typical_figures(judged.windows)))
         if entry.goal:
             self._router.move(self._routing(entry.name, entry.source, entry.goal, entry.home))
         else:
-            change_settings(Path(entry.file), Table("tools", entry.name), dict(entry.set))
+            change_settings(Path(entry.file), SettingsTable("tools", entry.name), dict(entry.set))
         self.journal.mark(entry, "done")
         return _print_done(Done(number=entry.number, what=lines[0], undo=undo), entry.name, "applied")
 
@@ -246,7 +341,7 @@ class VerdictApplier:
         if entry.goal:
             self._router.move_back(self._routing(entry.name, entry.goal, entry.source, entry.home))
         else:
-            change_settings(Path(entry.file), Table("tools", entry.name), entry.before)
+            change_settings(Path(entry.file), SettingsTable("tools", entry.name), entry.before)
         self.journal.mark(entry, "undone")
         return _print_done(Done(number=entry.number, what=lines[0], undo=""), entry.name, "undone")
 
@@ -256,15 +351,24 @@ class VerdictApplier:
         known = [each for each in (where.to, where.postgres, where.home, *where.addresses.values()) if each]
         return Routing(name, with_secrets(source, *known), with_secrets(target, *known), where.home or home or None)
 
-    def _setting(self, name: str, verdict: Verdict) -> Applied:
-        now = settings_in(self._file, Table("tools", name))
+    def _setting(self, name: str, verdict: Verdict) -> AppliedAdvice:
+        now = settings_in(self._file, SettingsTable("tools", name))
         changes = {knob: value for knob, value in verdict.knobs.items() if now.get(knob) != value}
         before: dict[str, Knob | None] = {knob: now.get(knob) for knob in changes}
         return self._entry(name, verdict, file=str(self._file), set=changes, before=before)
 
-    def _moving(self, name: str, verdict: Verdict) -> tuple[Applied, Plan | None]:
+    def _moving(self, name: str, verdict: Verdict) -> tuple[AppliedAdvice, Plan | None]:
         where = self._where
-        goal = where.to or (self._coupled(name) if verdict.action == "couple" else self._uncoupled(name))
+        goal = self.target(name, verdict.action)
+        if not goal:
+            raise BadUsage(
+                f"where {name!r} should be moved to is not said.",
+                why=UNSAID[verdict.action],
+                fix="Give --to lanes:///folder/name, or s3://bucket/name."
+                if verdict.action == "uncouple"
+                else "Give --to 'postgresql://host/database?schema=NAME', or --postgres URL for every database, which "
+                "may also stand in interlock.toml (postgres = …) or in INTERLOCK_POSTGRES.",
+            )
         routing = self._routing(name, where.addresses.get(name, ""), goal, where.home or "")
         source = self._router.find(routing)
         entry = self._entry(
@@ -276,9 +380,9 @@ class VerdictApplier:
         )
         return entry, self._router.plan(routing._replace(source=source))
 
-    def _entry(self, name: str, verdict: Verdict, **fields: object) -> Applied:
+    def _entry(self, name: str, verdict: Verdict, **fields: object) -> AppliedAdvice:
         time = datetime.fromtimestamp(self._clock.wall_s(), UTC).isoformat(timespec="seconds")
-        return Applied(
+        return AppliedAdvice(
             number=0,
             time=time,
             name=name,
@@ -287,38 +391,27 @@ class VerdictApplier:
             **fields,  # type: ignore[arg-type]  # The fields of one kind of entry or the other.
         )
 
-    def _coupled(self, name: str) -> str:
-        postgres = self._where.postgres
-        if postgres is None:
-            raise BadUsage(
-                f"where {name!r} should be moved to is not said.",
-                why="The verdict is to couple it to PostgreSQL, and there may be several.",
-                fix="Give --to 'postgresql://host/database?schema=NAME', or --postgres URL for every database, which "
-                "may also stand in interlock.toml (postgres = …) or in INTERLOCK_POSTGRES.",
-            )
-        return with_schema(postgres, name)
-
-    def _uncoupled(self, name: str) -> str:
+    def target(self, name: str, action: str) -> str:
+        """Return where a move would take a workload; empty if that is unknown."""
+        where = self._where
+        if where.to:
+            return where.to
+        if action == "couple":
+            return with_named_schema(where.postgres, name) if where.postgres else ""
         came = [each for each in self.journal.entries() if each.name == name and each.action == "couple"]
         if came and came[-1].source:
             return came[-1].source
-        home = self._where.home
-        if home is not None and not is_postgres_url(home) and home != "memory:":
-            place, mark, options = home.partition("?")
-            return f"{place.rstrip('/')}/{name}{mark}{options}"
-        raise BadUsage(
-            f"where {name!r} should be moved to is not said.",
-            why="The verdict is to bring it back to a lane, and nothing here has moved it from one.",
-            fix="Give --to lanes:///folder/name, or s3://bucket/name.",
-        )
+        if where.home is None or is_postgres_url(where.home) or where.home == "memory:":
+            return ""
+        return extend_path(where.home, f"/{name}")
 
-    def _refuse_changed(self, entry: Applied) -> None:
-        now = settings_in(Path(entry.file), Table("tools", entry.name))
+    def _refuse_changed(self, entry: AppliedAdvice) -> None:
+        now = settings_in(Path(entry.file), SettingsTable("tools", entry.name))
         for knob, value in entry.set.items():
             # What was begun may not have been done: then it is as it was.
             if now.get(knob) not in {value, entry.before[knob]}:
                 raise UnusableFile(
-                    f"{knob} of {Table('tools', entry.name)} is {now.get(knob)!r} now; {value!r} was applied.",
+                    f"{knob} of {SettingsTable('tools', entry.name)} is {now.get(knob)!r} now; {value!r} was applied.",
                     why="It was changed after it was applied, and --undo reverts only its own change.",
                     fix=f"Change it by hand in {entry.file}; it was {entry.before[knob]!r} before.",
                 )
@@ -344,21 +437,20 @@ class VerdictApplier:
         self.declined = True
         return False
 
-    def _undo_command(self, entry: Applied) -> str:
-        words = ["interlock", "advise", "--undo", entry.name]
+    def _undo_command(self, name: str) -> str:
+        words = ["interlock", "advise", "--undo", name]
         if self._where.home is not None:
             words += ["--home", redact_secrets(self._where.home)]
         return shlex.join(words)
 
 
-def with_schema(url: str, name: str) -> str:
+def with_named_schema(url: str, name: str) -> str:
     """Return the URL of a PostgreSQL with a schema of that name, unless it has one."""
-    place, mark, options = url.partition("?")
-    if any(option.partition("=")[0] == "schema" for option in options.split("&")):
+    if has_schema(url):
         return url
     schema = re.sub(r"[^a-z0-9_]+", "_", name.lower())[:SCHEMA_CHARACTERS_MAX]
     schema = schema if re.match("[a-z_]", schema) and not schema.startswith("pg_") else f"_{schema}"
-    return f"{place}?{options}{'&' * bool(mark and options)}schema={schema[:SCHEMA_CHARACTERS_MAX]}"
+    return with_schema(url, schema[:SCHEMA_CHARACTERS_MAX])
 
 
 def _plan_lines(plan: Plan | None) -> list[str]:
@@ -373,18 +465,18 @@ def _print_done(done: Done, name: str, how: str) -> Done:
     return done
 
 
-def _back_line(entry: Applied) -> str:
+def _back_line(entry: AppliedAdvice) -> str:
     parts = [
         f"take {knob} out" if value is None else f"set {knob} = {toml_text(value)}"
         for knob, value in entry.before.items()
     ]
     text = ", ".join(parts)
-    return f"{text[0].upper()}{text[1:]}, in {Table('tools', entry.name)} of {entry.file}."
+    return f"{text[0].upper()}{text[1:]}, in {SettingsTable('tools', entry.name)} of {entry.file}."
 
 
 def _folder(home: str | None) -> Path | None:
     """Return the folder of a home of lanes."""
-    return Path(unquote(home.removeprefix("lanes://"))) if home is not None and home.startswith("lanes:///") else None
+    return Path(unquote(home.removeprefix("lanes://"))) if home is not None and is_lane_url(home) else None
 
 
 # --- Moves -----------------------------------------------------------------------------------------------------------
@@ -427,6 +519,74 @@ def _route(routing: Routing, *, finish: bool = False) -> Route:
     return asyncio.run(found)
 
 
+# --- Experiments -----------------------------------------------------------------------------------------------------
+# What `interlock bench contention --json` has measured of the engine where a workload lives gives its plateau and what
+# its other forms do; of another engine, what a move would do. A simulated hand-off is left out.
+
+_ENGINES: dict[str, Engine] = {"lane": "lane", "bucket": "object", "postgres": "postgres"}
+_SERIES: dict[str, Target] = {SHARDED: "sharded", EVENT_LOG: "event_log", STREAM_ROWS: "streams"}
+
+
+def read_experiment(path: Path) -> ContentionResult:
+    """Return the result of `interlock bench contention --json`. Raises TargetNotFound or UnusableFile."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=ContentionResult)
+    except FileNotFoundError as error:
+        raise TargetNotFound(
+            f"there is no file {path}.",
+            why="It was named as the result of an experiment.",
+            fix=f"Make it: interlock bench contention --json {shlex.quote(str(path))}",
+        ) from error
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnusableFile(
+            f"{path} is not a result of `interlock bench contention`: {str(error) or 'it is nested too deeply'}.",
+            why="That experiment alone compares one row with its other forms.",
+            fix=f"Make one: interlock bench contention --json {shlex.quote(str(path))}",
+        ) from error
+    if found.name != "contention":
+        raise UnusableFile(
+            f"{path} is a result of `interlock bench {found.name}`.",
+            why="Only `interlock bench contention` compares one row with its other forms.",
+            fix="Name a file that it has written with --json.",
+        )
+    return found
+
+
+def with_experiments(window: Evidence, tool: Tool, experiments: Sequence[ContentionResult]) -> Evidence:
+    """Return the window with what was measured of its row in every form and place, where it has no figure itself."""
+    found = dict(window.measured)
+    batch = 1 if tool.group_commit_max_batch == 1 else GROUPED
+    for experiment in experiments:
+        engine = _ENGINES.get(experiment.engine)
+        points = [each for each in experiment.points if not each.hand_off_ms and each.batch in {batch, None}]
+        rows = [each for each in points if each.series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
+        if engine is None or not rows:
+            continue
+        if engine != window.engine:
+            if "postgres" in {engine, window.engine}:
+                found.setdefault("postgres" if engine == "postgres" else "lane", _measured_of(rows, tool))
+            continue
+        for series, target in _SERIES.items():
+            if line := [each for each in points if each.series == series]:
+                found.setdefault(target, _measured_of(line, tool))
+        alone = min(rows, key=lambda each: each.clients)
+        window = msgspec.structs.replace(
+            window,
+            plateau_per_s=window.plateau_per_s or _measured_of(rows, tool).per_s,
+            floor_s=alone.p50_ms / 1e3 if window.floor_s is None and alone.clients == 1 else window.floor_s,
+        )
+    return msgspec.structs.replace(window, measured=found)
+
+
+def _measured_of(line: Sequence[ContentionPoint], tool: Tool) -> Measured:
+    best = max(line, key=lambda each: each.commits_per_s)
+    enough = [each for each in line if each.commits_per_s >= tool.aggregate_write_rate] or [best]
+    first = min(enough, key=lambda each: each.clients)
+    return Measured(per_s=best.commits_per_s, p99_s=first.p99_ms / 1e3)
+
+
 # --- Command ---------------------------------------------------------------------------------------------------------
 
 SECONDS = 30.0
@@ -445,13 +605,27 @@ Names = Annotated[
 ]
 Home = Annotated[
     str | None,
-    typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The home whose catalog knows the names."),
+    typer.Option(
+        "--home",
+        metavar="URL",
+        envvar="INTERLOCK_HOME",
+        callback=absolute_url,
+        help="The home whose catalog knows the names.",
+    ),
 ]
 Seconds = Annotated[
     float, typer.Option(metavar="S", min=0, max=SECONDS_MAX, help="How long to watch; 0: only the last reports.")
 ]
 Windows = Annotated[
     Path | None, typer.Option("--evidence", metavar="FILE", help="Read the windows from this file instead (JSON).")
+]
+Experiments = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--bench",
+        metavar="FILE",
+        help="A result of `interlock bench contention --json`, of where it lives or could be moved. May be repeated.",
+    ),
 ]
 Plateau = Annotated[
     float | None,
@@ -471,7 +645,10 @@ KeptIn = Annotated[
 Apply = Annotated[bool, typer.Option("--apply", help="Do what the verdicts say, after showing it and asking.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Take back what was applied last, at all or to NAME.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-To = Annotated[str | None, typer.Option("--to", metavar="URL", help="Where to move it, if the verdict is a move.")]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="URL", callback=absolute_url, help="Where to move it, if the verdict is a move."),
+]
 Postgres = Annotated[
     str | None,
     typer.Option(
@@ -489,6 +666,7 @@ def advise(
     home: Home = None,
     seconds: Seconds = SECONDS,
     evidence: Windows = None,
+    bench: Experiments = None,
     plateau: Plateau = None,
     coupled_plateau: CoupledPlateau = None,
     tool: Tools = None,
@@ -500,7 +678,7 @@ def advise(
     postgres: Postgres = None,
     output: Output = ListingFormat.TABLE,
 ) -> None:
-    """Say where workloads should live: verdict, evidence, the command to run. Changes nothing without --apply.
+    """Recommend a place for each workload, with evidence and command. Changes nothing without --apply.
 
     Exits with 0 for any verdict, with 1 when --apply or --undo was declined, with 2 when it is not said where to move a
     database, with 4 when there is no such database, no evidence of it or nothing to undo, and with 5 when it cannot be
@@ -512,27 +690,61 @@ def advise(
         _undo(names or [], VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter()), output)
         return
     declared = {each.name: each for target in tool or [] for each in _load_tools(target)}
+    experiments = [read_experiment(file) for file in bench or []]
     advisors = _load_state(state)
     if evidence is None:
         windows = _measure(names or [], home, seconds, where.addresses)
     else:
         windows = _select_windows(names or [], read_evidence(evidence), evidence)
-    windows = {
-        name: [_with_plateaus(each, plateau, coupled_plateau) for each in measured]
-        for name, measured in windows.items()
-    }
     where.addresses.update(
         {name: measured[-1].url for name, measured in windows.items() if name not in where.addresses}
     )
-    found = [_advise(name, measured, declared, advisors) for name, measured in windows.items()]
+    applying = VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter(), seconds=seconds)
+    known = asyncio.run(_known_at(home, windows)) if home is not None else {}
+    judged: list[Judged] = []
+    for name, measured in windows.items():
+        needs = declared.get(name) or declared_tool(name)
+        placed = [
+            with_experiments(
+                _with_places(_with_plateaus(each, plateau, coupled_plateau), applying, known, where),
+                needs or undeclared(name),
+                experiments,
+            )
+            for each in measured
+        ]
+        judged.append(_advise(name, placed, needs, advisors, applying))
     if state is not None:
         write_file(state, json_text(_SavedState(FORMAT, advisors)) + "\n")
+    found = [each.advice for each in judged]
     if output is ListingFormat.TABLE:
         show_advice(found)
-    applying = VerdictApplier(where, yes=yes, clock=SystemClock(), router=DatabaseRouter())
     if apply:
-        found = [msgspec.structs.replace(each, applied=applying.apply(each)) for each in found]
+        found = [applying.apply(each) for each in judged]
     _show_results(found, output, [each.name for each in found], applying)
+
+
+async def _known_at(home: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the addresses of those names that the catalog of a home knows. Creates nothing."""
+    found: dict[str, str] = {}
+    for name in names:
+        with suppress(TargetNotFound):
+            found[name] = await _locate(name, home)
+    return found
+
+
+def _with_places(window: Evidence, applying: VerdictApplier, known: Mapping[str, str], where: AdvicePlaces) -> Evidence:
+    """Return the window with its address, its home, and where a move would take it, as far as they are known."""
+    name = window.database
+    url = without_secrets(known.get(name) or where.addresses.get(name, ""))
+    to = applying.target(name, "uncouple" if window.engine == "postgres" else "couple")
+    return msgspec.structs.replace(
+        window,
+        # A program that measures itself calls its lane a lane, also where its log is in a bucket.
+        engine="object" if window.engine == "lane" and is_bucket_url(url) else window.engine,
+        url=url,
+        home=without_secrets(where.home or "") if name in known else "",
+        to=without_secrets(to),
+    )
 
 
 def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: ListingFormat) -> None:
@@ -614,8 +826,9 @@ async def _locate(name: str, home: str) -> str:
     if not is_bucket_url(home) and name not in names:
         raise TargetNotFound(
             f"{redact_url(home)} knows no database {name!r}.",
-            why="No database of that name was ever opened at this home.",
-            fix=f"Check the name. Known are: {', '.join(names) or 'none'}.",
+            why="Its catalog has the databases that were opened by their names there.",
+            fix=f"Check the name, or write the address of a database that is opened by it: "
+            f"{redact_url(extend_path(home, '/' + name))}. Known are: {', '.join(names) or 'none'}.",
         )
     return catalog.address(name, await catalog.entry(name))
 
@@ -626,9 +839,7 @@ def _select_windows(names: Sequence[str], windows: Sequence[Evidence], file: Pat
         found.setdefault(window.database, []).append(window)
     if not names:
         return found
-    wanted = [
-        unquote(name.partition("?")[0].rstrip("/").rpartition("/")[2]) if "://" in name else name for name in names
-    ]
+    wanted = [last_name(name) if "://" in name else name for name in names]
     missing = [name for name in wanted if name not in found]
     if missing:
         raise TargetNotFound(
@@ -660,24 +871,27 @@ def _load_tools(target: str) -> list[Tool]:
     return [cast("Tool", each) for each in members]
 
 
-def _advise(name: str, windows: list[Evidence], declared: dict[str, Tool], advisors: dict[str, Advisor]) -> Advice:
-    known = declared.get(name) or declared_tool(name)
-    tool = known or undeclared(name)
+def _advise(
+    name: str, windows: list[Evidence], declared: Tool | None, advisors: dict[str, Advisor], applier: VerdictApplier
+) -> Judged:
+    tool = declared or undeclared(name)
     advisor = advisors.get(name, Advisor())
     for now_s, window in timed(windows, SystemClock().wall_s()):
         advisor = fresh(advisor, tool, window.engine)
         advisor = step(advisor, advise_window(tool, window, advisor.choice), now_s)
     advisors[name] = advisor
-    assert advisor.shown is not None, "there is no name without a window"
+    assert advisor.verdict is not None, "there is no name without a window"
     assert advisor.proposed is not None
-    return Advice(
+    advice = Advice(
         name=name,
-        declared=known is not None,
-        verdict=advisor.shown,
+        declared=declared is not None,
+        verdict=advisor.verdict,
         proposed=advisor.proposed,
         votes=advisor.votes,
         windows=len(advisor.recent),
+        worse=applier.worse_since(tool, windows),
     )
+    return Judged(advice, tool, windows)
 
 
 def _load_state(path: Path | None) -> dict[str, Advisor]:

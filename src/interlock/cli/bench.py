@@ -24,6 +24,7 @@ from interlock.bench import orders as orders_experiment
 from interlock.bench.load import ROUNDS
 from interlock.bench.plots import contention_plot, durability_plot, group_commit_plot, orders_plot
 from interlock.cli.console import deliver, json_text, progress_bar, remark, say, stdout
+from interlock.cli.parse_arguments import absolute_url
 from interlock.errors import UnusableFile
 
 bench = typer.Typer(
@@ -37,7 +38,26 @@ ResultT = TypeVar("ResultT", bound=msgspec.Struct)
 TABLE_WIDTH = 100
 """A line of a table with names is never broken, however narrow the terminal is."""
 
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the points as JSON.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write what was measured as JSON.")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw it (SVG).")]
+Seconds = Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        callback=absolute_url,
+        help="A place that does not exist yet, on the disk or server to measure: lanes:///…, s3://bucket/folder, "
+        "postgresql://…; removed afterwards.",
+    ),
+]
+LaneUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        callback=absolute_url,
+        help="A place that does not exist yet, on the disk to measure: lanes:///…; removed afterwards.",
+    ),
+]
 
 
 @contextmanager
@@ -91,6 +111,11 @@ def write_files(result: ResultT, json: Path | None, plot: Path | None, draw: Cal
         deliver(draw(result), plot)
 
 
+def cells(point: object, *columns: str) -> tuple[str, ...]:
+    """Return attributes of the point as texts; a column is a name with its format: `p50_ms:,.2f`."""
+    return tuple(f"{{0.{column}}}".format(point) for column in columns)
+
+
 def show_figures(headings: Sequence[str], rows: Iterable[Sequence[str]], *, names: bool = False) -> None:
     """Print columns of figures between two empty lines; with `names` the first column is text, and is never broken."""
     table = Table(box=None, padding=(0, 1))
@@ -117,10 +142,7 @@ GROUP_COMMIT_EXAMPLE = (
 @bench.command(name="group-commit", epilog=GROUP_COMMIT_EXAMPLE)
 def group_commit(
     *,
-    url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A lane that does not exist yet, on the disk to measure; removed afterwards."),
-    ] = None,
+    url: LaneUrl = None,
     window: Annotated[
         list[float] | None, typer.Option(metavar="SECONDS", help="group_commit_window. May be given several times.")
     ] = None,
@@ -128,10 +150,10 @@ def group_commit(
         list[int] | None, typer.Option(metavar="N", help="group_commit_max_batch. May be given several times.")
     ] = None,
     clients: Annotated[int, typer.Option(metavar="N", help="Clients, each with one commit under way.")] = 256,
-    seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
+    seconds: Seconds = 1.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.2 seconds each.")] = False,
     json: Json = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the plateau (SVG).")] = None,
+    plot: Plot = None,
 ) -> None:
     """Measure the plateau of group commit: the rate of durable commits to one row, by the size of groups.
 
@@ -157,18 +179,8 @@ def _group_commit_line(point: group_commit_experiment.GroupCommitPoint) -> str:
 
 
 def _show_group_commit(result: group_commit_experiment.GroupCommitResult) -> None:
-    rows = [
-        (
-            _milliseconds(point.window_s),
-            f"{point.batch:,}",
-            f"{point.commits_per_s:,.0f}",
-            f"{point.group_mean:,.1f}",
-            f"{point.p50_ms:,.2f}",
-            f"{point.p99_ms:,.2f}",
-            f"{point.cpu_us:,.1f}",
-        )
-        for point in result.points
-    ]
+    columns = ("batch:,", "commits_per_s:,.0f", "group_mean:,.1f", "p50_ms:,.2f", "p99_ms:,.2f", "cpu_us:,.1f")
+    rows = [(_milliseconds(point.window_s), *cells(point, *columns)) for point in result.points]
     show_figures(("window", "batch", "commits/s", "per group", "P50 ms", "P99 ms", "CPU µs"), rows)
     for each in result.plateaus:
         grouped = "" if each.times_ungrouped is None else f", {each.times_ungrouped:.1f} times one commit per group"
@@ -198,24 +210,17 @@ PARTS = {
 @bench.command(name="contention", epilog=CONTENTION_EXAMPLE)
 def contention(
     *,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="A place that does not exist yet: lanes:///…, s3://bucket/folder, postgresql://… or memory:; "
-            "removed afterwards.",
-        ),
-    ] = None,
+    url: Url = None,
     handoff_ms: Annotated[
         float | None,
         typer.Option(
             "--handoff-ms", metavar="MS", help="On lanes: a durable place so far away. 10 unless given; 0: none."
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 1.0,
+    seconds: Seconds = 1.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.45 seconds each.")] = False,
     json: Json = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the wall (SVG).")] = None,
+    plot: Plot = None,
 ) -> None:
     """Measure the contention wall: writers of one row flatten, separate databases scale, counters recover.
 
@@ -245,6 +250,7 @@ def _contention_line(point: contention_experiment.ContentionPoint) -> str:
 
 
 def _show_contention(result: contention_experiment.ContentionResult) -> None:
+    columns = ("databases:,", "clients:,", "commits_per_s:,.0f", "p50_ms:,.2f", "p99_ms:,.2f", "cpu_us:,.1f")
     rows: list[Sequence[str]] = []
     part = ""
     for point in result.points:
@@ -252,17 +258,7 @@ def _show_contention(result: contention_experiment.ContentionResult) -> None:
             away = f", hand-off {point.hand_off_ms:g} ms" if point.hand_off_ms else ""
             rows += [()] * bool(part) + [(f"{PARTS[point.part]}{away}:",)]
             part = point.part
-        rows.append(
-            (
-                f"  {point.series}",
-                f"{point.databases:,}",
-                f"{point.clients:,}",
-                f"{point.commits_per_s:,.0f}",
-                f"{point.p50_ms:,.2f}",
-                f"{point.p99_ms:,.2f}",
-                f"{point.cpu_us:,.1f}",
-            )
-        )
+        rows.append((f"  {point.series}", *cells(point, *columns)))
     show_figures(("series", "databases", "clients", "commits/s", "P50 ms", "P99 ms", "CPU µs"), rows, names=True)
     for finding in (*result.findings, ""):
         say(finding)
@@ -282,22 +278,15 @@ DURABILITY_EXAMPLE = (
 @bench.command(name="durability", epilog=DURABILITY_EXAMPLE)
 def durability(
     *,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="A place that does not exist yet: lanes:///…, s3://bucket/folder or postgresql://…; "
-            "removed afterwards.",
-        ),
-    ] = None,
+    url: Url = None,
     cycles: Annotated[int, typer.Option(metavar="N", help="How often to kill.")] = durability_experiment.CYCLES,
     clients: Annotated[
         int, typer.Option(metavar="N", help="Clients, each with one transaction under way.")
     ] = durability_experiment.CLIENTS,
     seed: Annotated[int, typer.Option(metavar="N", help="Chooses the moments of the kills.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="At most 8 cycles.")] = False,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the cycles as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the cycles (SVG).")] = None,
+    json: Json = None,
+    plot: Plot = None,
 ) -> None:
     """Kill a writing process, kill -9, and check that every acknowledged commit is there and none by half.
 
@@ -324,18 +313,17 @@ def _durability_line(cycle: durability_experiment.Cycle) -> str:
 
 
 def _show_durability(result: durability_experiment.DurabilityResult) -> None:
-    cells = (
-        f"{len(result.cycles):,}",
-        f"{result.acknowledged:,}",
-        f"{result.found:,}",
-        f"{result.in_doubt:,}",
-        f"{result.lost:,}",
-        f"{result.torn:,}",
-        f"{result.recovery_p50_ms:,.1f}",
-        f"{result.recovery_max_ms:,.1f}",
+    columns = (
+        "acknowledged:,",
+        "found:,",
+        "in_doubt:,",
+        "lost:,",
+        "torn:,",
+        "recovery_p50_ms:,.1f",
+        "recovery_max_ms:,.1f",
     )
     headings = ("cycles", "acknowledged", "found", "in doubt", "lost", "torn", "recovery P50 ms", "slowest ms")
-    show_figures(headings, [cells])
+    show_figures(headings, [(f"{len(result.cycles):,}", *cells(result, *columns))])
     met = not result.lost and not result.torn
     say(
         f"Goal {'met' if met else 'MISSED'}: {result.lost:,} of {result.acknowledged:,} acknowledged commits lost, "
@@ -352,17 +340,14 @@ ORDERS_EXAMPLE = "Example: interlock bench orders --clients 64 --clients 256 --j
 @bench.command(name="orders", epilog=ORDERS_EXAMPLE)
 def orders(
     *,
-    url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A folder that does not exist yet: lanes:///…; removed afterwards."),
-    ] = None,
+    url: LaneUrl = None,
     clients: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Concurrent orders. May be given several times.")
     ] = None,
-    seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 2.0,
+    seconds: Seconds = 2.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.5 seconds each.")] = False,
     json: Json = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the rates (SVG).")] = None,
+    plot: Plot = None,
 ) -> None:
     """Measure durable orders, each with a start and four transitions, beside the same written by hand on SQLite.
 
@@ -385,18 +370,9 @@ def _orders_line(point: orders_experiment.OrdersPoint) -> str:
 
 def _show_orders(result: orders_experiment.OrdersResult) -> None:
     times = {(ratio.series, ratio.clients): f"{ratio.times_by_hand:.1f}" for ratio in result.ratios}
+    columns = ("clients:,", "orders_per_s:,.0f", "transitions_per_s:,.0f", "p50_ms:,.2f", "p99_ms:,.2f", "cpu_ms:,.3f")
     rows = [
-        (
-            point.series,
-            f"{point.clients:,}",
-            f"{point.orders_per_s:,.0f}",
-            f"{point.transitions_per_s:,.0f}",
-            f"{point.p50_ms:,.2f}",
-            f"{point.p99_ms:,.2f}",
-            f"{point.cpu_ms:,.3f}",
-            times.get((point.series, point.clients), ""),
-        )
-        for point in result.points
+        (point.series, *cells(point, *columns), times.get((point.series, point.clients), "")) for point in result.points
     ]
     headings = ("concurrent", "orders/s", "transitions/s", "P50 ms", "P99 ms", "CPU ms", "times by hand")
     show_figures(("orders", *headings), rows, names=True)

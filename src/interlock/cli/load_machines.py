@@ -1,14 +1,15 @@
 """Load machines and their descriptions from `MODULE:ATTR` or a file on the command line.
 
 The current directory is importable, as with `python -m`. A name is looked up and never evaluated: `ATTR` is an
-attribute, or attributes joined by dots. An error that a module raises while it is imported passes through; only an
-error in the *name* is explained here. A file is one that `interlock describe` wrote.
+attribute, or attributes joined by dots. An error that a module raises while it is imported is shown with the user's
+file and line, and without a frame of Interlock. A file is one that `interlock describe` wrote.
 """
 
 import difflib
 import importlib
 import pkgutil
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ import msgspec
 
 from interlock.core.describe import MachineDescription, description_from_json
 from interlock.core.machine import Machine
-from interlock.errors import BadUsage, TargetNotFound, UnusableFile
+from interlock.errors import BadUsage, DefinitionError, InterlockError, TargetNotFound, UnusableFile
 from interlock.server.app_declaration import App
 
 NAMES_SHOWN_MAX = 12
@@ -43,10 +44,11 @@ def load_machines(target: str) -> list[AnyMachine]:
     value = _look_up(module, attribute)
     machines = _as_machines(value)
     if machines is None:
+        first = next(iter(_machines_in(module)), None)
         raise BadUsage(
             f"{target} is {_kind_of(value)}, not a machine{_machines_hint(module)}",
             why="MODULE:ATTR has to be a Machine, a list or tuple of machines, or an App.",
-            fix="Run the command with --help to see an example.",
+            fix="Run the command with --help to see an example." if first is None else f"Write {module_name}:{first}.",
         )
     return machines
 
@@ -104,17 +106,44 @@ def _import(name: str, attribute: str) -> ModuleType:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        # A module that is missing *inside* the user's module is the user's own error, and keeps its traceback.
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise _no_module(name, error.name, attribute) from None
+    except InterlockError:
+        raise  # It names the line of a wrong declaration itself.
     except SystemExit as left:
         raise BadUsage(
             f"Importing {name} ended the program: it called sys.exit({left.code!r}).",
             why="A machine is found by importing its module, which must not run a program.",
             fix='Put what runs the program under `if __name__ == "__main__":`.',
         ) from None
+    except Exception as error:  # noqa: BLE001 -- whatever the user's code raises.
+        # A module that is missing *inside* the user's module is an error of that module.
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise _no_module(name, error.name, attribute) from None
+        raise _import_error(name, error) from None
+
+
+def _import_error(name: str, error: Exception) -> DefinitionError:
+    """Return the error of a module whose own code raised: file, line and message, without a frame of Interlock."""
+    ours = (str(Path(__file__).parents[1]), "<frozen ")  # Ours, and Python's own machinery of imports.
+    called = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+    # A library that they call may raise it, but the line to correct is one of the user's own.
+    theirs = [frame for frame in called if Path(frame.filename).is_relative_to(Path.cwd())]
+    frames = [frame for frame in theirs if "site-packages" not in frame.filename]
+    if not frames and not isinstance(error, SyntaxError):  # A syntax error names its own line.
+        frames = called[-1:]
+    where = [f"{frame.filename.removeprefix(f'{Path.cwd()}/')}:{frame.lineno}" for frame in frames]
+    line, message = (frames[-1].line if frames else None), str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        where.append(f"{error.filename.removeprefix(f'{Path.cwd()}/')}:{error.lineno}")
+        line, message = (error.text or "").strip(), error.msg
+    found = f" The line is `{line}`." if line else ""
+    way = f" It was reached by {', '.join(where[:-1])}." if where[:-1] else ""
+    return DefinitionError(
+        f"{type(error).__name__}: {message}".removesuffix(": "),
+        why=f"Importing {name} raised it.{found}{way}",
+        fix=f"Correct it; the whole traceback is shown by: python -c 'import {name}'",
+        rule="import",
+        location=where[-1] if where else name,
+    )
 
 
 def _no_module(name: str, missing: str, attribute: str) -> TargetNotFound:
@@ -218,5 +247,5 @@ def _read_description(path: Path) -> MachineDescription:
         raise UnusableFile(
             f"{path} is not the description of a machine: {error}.",
             why="A description is the JSON document that `interlock describe` writes.",
-            fix="Write one: interlock describe MODULE:ATTR --output machine.json",
+            fix="Write one: interlock describe MODULE:ATTR --file machine.json",
         ) from error

@@ -14,147 +14,188 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
-from typing import Annotated, Protocol, cast
+from typing import Annotated, Final, Protocol, cast
 
 import typer
+from typer.core import TyperGroup
 
 from interlock.cli.console import Exit, exit_for, show_error, show_raw, stderr, tolerate_narrow_encodings
-from interlock.errors import InterlockError, InternalError
+from interlock.errors import BadUsage, InterlockError, InternalError
 from interlock.settings import PROGRAM, configured_program
 
 # --- Commands --------------------------------------------------------------------------------------------------------
 # The help line of a command is the first paragraph of its own help, which a test compares.
 
 
-COMMANDS = {
-    "interlock.cli.demo.command:demo": (
-        "Walk thousands of orders through a bad day, kill the worker in the middle, and lose nothing.",
-        "demo --orders 20000 --seed 7 --output demo.svg",
-    ),
-    "interlock.cli.new:new": (
-        "Make a project: a machine with steps and undos, its tests, an App, and two commands that work.",
-        "new my-shop && cd my-shop && make test",
-    ),
-    "interlock.cli.serve:serve": (
-        "Serve machines over HTTP, and run their steps, until Ctrl-C.",
-        "serve shop.orders:app --home lanes:///var/shop --port 8080",
-    ),
-    "interlock.cli.serve:worker": (
-        "Run the steps, timers, undos and effects of machines, without HTTP, until Ctrl-C.",
-        "worker shop.orders:app --home postgresql://shop@db.internal/shop",
-    ),
-    "interlock.cli.machines:check": (
-        "Check machines: what keeps them from being used, and what is worth a look.",
-        "check shop.orders:order shop.returns --severity warning",
-    ),
-    "interlock.cli.machines:diagram": (
-        "Draw a machine as Mermaid, Graphviz, SVG or Markdown tables.",
-        "diagram shop.orders:order --format svg --output order.svg",
-    ),
-    "interlock.cli.machines:describe": (
-        "Print a machine as JSON, to keep beside a release and compare later with `interlock plan`.",
-        "describe shop.orders:order --output releases/order-1.json",
-    ),
-    "interlock.cli.machines:plan": (
-        "Say what happens to stored workflows when the machine OLD becomes the machine NEW.",
-        "plan releases/order-1.json shop.orders:order --rename packed=ready",
-    ),
-    "interlock.cli.databases:databases": (
-        "List the databases of a home: where each of them lives, and what is moving. Changes nothing.",
-        "databases --home lanes:///var/shop",
-    ),
-    "interlock.cli.databases:doctor": (
-        "Look at a lane: is it whole, who owns it, what stands in its way. Changes nothing.",
-        "doctor lanes:///var/shop/stock -o json",
-    ),
-    "interlock.cli.databases:backup": (
-        "Copy a database into a local file: one instant of it, with everything that was acknowledged before.",
-        "backup lanes:///var/shop/stock stock-copy.lane",
-    ),
-    "interlock.cli.databases:restore": (
-        "Restore a database in a bucket, as it was at one place of its log, into a local file; or put a copy back.",
-        "restore s3://backups/shop/stock --at 4711 stock.lane",
-    ),
-    "interlock.cli.workflows:start": (
-        "Start a workflow. The same id with the same context again is the one that exists.",
-        "start shop.orders:order o-1 '{\"cents\": 999}' --home lanes:///var/shop",
-    ),
-    "interlock.cli.workflows:send": (
-        "Send an event to a workflow; it is durable when the command ends.",
-        "send shop.orders:order o-1 CANCEL --key click-7 --home lanes:///var/shop",
-    ),
-    "interlock.cli.workflows:show": (
-        "Show a workflow: its state, its context, its version, and what it waits for. Changes nothing.",
-        "show shop.orders:order o-1 --home lanes:///var/shop",
-    ),
-    "interlock.cli.workflows:history": (
-        "Show everything that happened to a workflow, in the order it happened. Changes nothing.",
-        "history o-1 -o json --home lanes:///var/shop",
-    ),
-    "interlock.cli.workflows:find": (
-        "List the workflows of a machine, page by page. Changes nothing.",
-        "find shop.orders:order --state charging -o ids --home lanes:///var/shop",
-    ),
-    "interlock.cli.workflows:stalled": (
-        "List the workflows that have been in their state for too long, the longest first. Changes nothing.",
-        "stalled shop.orders:order --older-than 2h --home lanes:///var/shop",
-    ),
-    "interlock.cli.workflows:allowed": (
-        "List the events that have a transition from where a workflow stands. Changes nothing.",
-        "allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop",
-    ),
-    "interlock.cli.operator_commands:compensations": (
-        "List the undos that are owed: pending, being tried, or given up. Changes nothing.",
-        "compensations shop.orders --home lanes:///var/shop",
-    ),
-    "interlock.cli.operator_commands:dead_letters": (
-        "What gave up and waits for a person: list it, have it tried again, or say that it is dealt with.",
-    ),
-    "interlock.cli.operator_commands:breakers": (
-        "List the breakers of dependencies: as engines last noted them, or as a server has them; or hold one.",
-        "breakers -o json --home postgresql://shop@db.internal/shop",
-    ),
-    "interlock.cli.databases:hot": (
-        "List the rows and workflows that writers wait for each other on, worst first. Changes nothing.",
-        "hot lanes:///var/shop --limit 5",
-    ),
-    "interlock.cli.advise:advise": (
-        "Say where workloads should live: verdict, evidence, the command to run. Changes nothing without --apply.",
-        "advise --evidence windows.json --tool shop.tools:stock",
-    ),
-    "interlock.cli.route:route": (
-        (
-            "Move a database, or workflows, to another place while they are used: copied, caught up with, "
-            "compared, switched."
+PANELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Build": {
+        "interlock.cli.new:new": (
+            "Make a project: a machine with steps and undos, its tests, and an app to serve.",
+            "new my-shop && cd my-shop && make test",
         ),
-        "route stock --to postgresql://shop@db.internal/shop?schema=stock --home lanes:///var/shop --dry-run",
-    ),
-    "interlock.cli.operator_commands:prune": (
-        "Remove workflows that ended some time ago: the workflow, its history, its effects and letters.",
-        "prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop",
-    ),
-    "interlock.cli.databases:migrate": (
-        "Apply the migrations that a store in PostgreSQL has not seen yet, all or none.",
-        "migrate postgresql://shop@db.internal/shop --dry-run",
-    ),
-    "interlock.cli.keys:keys": (
-        "API keys of a server: make one, list them, revoke one. A running server takes notice within a second.",
-    ),
-    "interlock.cli.keys:audit": (
-        (
-            "Show what operators did, the newest first: who, what, when; before and after are in the JSON. "
-            "Changes nothing."
+        "interlock.cli.machine_commands:check": (
+            "Check machines: errors that prevent their use, warnings and remarks.",
+            "check shop.orders:order shop.returns --severity warning",
         ),
-        "audit --limit 20 --home lanes:///var/shop",
-    ),
-    "interlock.cli.bench:bench": ("Run an experiment on this machine and this disk, with a table, JSON and a plot.",),
-    "interlock.cli.chaos:chaos": (
-        "Break everything around running orders, and check that what was promised is kept.",
-        "chaos --only kill-postgres --only freeze-worker --seconds 5",
-    ),
-    "interlock.cli.simulate:simulate": ("Tell stories in which everything goes wrong, and check each of them.",),
+        "interlock.cli.machine_commands:diagram": (
+            "Draw a machine as Mermaid, Graphviz, SVG or Markdown tables.",
+            "diagram shop.orders:order --format svg --file order.svg",
+        ),
+        "interlock.cli.machine_commands:describe": (
+            "Print a machine as JSON, which `interlock plan` compares with a later version.",
+            "describe shop.orders:order --file releases/order-1.json",
+        ),
+        "interlock.cli.machine_commands:plan": (
+            "Show what a new version of a machine does to the workflows that are stored.",
+            "plan releases/order-1.json shop.orders:order --rename packed=ready",
+        ),
+    },
+    "Run": {
+        "interlock.cli.demo.command:demo": (
+            "Run thousands of orders through an outage and a kill -9, and verify that nothing is lost.",
+            "demo --orders 20000 --seed 7 --plot demo.svg",
+        ),
+        "interlock.cli.serve:serve": (
+            "Serve machines over HTTP, and run their steps, until Ctrl-C.",
+            "serve shop.orders:app --home lanes:///var/shop --port 8080",
+        ),
+        "interlock.cli.serve:worker": (
+            "Run the steps, timers, undos and effects of machines, without HTTP, until Ctrl-C.",
+            "worker shop.orders:app --home postgresql://shop@db.internal/shop",
+        ),
+        "interlock.cli.workflow_commands:start": (
+            "Start a workflow. Starting it again with the same id and context changes nothing.",
+            "start shop.orders:order o-1 '{\"cents\": 999}' --home lanes:///var/shop",
+        ),
+        "interlock.cli.workflow_commands:send": (
+            "Send an event to a workflow; it is durable when the command ends.",
+            "send shop.orders:order o-1 CANCEL --key click-7 --home lanes:///var/shop",
+        ),
+    },
+    "Look": {
+        "interlock.cli.workflow_commands:show": (
+            "Show a workflow: its state, its context, its version, and what it waits for. Changes nothing.",
+            "show shop.orders:order o-1 --home lanes:///var/shop",
+        ),
+        "interlock.cli.workflow_commands:history": (
+            "Show everything that happened to a workflow, in the order it happened. Changes nothing.",
+            "history o-1 -o json --home lanes:///var/shop",
+        ),
+        "interlock.cli.workflow_commands:children": (
+            "List the workflows that a workflow has started as its children, page by page. Changes nothing.",
+            "children o-1 --home lanes:///var/shop",
+        ),
+        "interlock.cli.explanations:why": (
+            "Say in plain words why a workflow is where it is, and what would move it. Changes nothing.",
+            "why shop.orders:order o-1 --home lanes:///var/shop",
+        ),
+        "interlock.cli.explanations:attempts": (
+            "List the attempts of a workflow's steps, undos and effects, the oldest first. Changes nothing.",
+            "attempts o-1 --home lanes:///var/shop",
+        ),
+        "interlock.cli.workflow_commands:find": (
+            "List the workflows of a machine, or of all, page by page. Changes nothing.",
+            "find shop.orders:order --state charging -o ids --home lanes:///var/shop",
+        ),
+        "interlock.cli.workflow_commands:stalled": (
+            "List the workflows that have been in their state for too long, the longest first. Changes nothing.",
+            "stalled shop.orders:order --older-than 2h --home lanes:///var/shop",
+        ),
+        "interlock.cli.workflow_commands:allowed": (
+            "List the events that have a transition from a workflow's current state. Changes nothing.",
+            "allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop",
+        ),
+        "interlock.cli.operator_commands:compensations": (
+            "List the undos that are owed: pending, being tried, or given up. Changes nothing.",
+            "compensations shop.orders --home lanes:///var/shop",
+        ),
+        "interlock.cli.database_commands:databases": (
+            "List the databases of a home: where each of them lives, and what is moving. Changes nothing.",
+            "databases --home lanes:///var/shop",
+        ),
+        "interlock.cli.database_commands:hot": (
+            "List hot rows and hot workflows, whose writers wait for each other, worst first. Changes nothing.",
+            "hot lanes:///var/shop --limit 5",
+        ),
+        "interlock.cli.operator_commands:audit": (
+            "List what operators did: who, what and when, the newest first. Changes nothing.",
+            "audit --limit 20 --home lanes:///var/shop",
+        ),
+    },
+    "Operate": {
+        "interlock.cli.explanations:fork": (
+            "Start a new workflow in the state and with the context that another one had at a version.",
+            "fork shop.orders:order o-1 o-1-again --at 3 --home lanes:///var/shop",
+        ),
+        "interlock.cli.operator_commands:dead_letters": (
+            "List dead letters: steps, undos and effects that gave up. Retry or resolve them.",
+        ),
+        "interlock.cli.schedule_commands:schedules": (
+            "List schedules (cron or interval), or put, pause, resume, trigger and delete them.",
+        ),
+        "interlock.cli.operator_commands:pause": (
+            "Pause a machine, a state or a workflow: nothing begins there. Without one, list the pauses.",
+            "pause shop:order --state charging --note 'the bank is down' --home lanes:///var/shop",
+        ),
+        "interlock.cli.operator_commands:resume": (
+            "Resume a machine, a state or a workflow that `interlock pause` has paused.",
+            "resume shop:order --state charging --home lanes:///var/shop",
+        ),
+        "interlock.cli.operator_commands:breakers": (
+            "List the circuit breakers of dependencies, or hold one open or closed.",
+            "breakers -o json --home postgresql://shop@db.internal/shop",
+        ),
+        "interlock.cli.operator_commands:prune": (
+            "Remove workflows that ended some time ago, with their history, effects and dead letters.",
+            "prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop",
+        ),
+        "interlock.cli.operator_commands:keys": (
+            "List the API keys of a server, make one or revoke one. A running server applies it within a second.",
+        ),
+        "interlock.cli.database_commands:doctor": (
+            "Inspect a lane: whether its file is healthy, and which process owns it. Changes nothing.",
+            "doctor lanes:///var/shop/stock -o json",
+        ),
+        "interlock.cli.database_commands:backup": (
+            "Copy a database into a local file: a consistent snapshot with everything that was acknowledged before.",
+            "backup lanes:///var/shop/stock stock-copy.lane",
+        ),
+        "interlock.cli.database_commands:restore": (
+            "Restore a database from a bucket at any point of its log, or from a copy.",
+            "restore s3://backups/shop/stock --at 4711 stock.lane",
+        ),
+        "interlock.cli.database_commands:migrate": (
+            "Apply the pending migrations of a store in PostgreSQL, all or none.",
+            "migrate postgresql://shop@db.internal/shop --dry-run",
+        ),
+    },
+    "Prove": {
+        "interlock.cli.bench:bench": (
+            "Run an experiment on this machine and this disk, with a table, JSON and a plot.",
+        ),
+        "interlock.cli.chaos_and_simulate:chaos": (
+            "Break servers, workers and disks under running orders, and check every guarantee.",
+            "chaos --only kill-postgres --only freeze-worker --seconds 5",
+        ),
+        "interlock.cli.chaos_and_simulate:simulate": (
+            "Simulate crashes, outages and lost answers from seeds, and check every run.",
+        ),
+    },
+    "Move": {
+        "interlock.cli.advise:advise": (
+            "Recommend a place for each workload, with evidence and command. Changes nothing without --apply.",
+            "advise --evidence windows.json --tool shop.tools:stock",
+        ),
+        "interlock.cli.route:route": (
+            "Move a database, or workflows, to another place while they are in use.",
+            "route stock --to postgresql://shop@db.internal/shop?schema=stock --home lanes:///var/shop --dry-run",
+        ),
+    },
 }
-"""MODULE:FUNCTION with the help line and an example; or MODULE:TYPER, whose commands have examples of their own."""
+"""By the part of the help that it is in: MODULE:FUNCTION with the help line and an example; or MODULE:TYPER, whose
+commands have examples of their own."""
+
+COMMANDS = {path: texts for commands in PANELS.values() for path, texts in commands.items()}
 
 
 def command_name(path: str) -> str:
@@ -165,16 +206,17 @@ def command_name(path: str) -> str:
 def add_command(program: typer.Typer, path: str, *, loaded: bool) -> None:
     """Add the command and import its module; or, when another one runs, add only its name and help line."""
     name, (summary, *examples) = command_name(path), COMMANDS[path]
+    panel = next(panel for panel, commands in PANELS.items() if path in commands)
     epilog = f"Example: interlock {examples[0]}" if examples else None
     if not loaded:
-        program.command(name, help=summary, epilog=epilog)(_unloaded_command)
+        program.command(name, help=summary, epilog=epilog, rich_help_panel=panel)(_unloaded_command)
         return
     module, _, attribute = path.partition(":")
     found: object = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):
-        program.add_typer(found, name=name)
+        program.add_typer(found, name=name, rich_help_panel=panel)
     else:
-        program.command(name, epilog=epilog)(cast("Callable[..., None]", found))
+        program.command(name, epilog=epilog, rich_help_panel=panel)(cast("Callable[..., None]", found))
 
 
 def _unloaded_command() -> None:
@@ -225,10 +267,70 @@ COMPLETING = "_INTERLOCK_COMPLETE"
 """Set by the shell when it asks for completions."""
 
 
+WORDS_OF_OTHER_TOOLS: Final = {
+    **dict.fromkeys(("list", "ls", "ps", "search", "query"), "find"),
+    **dict.fromkeys(("get", "status", "state", "inspect"), "show"),
+    **dict.fromkeys(("log", "logs", "events"), "history"),
+    **dict.fromkeys(("init", "create", "scaffold"), "new"),
+    **dict.fromkeys(("run", "dev", "server", "dashboard", "ui", "web"), "serve"),
+    **dict.fromkeys(("draw", "graph", "visualize"), "diagram"),
+    **dict.fromkeys(("validate", "lint"), "check"),
+    **dict.fromkeys(("signal", "event", "emit"), "send"),
+    **dict.fromkeys(("retry", "failed", "dlq"), "dead-letters"),
+    **dict.fromkeys(("cron", "schedule"), "schedules"),
+    **dict.fromkeys(("gc", "clean", "cleanup"), "prune"),
+    "move": "route",
+    "undo": "compensations",
+    "help": "--help",
+}
+"""Words under which other tools have what a command of ours does."""
+
+
+def _with_value(error: typer.BadParameter) -> str:
+    message = error.message.removeprefix("Value error, ")
+    details = getattr(error.__cause__, "errors", None)
+    if details is None or not message.startswith("Input should be "):
+        return message
+    rule = message.removeprefix("Input should be ").partition(",")[0].replace("a valid integer", "a whole number")
+    return f"{details()[0]['input']!r} is not valid; it should be {rule}."
+
+
+class _Program(TyperGroup):
+    """The program, which knows the words that newcomers try first."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Raise BadUsage for a word of another tool, with the command that does the same here."""
+        meant = WORDS_OF_OTHER_TOOLS.get(args[0]) if args and args[0] not in self.commands else None
+        if meant is None or ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        raise BadUsage(
+            f"there is no command {args[0]!r}. Did you mean {meant}?",
+            why="Other tools have this word for it.",
+            fix="Run interlock --help, which lists all commands by what they are for.",
+        )
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        """Run the command. The error of a wrong value names the value, which the parser's message leaves out."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = _with_value(error)
+            raise
+        except typer.TyperException as error:
+            if getattr(error, "option_name", "") != "--server":
+                raise
+            raise BadUsage(
+                f"`interlock {ctx.invoked_subcommand}` has no --server.",
+                why="It works on the store itself.",
+                fix=f"Pass --home URL; `interlock {ctx.invoked_subcommand} --help` has its options.",
+            ) from None
+
+
 def program_for(wanted: str | None = None) -> typer.Typer:
     """Build the program with the wanted command, and only the names of the others; without a name, with all."""
     app = typer.Typer(
         name="interlock",
+        cls=_Program,
         help="Interlock: durable state-machine workflows. Check and draw machines; start, move and watch workflows.",
         epilog=_EXITS,
         no_args_is_help=True,

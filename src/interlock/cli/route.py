@@ -7,24 +7,31 @@ whose workflows live at the home, or else of a database.
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
-from interlock.catalog.catalog import ALL, workflows_at
-from interlock.catalog.moves import Moved, Plan
-from interlock.cli.arguments import OutputOfOne
+from interlock.catalog.catalog import ALL, Catalog, workflows_at
 from interlock.cli.console import Exit, ResultFormat, counted, remark, say, show_json, show_table, watching
+from interlock.cli.parse_arguments import OutputOfOne, absolute_url
 from interlock.clock import SystemClock
-from interlock.database.inventory import is_absent
+from interlock.database.inventory import DatabasePart, address_of, is_absent
 from interlock.errors import MovedElsewhere, TargetNotFound
-from interlock.relocate.database.mover import is_same, shown_url
-from interlock.relocate.database.parts import DatabasePart, address_of
-from interlock.relocate.database.route import Route, abandon_route, find_route, move_along, plan_route
+from interlock.relocate.mover import is_same, shown_url
+from interlock.relocate.route_by_name import (
+    Route,
+    WorkflowsRoute,
+    abandon_route,
+    abandon_workflows_route,
+    find_route,
+    find_workflows,
+    move_along,
+    move_workflows_along,
+    plan_for_workflows,
+    plan_route,
+)
+from interlock.relocate.stages import Moved, Plan
 from interlock.urls import is_postgres_url, redact_secrets, stream_name
-
-if TYPE_CHECKING:
-    from interlock.relocate.workflows.move_to_postgres import WorkflowsRoute
 
 KIB = 1_024
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -35,6 +42,7 @@ def route(
         str,
         typer.Argument(
             metavar="NAME",
+            callback=absolute_url,
             help="A database: its name at the home, or its address. Or a machine of the home, for its workflows.",
         ),
     ],
@@ -44,12 +52,16 @@ def route(
         typer.Option(
             "--to",
             metavar="URL",
+            callback=absolute_url,
             help="Where it goes: lanes:///folder/name, postgresql://host/db, or s3://bucket/name.",
         ),
     ],
     stream: Annotated[
         str | None, typer.Option("--stream", metavar="KEY", help="One write stream of the database, alone.")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Move all machines of the home, where the name is that of one of several.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would take, and change nothing.")] = False,
     abandon: Annotated[
         bool, typer.Option("--abandon", help="End a move that was begun: it stays where it is.")
@@ -62,17 +74,23 @@ def route(
     ] = False,
     home: Annotated[
         str | None,
-        typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="Where the name is written down."),
+        typer.Option(
+            "--home",
+            metavar="URL",
+            callback=absolute_url,
+            envvar="INTERLOCK_HOME",
+            help="Where the name is written down.",
+        ),
     ] = None,
     output: OutputOfOne = ResultFormat.TABLE,
 ) -> None:
-    """Move a database, or workflows, to another place while they are used: copied, caught up with, compared, switched.
+    """Move a database, or workflows, to another place while they are in use.
 
     Writers wait only for the last moment, and follow by themselves. Until then nothing has moved; the same command
     goes on with a move that was interrupted, and does nothing when it is over. Exits with 2 when there is something at
     the target already, with 4 when there is no such database, and with 5 when it cannot be done now.
     """
-    move = asyncio.run(_find_move(name, to, home, stream=stream, finish=not dry_run))
+    move = asyncio.run(_find_move(name, to, home, stream=stream, everything=everything, finish=not dry_run))
     if abandon:
         result = "The move was ended" if asyncio.run(move.abandon()) else "No move was begun"
         remark(f"{result}: {move.place}.")
@@ -87,10 +105,10 @@ def route(
     _show_moved(run_move(move, checked=not unchecked_credentials), move.route.undo, output)
 
 
-class Move(NamedTuple):
+class PlannedMove(NamedTuple):
     """A move of a database or of workflows, and what can be done with it."""
 
-    route: "Route | WorkflowsRoute"
+    route: Route | WorkflowsRoute
     place: str
     """A text that says what it is and where it is."""
     estimate: Callable[[], Coroutine[object, object, Plan]]
@@ -98,10 +116,10 @@ class Move(NamedTuple):
     abandon: Callable[[], Coroutine[object, object, bool]]
 
 
-def move_database(route: Route) -> Move:
+def move_database(route: Route) -> PlannedMove:
     """Return the move of a database."""
     place, clock = f"{route.name} stays at {shown_url(route.source)}", SystemClock()
-    return Move(
+    return PlannedMove(
         route,
         place,
         partial(plan_route, route, clock=clock),
@@ -110,7 +128,9 @@ def move_database(route: Route) -> Move:
     )
 
 
-async def _find_move(name: str, to: str, home: str | None, *, stream: str | None, finish: bool) -> Move:
+async def _find_move(
+    name: str, to: str, home: str | None, *, stream: str | None, everything: bool, finish: bool
+) -> PlannedMove:
     clock = SystemClock()
     if stream is not None:
         whole = await find_route(name, to, home=home, clock=clock, finish=finish)
@@ -123,33 +143,33 @@ async def _find_move(name: str, to: str, home: str | None, *, stream: str | None
             )
         return move_database(await find_route(address, to, home=None, clock=clock, finish=finish))
     if home is not None and "://" not in name and await _may_be_workflows(name, to, home):
-        from interlock.relocate.workflows import move_to_postgres as mover  # noqa: PLC0415 -- needs the driver of PostgreSQL, an extra.
-
-        route = await mover.find_workflows(name, to, home=home, clock=clock)
+        route = await find_workflows(name, to, home=home, clock=clock, everything=everything)
         if route is not None:
             place = f"the workflows stay at {redact_secrets(route.source)}"
-            return Move(
+            return PlannedMove(
                 route,
                 place,
-                partial(mover.plan_for_workflows, route, clock=clock),
-                partial(mover.move_along, route, clock=clock),
-                partial(mover.abandon_route, route, clock=clock),
+                partial(plan_for_workflows, route, clock=clock),
+                partial(move_workflows_along, route, clock=clock),
+                partial(abandon_workflows_route, route, clock=clock),
             )
     return move_database(await find_route(name, to, home=home, clock=clock, finish=finish))
 
 
 async def _may_be_workflows(name: str, to: str, home: str) -> bool:
-    """Return whether workflows may be meant: they move only to or from PostgreSQL, whose driver is an extra."""
-    return name == ALL or is_postgres_url(to) or is_postgres_url(await workflows_at(home, [name]))
+    """Return whether workflows may be meant. The catalog knows databases; reading the machines of a bucket is slow."""
+    if name == ALL or is_postgres_url(to) or name not in await Catalog(home).names():
+        return True
+    return is_postgres_url(await workflows_at(home, [name]))
 
 
-def run_move(move: Move, *, checked: bool = True) -> Moved:
+def run_move(move: PlannedMove, *, checked: bool = True) -> Moved:
     """Make the move, and show the progress."""
     with watching("watch") as watch:
         return asyncio.run(move.run(watch=watch, checked=checked))
 
 
-def plan_of(move: Move) -> Plan | None:
+def plan_of(move: PlannedMove) -> Plan | None:
     """Return the estimate; None when the source is already sealed or the move is complete."""
     if move.route.is_there:
         return None

@@ -17,8 +17,8 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.command_place import StoreHome, refuse_memory
 from interlock.cli.console import remark
-from interlock.cli.homes import StoreHome, refuse_memory
 from interlock.cli.load_machines import load_machines, load_value
 from interlock.engine.alerts.receivers import receivers_in
 from interlock.engine.engine import Engine
@@ -76,7 +76,7 @@ LogFormatOption = Annotated[
 
 
 class LogLevel(StrEnum):
-    """The level of JSON logs."""
+    """The level of logs."""
 
     INFO = "info"
     DEBUG = "debug"
@@ -86,7 +86,7 @@ LogLevelOption = Annotated[
     LogLevel,
     typer.Option(
         envvar="INTERLOCK_LOG_LEVEL",
-        help="Of logs as JSON; debug has a line for every transition and every attempt, too.",
+        help="Of the logs; debug has a line for every transition and every attempt, too.",
     ),
 ]
 Workers = Annotated[
@@ -166,13 +166,13 @@ def serve(
 
 
 def observers_for(log_format: LogFormat, log_level: LogLevel) -> list[Observer | str]:
-    """Return the default observers of a server; JSON logs contain the signals of every serving process."""
+    """Return the default observers of a server; the logs contain the signals of every serving process."""
     if log_format is LogFormat.TEXT:
         log_as_text()
-        return [*installed()]
-    log_as_json()
-    if log_level is LogLevel.DEBUG:  # Only our own logger: other libraries log too much.
-        logging.getLogger("interlock").setLevel(logging.DEBUG)
+    else:
+        log_as_json()
+    # Only our own logger: other libraries log too much.
+    logging.getLogger("interlock").setLevel(log_level.value.upper())
     os.environ["INTERLOCK_LOG"], os.environ["INTERLOCK_LOG_LEVEL"] = log_format.value, log_level.value
     return [*installed(), "logs"]
 
@@ -254,7 +254,13 @@ async def work(
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     engine = await Engine.open(
-        home, machines=app.machines, dependencies=app.dependencies, observers=observers, alerts=receivers_in(os.environ)
+        home,
+        machines=app.machines,
+        dependencies=app.dependencies,
+        schedules=app.schedules,
+        provide=app.provide,
+        observers=observers,
+        alerts=receivers_in(os.environ),
     )
 
     def stop_on_signal() -> None:

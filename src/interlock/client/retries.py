@@ -18,7 +18,17 @@ from typing import Final, TypeVar, cast
 import msgspec
 
 import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
-from interlock.client.connection import Attempt, Connect, ExchangeError, Garbage, Head, Incoming, Lost, NotSent, Pool
+from interlock.client.http_connection import (
+    Connect,
+    ConnectionPool,
+    ExchangeError,
+    Garbage,
+    Head,
+    Incoming,
+    Lost,
+    NotSent,
+    RequestProgress,
+)
 from interlock.clock import Chance
 from interlock.core.policies import Budget, Retry
 from interlock.engine.dependencies.outlet import RetryBudget
@@ -123,7 +133,7 @@ NOT_MODIFIED = 304
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpCall:
     """A request, and whether it may be sent twice."""
 
     method: str
@@ -143,7 +153,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedAttempt:
     """An attempt without a successful answer."""
 
     error: errors.InterlockError
@@ -159,7 +169,7 @@ class Failure:
 class StreamRefused(ExchangeError):
     """The failure of a stream that was not started."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: FailedAttempt) -> None:
         super().__init__(str(failure.error))
         self.failure = failure
 
@@ -193,7 +203,7 @@ class Verdicts:
         """Whether the client was closed: nothing is retried."""
         self._secret = secret
 
-    def final(self, call: Call, failure: Failure, *, doubt: bool, attempts: int) -> errors.InterlockError:
+    def final(self, call: HttpCall, failure: FailedAttempt, *, doubt: bool, attempts: int) -> errors.InterlockError:
         """Return the error that the caller gets in the end."""
         error = failure.error
         if not (doubt and call.moves) or isinstance(error, errors.OutcomeUnknown):
@@ -209,7 +219,7 @@ class Verdicts:
         unknown.__cause__ = error
         return unknown
 
-    def redirected(self, call: Call, head: Head) -> Failure:
+    def redirected(self, call: HttpCall, head: Head) -> FailedAttempt:
         """Return the failure for a redirect."""
         # The target's query may hold a secret, and following it would send the client's key to an unknown address.
         place = head.headers.get("location", "").partition("?")[0].partition("#")[0]
@@ -218,9 +228,9 @@ class Verdicts:
             why="A client sends its key only to the address it was created with.",
             fix="Pass the address of the server itself, with its scheme and its path.",
         )
-        return Failure(error, again=False, doubt=False)
+        return FailedAttempt(error, again=False, doubt=False)
 
-    def problem(self, call: Call, head: Head, body: bytes) -> Failure:
+    def problem(self, call: HttpCall, head: Head, body: bytes) -> FailedAttempt:
         """Return the failure for an error answer of the server."""
         retry_after_s = _retry_after_s(head)
         document = _document(head, body)
@@ -229,7 +239,7 @@ class Verdicts:
         error = error_of(document, status=head.status, retry_after_s=retry_after_s)
         unavailable = isinstance(error, errors.UnavailableError)
         unknown = isinstance(error, errors.OutcomeUnknown) or (head.status >= SERVER_ERROR and not unavailable)
-        return Failure(
+        return FailedAttempt(
             self.clean(error),
             again=unavailable and error.retry != "never",
             doubt=unknown,
@@ -238,12 +248,12 @@ class Verdicts:
             after_s=_bounded(error.retry_after_s if isinstance(error, errors.Overloaded) else retry_after_s),
         )
 
-    def _foreign_answer(self, call: Call, head: Head, retry_after_s: float | None) -> Failure:
+    def _foreign_answer(self, call: HttpCall, head: Head, retry_after_s: float | None) -> FailedAttempt:
         """Return the failure for an answer of a proxy, a load balancer or another program."""
         cls = class_for(head.status)
         what = f"{self.address} answered {call.name} with status {head.status}, and without a problem document."
         why = "A proxy between here and the server answered, or the address is not that of an Interlock server."
-        fix = "Check the address, and the proxies on the way."
+        fix = "Check the address, with its path if an app mounts the server, and the proxies on the way."
         if cls is errors.Overloaded:
             error: errors.InterlockError = errors.Overloaded(retry_after_s or 1.0, what)
             error.why, error.fix = why, fix
@@ -253,18 +263,18 @@ class Verdicts:
             error = errors.BadUsage(what, why=why, fix=fix)
         unavailable = isinstance(error, errors.UnavailableError)
         again = unavailable and head.status != SERVER_ERROR  # A bug of the other program: a retry would not help.
-        return Failure(
+        return FailedAttempt(
             error, again=again, doubt=unavailable and cls is not errors.Overloaded, after_s=_bounded(retry_after_s)
         )
 
-    def failure(self, call: Call, error: ExchangeError) -> Failure:
+    def failure(self, call: HttpCall, error: ExchangeError) -> FailedAttempt:
         """Return the failure for a request that was not answered, or not with a usable answer."""
         if isinstance(error, StreamRefused):
             return error.failure
         what, why, fix = _TEXTS[type(error)]
         text = what.format(address=self.address, call=call.name, reason=self.without_secret(str(error)))
         again = not isinstance(error, Garbage) and not self.closed
-        return Failure(
+        return FailedAttempt(
             errors.UnavailableError(text, why=why, fix=fix), again=again, doubt=not isinstance(error, NotSent)
         )
 
@@ -346,10 +356,10 @@ class Transport:
         self._connect = connect
         self.connections_max = connections_max
         self._spending = RetryBudget(Budget(free=RETRIES_FREE))
-        self._pool: Pool | None = None
+        self._pool: ConnectionPool | None = None
         self._shared = _shared_headers(address, secret)
 
-    async def ask(self, call: Call, *, timeout_s: float | None = None) -> bytes:
+    async def ask(self, call: HttpCall, *, timeout_s: float | None = None) -> bytes:
         """Make the call; returns its answer. Raises the server's error, UnavailableError, or OutcomeUnknown."""
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + (self.timeout_s if timeout_s is None else timeout_s)
@@ -365,7 +375,7 @@ class Transport:
             if not await self.pause(call, outcome, attempt, deadline_s):
                 raise self.verdicts.final(call, outcome, doubt=doubt, attempts=attempt)
 
-    async def fetch(self, call: Call, kind: type[ValueT], *, timeout_s: float | None = None) -> ValueT:
+    async def fetch(self, call: HttpCall, kind: type[ValueT], *, timeout_s: float | None = None) -> ValueT:
         """Make the call, and decode its answer. Raises as `ask`, also for an answer that cannot be decoded."""
         body = await self.ask(call, timeout_s=timeout_s)
         try:
@@ -374,7 +384,7 @@ class Transport:
             failure = self.verdicts.failure(call, Garbage(f"{error}"))
             raise self.verdicts.final(call, failure, doubt=True, attempts=1) from error
 
-    async def pause(self, call: Call, failure: Failure, attempt: int, deadline_s: float) -> bool:
+    async def pause(self, call: HttpCall, failure: FailedAttempt, attempt: int, deadline_s: float) -> bool:
         """Wait for the next attempt. Returns False immediately when there is no attempt or no time left."""
         if not (call.repeatable and failure.again) or self.retry.exhausted(attempt):
             return False
@@ -389,8 +399,8 @@ class Transport:
             wait_s = self._spending.left_s(now_s())
         return False
 
-    async def _attempt(self, call: Call, attempt_s: float) -> bytes | Failure:
-        attempt = Attempt()
+    async def _attempt(self, call: HttpCall, attempt_s: float) -> bytes | FailedAttempt:
+        attempt = RequestProgress()
         try:
             async with (
                 asyncio.timeout(attempt_s),
@@ -405,7 +415,9 @@ class Transport:
             return self.verdicts.failure(call, error)
 
     @asynccontextmanager
-    async def open_stream(self, call: Call, attempt: Attempt, *, apart: bool = False) -> AsyncGenerator[Incoming, None]:
+    async def open_stream(
+        self, call: HttpCall, attempt: RequestProgress, *, apart: bool = False
+    ) -> AsyncGenerator[Incoming, None]:
         """Make one attempt whose answer is read in pieces. Raises ExchangeError."""
         request = self._encode(call)
         opened = (
@@ -421,7 +433,7 @@ class Transport:
                 raise StreamRefused(failure)
             yield incoming
 
-    async def _read_answer(self, call: Call, incoming: Incoming) -> bytes | Failure:
+    async def _read_answer(self, call: HttpCall, incoming: Incoming) -> bytes | FailedAttempt:
         head = incoming.head
         if head.status < REDIRECT or head.status == NOT_MODIFIED:
             body = await incoming.read(ANSWER_BYTES_MAX)
@@ -436,7 +448,7 @@ class Transport:
         """Count a request for the retry budget."""
         self._spending.spend(asyncio.get_running_loop().time(), retry=retry)
 
-    def pool(self) -> Pool:
+    def pool(self) -> ConnectionPool:
         """Return the connections of the running event loop."""
         if self.verdicts.closed:
             raise errors.UnavailableError(
@@ -454,7 +466,7 @@ class Transport:
             pool.abandon()
             pool = None
         if pool is None:
-            pool = self._pool = Pool(
+            pool = self._pool = ConnectionPool(
                 self.address, connections_max=self.connections_max, tls=self._tls, connect=self._connect
             )
         return pool
@@ -465,7 +477,7 @@ class Transport:
         if self._pool is not None and self._pool.loop is asyncio.get_running_loop():
             await self._pool.close()
 
-    def _encode(self, call: Call) -> bytes:
+    def _encode(self, call: HttpCall) -> bytes:
         lines = [f"{call.method} {self.address.root}{call.target} HTTP/1.1\r\n".encode("ascii"), self._shared]
         headers = (("Accept", f"{call.kind}, {KIND}"), *call.headers)
         lines += [f"{name}: {value}\r\n".encode() for name, value in headers]

@@ -4,17 +4,26 @@
 compiled table, sound or not, and return findings; only `demand_sound` raises, when a machine is first used. Guards are
 never evaluated: every arrow counts as possible.
 
-Sections: advice, compensation, soundness, all checks together.
+Sections: advice, children, compensation, soundness, all checks together.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from interlock.core.codec import Codec, changeable_parts
-from interlock.core.declarations import StepDeclaration
-from interlock.core.events import STEP_FAILED, UNWOUND, WHY_EVENT, Event, events_below, mistake_in, wire_name
-from interlock.core.table import Node, Table, Transition, is_unwinding, may_owe, name_of, reached_from
-from interlock.core.values import Finding, finding
+from interlock.core.declarations import JoinDeclaration, StepDeclaration
+from interlock.core.events import (
+    CHILDREN_JOINED,
+    STEP_FAILED,
+    UNWOUND,
+    WHY_EVENT,
+    Event,
+    events_below,
+    mistake_in,
+    wire_name,
+)
+from interlock.core.table import Node, Table, Transition, compile_table, is_unwinding, may_owe, name_of, reached_from
+from interlock.core.values import Family, Finding, finding
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
 __all__ = ["demand_sound", "findings"]
@@ -36,6 +45,7 @@ def advice(table: Table) -> list[Finding]:
         *_overlapping_guards(table),
         *_silent_steps(table),
         *_no_dwell(table),
+        *_children(table),
     ]
 
 
@@ -131,7 +141,7 @@ def _guarded(moves: tuple[Transition, ...]) -> list[Transition]:
 
 def _silent_steps(table: Table) -> Iterator[Finding]:
     for node in table.nodes.values():
-        if node.step is not None and not node.step.returns:
+        if node.step is not None and node.step.children is None and not node.step.returns:
             what = f"step {node.step.name!r} does not say which events it returns."
             why = "Its outcomes cannot be checked or drawn, nor what happens to them when the workflow fails."
             fix = "Annotate it: `-> Charged | Declined`."
@@ -149,6 +159,73 @@ def _no_dwell(table: Table) -> Iterator[Finding]:
 
 def _member(node: Node) -> str:
     return f"{type(node.state).__name__}.{node.state.name}"
+
+
+# --- Children --------------------------------------------------------------------------------------------------------
+# The children's machine is compiled for the check alone, so that it is not frozen.
+
+SAMPLE_TOTALS = (0, 1, 2, 3, 10, 100, 1_000, 100_000)
+
+
+def _children(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        step = node.step
+        if step is None or step.children is None:
+            continue
+        of = compile_table(step.children.of.declarations)
+        cancel = step.children.cancel
+        if cancel is not None:
+            yield from _uncancelled(table, node, step, of, type(cancel))
+        if not node.joins:
+            what = f"state {node.name!r} has children and no join."
+            why = "The workflow does not notice that they have ended."
+            fix = f"Declare join({_member(node)}, to=...), or start them from a step if nothing waits for them."
+            yield finding("children-without-join", "info", step.location, what, why, fix)
+        for join in node.joins:
+            if not _can_hold(join.declared, of):
+                what = f"no family makes the join of state {node.name!r} to {join.target.name!r} hold."
+                why = (
+                    f"Its condition was False, or raised, for each family of up to {SAMPLE_TOTALS[-1]:,} children that "
+                    f"ended in any one or two of the final and resting states of {of.name!r}."
+                )
+                fix = "Count states in which a child can end, and no more children than there can be."
+                yield finding("join-never-holds", "warning", join.declared.location, what, why, fix)
+
+
+def _uncancelled(table: Table, node: Node, step: StepDeclaration, of: Table, cancel: type[Event]) -> Iterator[Finding]:
+    name = wire_name(cancel)
+    deaf = [each.name for each in of.nodes.values() if each.active and not each.unwinds_to and cancel not in each.moves]
+    if deaf:
+        what = f"children of state {node.name!r} refuse {name} in {', '.join(map(repr, deaf))}."
+        why = "Such a child goes on when its parent leaves the state, or is undone."
+        fix = f"Declare {name} there, or from {of.name}.any; leave it if the child soon ends by itself."
+        yield finding("child-refuses-cancel", "warning", step.location, what, why, fix)
+    unwinds = node.undoable and any(map(is_unwinding, reached_from([node])))
+    if unwinds and not any(cancel in each.moves for each in of.nodes.values() if not each.active):
+        what = f"a child of state {node.name!r} that has ended cannot be undone: no ended state accepts {name}."
+        why = f"When {table.name!r} unwinds, what its ended children did stays done."
+        fix = f"Make the state in which a child succeeds resting=, and declare {name} from it to an unwinding state."
+        yield finding("child-not-undoable", "warning", step.location, what, why, fix)
+
+
+def _can_hold(join: JoinDeclaration, of: Table) -> bool:
+    """Return whether the join holds for one of many sample families."""
+    ended = [node.name for node in of.nodes.values() if not node.active]
+    states = of.declared.states
+    for total in SAMPLE_TOTALS:
+        for one in ended:
+            for other in ended:
+                for many in {total, total - 1, total // 2, 1, 0}:
+                    counts = {other: total - many, one: many} if one != other else {one: total}
+                    for endings in (total, many):
+                        ends = counts if endings == total else {one: max(0, many)}
+                        family = Family(total=total, ended=max(0, endings), counts=ends, states=states)
+                        try:
+                            if join.holds(family):
+                                return True
+                        except Exception:  # noqa: BLE001, S112 -- a condition that raises does not hold.
+                            continue
+    return False
 
 
 # --- Compensation ----------------------------------------------------------------------------------------------------
@@ -199,7 +276,7 @@ def compensation(table: Table) -> list[Finding]:
     skipped: dict[int, Finding] = {}
     for node in table.nodes.values():
         step = node.step
-        if step is None or step.read_only:
+        if step is None or step.read_only or (step.children is not None and not node.undoable):
             continue
         lost = list(lost_at(node, step, failures))
         if node.undoable:
@@ -261,6 +338,7 @@ def moves_of(node: Node) -> list[Move]:
         for move in moves
         if move.target is not None
     ]
+    found += [Move(node, join.target, CHILDREN_JOINED) for join in node.joins]
     if node.unwinds_to is not None:
         found.append(Move(node, node.unwinds_to, UNWOUND))
     return found
@@ -404,11 +482,14 @@ def _goes_on(move: Move) -> bool:
 
 def _dead_undos(table: Table) -> Iterator[Finding]:
     for node in table.nodes.values():
-        if node.step is not None and node.undoable and not any(map(is_unwinding, reached_from([node]))):
-            what = f"step {node.step.name!r} has an undo, but no unwinding state can be reached from {node.name!r}."
+        step = node.step
+        if step is None or step.children is not None:
+            continue
+        if node.undoable and not any(map(is_unwinding, reached_from([node]))):
+            what = f"step {step.name!r} has an undo, but no unwinding state can be reached from {node.name!r}."
             why = "An undo runs when the workflow enters an unwinding state."
             fix = "Declare one, unwind={State.UNDOING: State.FAILED}, and lead failures and cancellations to it."
-            yield finding("undo-never-runs", "warning", node.step.location, what, why, fix)
+            yield finding("undo-never-runs", "warning", step.location, what, why, fix)
 
 
 # --- Soundness -------------------------------------------------------------------------------------------------------

@@ -304,6 +304,8 @@ class Codec(Generic[ContextT, EventT]):
         self._events = dict(events)
         self._names = {event: name for name, event in self._events.items()}
         self._payloads = {event: f"{machine}: the payload of {name}" for name, event in self._events.items()}
+        self._empty = frozenset(filter(_is_empty, self._events.values()))
+        """Events without fields: each has the same payload every time."""
         self._encoder = msgspec.json.Encoder(enc_hook=_to_plain)
         for name, kind in [("the context", context), *self._events.items()]:
             problem = not_storable(kind)
@@ -338,9 +340,9 @@ class Codec(Generic[ContextT, EventT]):
         expected = class_of(self._context)
         if type(context) is not expected and (is_exact(self._context) or not isinstance(context, expected)):
             raise InvalidPayload(
-                f"{self.machine}: the context is {bounded_repr(context)} ({type(context).__name__}), "
-                f"not a {name_of(self._context)}.",
-                fix=f"Pass a {name_of(self._context)}.",
+                f"{self.machine}: the context is {bounded_repr(context)}, of type {type(context).__name__}; "
+                f"the machine declares {name_of(self._context)}.",
+                fix=f"Pass an instance: {name_of(self._context)}(...).",
             )
         data = self.encode_context(context)
         read = self.decode_context(data)
@@ -366,6 +368,8 @@ class Codec(Generic[ContextT, EventT]):
 
     def stored_event(self, event: EventT) -> bytes:
         """Return the event's payload as JSON, after decoding it again."""
+        if type(event) in self._empty:
+            return b"{}"
         data = self.encode_event(event)
         try:
             self._event_decoders[self._names[type(event)]].decode(data)
@@ -559,6 +563,11 @@ def _altered(raw: object, again: object, path: str) -> str:
     return "" if raw == again and isinstance(raw, bool) == isinstance(again, bool) else path or "."
 
 
+def _is_empty(cls: type[object]) -> bool:
+    """Return whether it is a dataclass without fields, which nothing checks either."""
+    return dataclasses.is_dataclass(cls) and not dataclasses.fields(cls) and not hasattr(cls, "__post_init__")
+
+
 def _all_known(raw: object, cls: type[object]) -> bool:
     """Return whether every name of the object is one of the fields."""
     names = _ENCODED_NAMES.get(cls)
@@ -645,14 +654,14 @@ _CONTAINERS: tuple[type[object], ...] = (
 _TRANSPARENT = (Union, types.UnionType, Annotated, typing.Final, typing.Required, typing.NotRequired)
 
 
-class Part(NamedTuple):
+class MutablePart(NamedTuple):
     """One place in a type that can be changed in place. `certain` is False where the annotation is vague."""
 
     what: str
     certain: bool = True
 
 
-def changeable_parts(kind: object) -> list[Part]:
+def changeable_parts(kind: object) -> list[MutablePart]:
     """Return every place in the type that can be changed in place, the outermost first."""
     return list(_parts(kind, name_of(kind) if isinstance(kind, type) else str(kind), set()))
 
@@ -678,21 +687,21 @@ def lend_copies(table: Table, codec: Callable[[], Codec[Any, Any]]) -> None:
 
 
 def _with_copies(
-    function: Callable[[object, Event], Any] | None,
+    function: Callable[..., Any] | None,
     copy_context: Callable[[Any], object] | None,
     copy_event: Callable[[Any], Event] | None,
-) -> Callable[[object, Event], Any] | None:
+) -> Callable[..., Any] | None:
     if function is None:
         return None
 
-    def call(context: object, event: Event) -> object:
+    def call(context: object, event: Event, *at: datetime.datetime) -> object:
         own_context = copy_context(context) if copy_context else context
-        return function(own_context, copy_event(event) if copy_event else event)
+        return function(own_context, copy_event(event) if copy_event else event, *at)
 
     return call
 
 
-def _parts(kind: object, path: str, visited: set[object]) -> Iterator[Part]:
+def _parts(kind: object, path: str, visited: set[object]) -> Iterator[MutablePart]:
     while (aliased := getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)) is not None:
         kind = aliased  # A NewType, or a `type` statement.
     origin, members = typing.get_origin(kind), typing.get_args(kind)
@@ -708,11 +717,11 @@ def _parts(kind: object, path: str, visited: set[object]) -> Iterator[Part]:
             yield from _parts(member, path, visited)
 
 
-def _parts_of_class(cls: type[object], path: str, visited: set[object]) -> Iterator[Part]:
+def _parts_of_class(cls: type[object], path: str, visited: set[object]) -> Iterator[MutablePart]:
     if cls in visited or _is_value(cls):
         return
     if _is_typed_dict(cls) or _is_a(cls, _CONTAINERS):
-        yield Part(f"{path} is a {class_of(cls).__name__}")
+        yield MutablePart(f"{path} is a {class_of(cls).__name__}")
     fields = _field_types(cls)
     if fields is None:
         if not _is_a(cls, _CONTAINERS):
@@ -720,7 +729,7 @@ def _parts_of_class(cls: type[object], path: str, visited: set[object]) -> Itera
         return
     visited.add(cls)
     if not _is_typed_dict(cls) and not _is_frozen(cls):
-        yield Part(
+        yield MutablePart(
             f"{path} is not frozen"
             if path == name_of(cls)
             else f"{path} is of class {name_of(cls)}, which is not frozen"
@@ -739,8 +748,8 @@ def _is_value(cls: type[object]) -> bool:
     return _is_a(cls, _VALUES) or (cls.__module__, cls.__qualname__) == ("uuid", "UUID")
 
 
-def _vague_part(path: str, kind: object) -> Part:
-    return Part(f"{path} may be anything that {kind} allows", certain=False)
+def _vague_part(path: str, kind: object) -> MutablePart:
+    return MutablePart(f"{path} may be anything that {kind} allows", certain=False)
 
 
 def _field_types(cls: type[object]) -> dict[str, object] | None:

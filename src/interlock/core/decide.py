@@ -9,26 +9,37 @@ lane's writer and in a simulation.
 
 Every function raises before it builds anything: a refusal changes nothing (A3). `_move` is looked up in the module on
 each call, so that a test can replace it to measure the coverage of transitions.
+
+Sections: undo log, errors, decisions, allowed transitions.
 """
 
 import difflib
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import cast
+from typing import Any, cast
 
-from interlock.core.events import STARTED, STEP_FAILED, UNWOUND, Event, wire_name
-from interlock.core.table import Node, Table, Transition, name_of
+from interlock.core.declarations import StepDeclaration
+from interlock.core.events import CHILDREN_JOINED, FORKED, STARTED, STEP_FAILED, UNWOUND, Event, wire_name
+from interlock.core.policies import is_number
+from interlock.core.table import Join, Node, Table, Transition, name_of
 from interlock.core.values import (
     Allowed,
     Command,
     ContextT,
     Decision,
+    Family,
     Record,
     Run,
+    RunEffect,
     RunUndos,
     Snapshot,
+    StartTimer,
     StateT,
     StepFailure,
+    StoredJson,
     Undo,
 )
 from interlock.errors import GuardRejected, InvalidPayload, InvalidTransition, LimitReached, UserCodeError
@@ -48,7 +59,7 @@ def logged(log: tuple[Run, ...], node: Node, visit: int, done: Event | None) -> 
     A run that no handler would undo is not logged: an outcome without a handler, a step without any.
     """
     step = node.step
-    if step is None or not step.undos:
+    if step is None or not node.undoable:
         return log
     if done is not None and all(type(done) is not undo.event for undo in step.undos):
         return log
@@ -83,7 +94,15 @@ def undos_of(table: Table, log: tuple[Run, ...]) -> tuple[Undo, ...]:
             for undo in reversed(node.step.undos)
             if run.done is None or wire_name(type(run.done)) == undo.name
         ]
+    if table.has_children:
+        # E3: children are compensated before the runs of their parent, in the order of the log among themselves.
+        owed.sort(key=lambda undo: _runs_itself(table, undo))
     return tuple(owed)
+
+
+def _runs_itself(table: Table, undo: Undo) -> bool:
+    step = table.steps[undo.step].step
+    return step is None or step.children is None
 
 
 # --- Errors, built outside the hot path ------------------------------------------------------------------------------
@@ -117,6 +136,15 @@ def action_returned(table: Table, node: Node, event: str, action: object, value:
     """Return the error for an action that returned something other than the machine's context."""
     expected = name_of(table.declared.context)
     problem = f"returned {bounded_repr(value)} ({type(value).__name__}), not a {expected}."
+    step = node.step
+    if step is not None and step.result is not None and step.result is table.events.get(event):
+        return UserCodeError(
+            f"{table.name}: step {step.name} {problem}",
+            why="A step of a pipeline returns the context, which is stored and passed to the next step.",
+            fix="Return it, unchanged or as a new value: dataclasses.replace(context, ...).",
+            machine=table.name,
+            event=event,
+        )
     fix = "Return the new context, for example with dataclasses.replace(context, ...)."
     return user_code_error(table, node, event, f"action {name_of(action)}", problem, fix)
 
@@ -131,9 +159,24 @@ def context_not_storable(table: Table, event: str, error: InvalidPayload) -> Use
     )
 
 
-def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
-    """Return the error for an event outside this machine's alphabet."""
+def foreign_event(table: Table, event: Event | type[Event], step: StepDeclaration | None = None) -> InvalidPayload:
+    """Return the error for an event outside this machine's alphabet; with a step, for what the step has returned."""
+    if step is not None:
+        expected = " or ".join(f"{each.__name__}(...)" for each in step.returns or table.events.values())
+        return InvalidPayload(
+            f"{table.name}: step {step.name} returned {bounded_repr(event)}, which is not an event of this machine.",
+            why="The value that a step returns is the next event of its workflow.",
+            fix=f"Return {expected}.",
+        )
     cls = event if isinstance(event, type) else type(event)
+    if isinstance(event, str):
+        example = table.events.get(event) or next(iter(table.events.values()), Event)
+        return InvalidPayload(
+            f"{table.name}: the event is the text {event!r:.100}; its events are {', '.join(table.events)}."
+            f"{suggestion(event, table.events)}",
+            why="An event is a value of its class, with its payload. Only HTTP and the command line take names.",
+            fix=f"Send an instance: {example.__name__}(...).",
+        )
     name = wire_name(cls) if issubclass(cls, Event) else cls.__name__
     if cls in table.events.values():
         return InvalidPayload(
@@ -151,7 +194,7 @@ def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
         f"{table.name} has no event {name} ({cls.__module__}.{cls.__qualname__}); its events are "
         f"{', '.join(table.events)}.{suggestion(name, table.events)}",
         why="A machine takes only the events of its own alphabet.",
-        fix=f"Send one of its events, or make the class a frozen dataclass below {table.declared.alphabet.__name__}.",
+        fix=f"Send one of its events, or declare the class below {table.declared.alphabet.__name__}.",
     )
 
 
@@ -160,7 +203,7 @@ def foreign_state(table: Table, state: object) -> InvalidPayload:
     return InvalidPayload(
         f"{table.name} has no state {bounded_repr(state)}; its states are "
         f"{', '.join(node.name for node in table.nodes.values())}.{member_suggestion(state, table.declared.states)}",
-        why="A snapshot belongs to the machine that made it.",
+        why="A machine has only the states that it declares.",
         fix=f"Use a member of {table.declared.states.__name__}.",
     )
 
@@ -197,19 +240,24 @@ def bounded_repr(value: object) -> str:
 
 
 def decide(
-    table: Table, snapshot: Snapshot[StateT, ContextT], event: Event, *, result: bool = False
+    table: Table,
+    snapshot: Snapshot[StateT, ContextT],
+    event: Event,
+    at: datetime | None = None,
+    *,
+    result: bool = False,
 ) -> Decision[StateT, ContextT]:
-    """Decide one event. Raises InvalidTransition, GuardRejected, InvalidPayload or UserCodeError."""
+    """Decide one event. Raises InvalidTransition, GuardRejected, InvalidPayload or UserCodeError.
+
+    `at` is the time of the move, for guards and actions that take it (A11); required where one of the event does.
+    """
     state = snapshot.state
     node = table.nodes.get(getattr(state, "_name_", ""))
     if node is None or node.state is not state:
         raise foreign_state(table, state)
-    moves = node.moves.get(type(event))
+    moves = node.timeless.get(type(event))
     if moves is None:
-        if type(event) not in table.events.values():
-            raise foreign_event(table, event)
-        name = wire_name(type(event))
-        raise InvalidTransition(machine=table.name, state=node.name, event=name, allowed=allowed_events(node))
+        moves = _at_time(table, node, event, at, result=result)
     context = snapshot.context
     for transition in moves:
         guard = transition.guard
@@ -244,6 +292,44 @@ def decide(
             raise action_returned(table, node, transition.event, transition.declared.action, changed)
         context = changed
     return _move(table, snapshot, node, transition, event, context, result)
+
+
+def _at_time(
+    table: Table, node: Node, event: Event, at: datetime | None, *, result: bool = False
+) -> tuple[Transition, ...]:
+    """Return the event's transitions, with the time passed to the guards and actions that take it.
+
+    Raises InvalidTransition without one.
+    """
+    if type(event) not in table.events.values():
+        raise foreign_event(table, event, node.step if result else None)
+    moves = node.moves.get(type(event))
+    if moves is None:
+        name = wire_name(type(event))
+        raise InvalidTransition(machine=table.name, state=node.name, event=name, allowed=allowed_events(node))
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        problem = "was not given" if at is None else f"is {bounded_repr(at)}"
+        raise InvalidPayload(
+            f"{table.name}: at, the time of the move, {problem}; {moves[0].event} in state {node.name!r} takes it.",
+            why="Deciding reads no clock, and a time without a zone is ambiguous. An engine passes its store's time.",
+            fix="Pass an aware datetime: decide(snapshot, event, at=datetime.now(UTC)).",
+        )
+    bound: list[Transition] = []
+    for move in moves:
+        guard, action = move.guard, move.action
+        if guard is not None and move.declared.guard_at:
+            guard = _with_last(guard, at)
+        if action is not None and move.declared.action_at:
+            action = _with_last(action, at)
+        bound.append(replace(move, guard=guard, action=action))
+    return tuple(bound)
+
+
+def _with_last(function: Callable[..., object], at: datetime) -> Callable[..., Any]:
+    def call(context: object, event: Event) -> object:
+        return function(context, event, at)
+
+    return call
 
 
 def _move(
@@ -304,7 +390,7 @@ def _enter(
     snapshot: Snapshot[StateT, ContextT],
     target: Node,
     event: str,
-    payload: Event | StepFailure | None,
+    payload: Event | StepFailure | StoredJson | None,
     context: ContextT,
     log: tuple[Run, ...],
     leaving: tuple[Command, ...],
@@ -314,21 +400,64 @@ def _enter(
     if target.unwinds_to and not undos and table.declared.straight:
         target, log = target.unwinds_to, ()
     state: StateT = target.state  # type: ignore[assignment]  # The table belongs to the snapshot's machine.
+    entering = _entering(table, target, event, context)
     records: tuple[Record[StateT, ContextT], ...] = (Record(version, snapshot.state, state, event, payload, context),)
     if target.unwinds_to is None:
         demand_room(log, target)
         log = () if target.final else log
-        return Decision(Snapshot(state, context, version, version, log), records, leaving + target.entering)
+        return Decision(Snapshot(state, context, version, version, log), records, leaving + entering)
     if undos:
-        commands = (*leaving, *target.entering, RunUndos(undos))
+        commands = (*leaving, *entering, RunUndos(undos))
         return Decision(Snapshot(state, context, version, version, log), records, commands)
     # Nothing to undo: the unwinding ends in the same commit, and history still shows the unwinding state.
     return _end_unwinding(
-        Snapshot(state, context, version, version, log), target, records, (*leaving, *target.entering)
+        table, Snapshot(state, context, version, version, log), target, records, (*leaving, *entering)
     )
 
 
+# B16: timers of each workflow are computed once, from the context with which their state is entered.
+
+TIMER_S_MAX = 1_000 * 366 * 86_400.0
+"""G6: the longest time that a function may return for a timer, in seconds: a thousand years."""
+
+
+def _entering(table: Table, node: Node, event: str, context: object) -> tuple[Command, ...]:
+    """Return the commands of entering the node. Raises UserCodeError for a timer that cannot be computed."""
+    if not node.computed:
+        return node.entering
+    timers: list[Command] = []
+    for timer in node.computed:
+        name = f"timer {wire_name(type(timer.send))}"
+        function = timer.function
+        assert function is not None
+        try:
+            value = function(context if table.copy_context is None else table.copy_context(context))
+        except Exception as error:
+            raise user_code_error(table, node, event, name, error) from error
+        if value is None:
+            continue
+        if timer.until is not None:
+            if not isinstance(value, datetime) or value.utcoffset() is None:
+                raise _timer_returned(table, node, event, name, value, "an aware datetime", "datetime.now(UTC)")
+            timers.append(StartTimer(timer.send, 0.0, timer.policy, value))
+        else:
+            after_s = value.total_seconds() if isinstance(value, timedelta) else value
+            if not is_number(after_s) or not after_s <= TIMER_S_MAX:
+                allowed_here = "a timedelta or a number of seconds up to 1,000 years"
+                raise _timer_returned(table, node, event, name, value, allowed_here, "timedelta(days=30)")
+            timers.append(StartTimer(timer.send, max(0.0, after_s), timer.policy))
+    return (*node.entering, *timers)
+
+
+def _timer_returned(
+    table: Table, node: Node, event: str, name: str, value: object, allowed_here: str, example: str
+) -> UserCodeError:
+    problem = f"returned {bounded_repr(value)} ({type(value).__name__}), not {allowed_here} or None."
+    return user_code_error(table, node, event, name, problem, f"Return a value like {example}, or None for no timer.")
+
+
 def _end_unwinding(
+    table: Table,
     snapshot: Snapshot[StateT, ContextT],
     node: Node,
     records: tuple[Record[StateT, ContextT], ...],
@@ -341,7 +470,7 @@ def _end_unwinding(
     return Decision(
         Snapshot(state, snapshot.context, version, version),
         (*records, record),
-        commands + node.leaving + node.unwinds_to.entering,
+        commands + node.leaving + _entering(table, node.unwinds_to, UNWOUND, snapshot.context),
     )
 
 
@@ -371,18 +500,66 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
     return _enter(table, snapshot, node.failed, STEP_FAILED, failure, context, log, node.leaving)
 
 
+def join(
+    table: Table, snapshot: Snapshot[StateT, ContextT], joined: Join, family: Family
+) -> Decision[StateT, ContextT]:
+    """Decide the move of a parent whose children have ended as the join declares."""
+    node, declared, context = node_of(table, snapshot.state), joined.declared, snapshot.context
+    if declared.action is not None:
+        action_name = f"action {name_of(declared.action)}"
+        try:
+            lent = context if table.copy_context is None else table.copy_context(context)
+            changed = declared.action(lent, family)
+        except Exception as error:
+            raise user_code_error(table, node, CHILDREN_JOINED, action_name, error) from error
+        expected = table.context_class
+        if type(changed) is not expected and (table.context_exact or not isinstance(changed, expected)):
+            raise action_returned(table, node, CHILDREN_JOINED, declared.action, changed)
+        context = changed
+    counts = json.dumps({"total": family.total, "ended": family.ended, "counts": family.counts})
+    log = logged(snapshot.undo_log, node, snapshot.visit, None)
+    payload = StoredJson(counts, "the children of the state, as they were counted")
+    return _enter(table, snapshot, joined.target, CHILDREN_JOINED, payload, context, log, node.leaving)
+
+
+def join_of(table: Table, state: Enum, family: Family) -> Join | None:
+    """Return the first join of the state that holds. Raises UserCodeError for a `when` that fails."""
+    node = node_of(table, state)
+    for each in node.joins:
+        name = "guard all children ended" if each.declared.when is None else f"guard {name_of(each.declared.when)}"
+        try:
+            verdict: object = each.declared.holds(family)
+        except Exception as error:
+            raise user_code_error(table, node, CHILDREN_JOINED, name, error) from error
+        if verdict is True:
+            return each
+        if verdict is not False:
+            problem = f"returned {bounded_repr(verdict)} ({type(verdict).__name__}), not True or False."
+            fix = "Return a bool; wrap the expression in bool(...) if it is only truthy."
+            raise user_code_error(table, node, CHILDREN_JOINED, name, problem, fix)
+    return None
+
+
 def unwound(table: Table, snapshot: Snapshot[StateT, ContextT]) -> Decision[StateT, ContextT]:
     """Decide an unwinding whose undos are all settled: move to the state that `unwind=` names."""
     node = node_of(table, snapshot.state)
     if node.unwinds_to is None:
         raise _wrong_state(table, node, "nothing is unwound", "is not unwinding")
-    return _end_unwinding(snapshot, node, (), ())
+    return _end_unwinding(table, snapshot, node, (), ())
 
 
 def start(table: Table, state: StateT, context: ContextT) -> Decision[StateT, ContextT]:
     """Start a workflow: version 1, a STARTED record from the initial state to itself, and its entry commands."""
     record: Record[StateT, ContextT] = Record(1, state, state, STARTED, None, context)
-    return Decision(Snapshot(state, context), (record,), node_of(table, state).entering)
+    return Decision(Snapshot(state, context), (record,), _entering(table, node_of(table, state), STARTED, context))
+
+
+def fork(table: Table, state: StateT, context: ContextT, payload: StoredJson) -> Decision[StateT, ContextT]:
+    """Start a workflow in any state, with a FORKED record. It owes no effects: they belong to the other workflow."""
+    record: Record[StateT, ContextT] = Record(1, state, state, FORKED, payload, context)
+    commands = _entering(table, node_of(table, state), FORKED, context)
+    kept = tuple(each for each in commands if not isinstance(each, RunEffect))
+    return Decision(Snapshot(state, context), (record,), kept)
 
 
 def can(table: Table, state: Enum, event: type[Event]) -> bool:
@@ -412,7 +589,9 @@ def node_of(table: Table, state: Enum) -> Node:
 # --- Allowed transitions ---------------------------------------------------------------------------------------------
 
 
-def allowed(table: Table, snapshot: Snapshot[StateT, ContextT], event: Event | None = None) -> list[Allowed[StateT]]:
+def allowed(
+    table: Table, snapshot: Snapshot[StateT, ContextT], event: Event | None = None, *, at: datetime | None = None
+) -> list[Allowed[StateT]]:
     """Return the transitions from the snapshot's state, in declared order.
 
     With an event, return only its own transitions and evaluate their guards. Raises what `decide` raises for a guard.
@@ -422,7 +601,10 @@ def allowed(table: Table, snapshot: Snapshot[StateT, ContextT], event: Event | N
         return [_entry(node, move) for moves in node.moves.values() for move in moves]
     if type(event) not in table.events.values():
         raise foreign_event(table, event)
-    return [_evaluated_entry(table, node, move, snapshot.context, event) for move in node.moves.get(type(event), ())]
+    if type(event) not in node.moves:
+        return []
+    moves = node.timeless.get(type(event)) or _at_time(table, node, event, at)
+    return [_evaluated_entry(table, node, move, snapshot.context, event) for move in moves]
 
 
 def _entry(node: Node, move: Transition) -> Allowed[StateT]:

@@ -5,24 +5,34 @@ the machine is first used: a decorator adds the action to a transition, the undo
 """
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from interlock.core.events import Event, wire_name
 from interlock.core.policies import Classification, Retry
-from interlock.core.values import StepContext, StepFailure, TimerPolicy
+from interlock.core.values import Child, Family, Send, StepFailure, TimerPolicy
 
 # User functions take types that only the user's code knows. The public methods of Machine are generic and exact; below
 # them a context is passed as an object and returned unchecked. `decide` checks the class of what an action returns.
-Guard = Callable[[object, Event], bool]
-Action = Callable[[object, Event], Any]
-StepFunction = Callable[[object, StepContext], Awaitable[object]]
-UndoFunction = Callable[[object, Event | None, StepContext], Awaitable[None]]
-EffectFunction = Callable[[object, StepContext], Awaitable[None]]
+Guard = Callable[..., bool]
+"""`(context, event)`, or `(context, event, at)` where the declaration says so."""
+Action = Callable[..., Any]
+# After these arguments follow the resources that the function needs, by name.
+StepFunction = Callable[..., Awaitable[object]]
+UndoFunction = Callable[..., Awaitable[None]]
+EffectFunction = Callable[..., Awaitable[None]]
+Needs = Mapping[str, type[object]]
+"""The resources that a step, undo or effect takes besides its context: the type of each by the parameter's name."""
 FailedAction = Callable[[object, StepFailure], Any]
+TimerFunction = Callable[[Any], object]
+ChildrenFunction = Callable[[Any], Iterable[Child[Any]]]
+JoinGuard = Callable[[Family], bool]
+JoinAction = Callable[[Any, Family], Any]
+SendsFunction = Callable[[Any], Iterable[Send]]
+Leave = Literal["cancel", "abandon"]
 Classify = Callable[[BaseException], Classification | None]
 
 
@@ -49,6 +59,9 @@ class TransitionDeclaration:
     location: str
     action: Action | None = None
     settle: bool | None = None
+    guard_at: bool = False
+    """True when the guard takes the time of the move as its third argument; `action_at` for the action."""
+    action_at: bool = False
 
     @property
     def catch_all(self) -> bool:
@@ -67,11 +80,52 @@ class UndoDeclaration:
     """How often it is tried; None: the setting `undo_attempts`."""
     blocking: bool = False
     """A plain function, which runs in a thread."""
+    needs: Needs = field(default_factory=dict[str, type[object]])
 
     @property
     def name(self) -> str:
         """The handler's name, unique within its step."""
         return wire_name(self.event)
+
+
+class ChildMachine(Protocol):
+    """The machine of children."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def declarations(self) -> "Declarations":
+        """Its declarations, which may be unfinished."""
+        ...
+
+
+@dataclass(slots=True)
+class ChildrenDeclaration:
+    """`@machine.children(state, of=..., cancel=..., leave=...)`: the workflows that a state starts."""
+
+    function: ChildrenFunction
+    of: ChildMachine
+    cancel: Event | None
+    leave: Leave
+
+
+@dataclass(slots=True)
+class JoinDeclaration:
+    """`machine.join(state, to=..., when=...)`: the move when the children of the state have ended as `when` says."""
+
+    state: Enum
+    to: Enum
+    when: JoinGuard | None
+    """None: when all have ended."""
+    location: str
+    action: JoinAction | None = None
+
+    def holds(self, family: Family) -> bool:
+        """Return whether the parent moves now."""
+        return family.ended >= family.total if self.when is None else self.when(family)
 
 
 @dataclass(slots=True)
@@ -81,7 +135,8 @@ class StepDeclaration:
     `returns` is empty when the function does not say which events it returns. `result` is the event that a
     pipeline wraps around the context its function returns; None when the function returns the event itself.
     With `heartbeat_s` an attempt that is silent for longer is ended as a timeout. `undone_in` are the states whose own
-    steps take back what this one did. A `blocking` function is a plain function that runs in a thread.
+    steps take back what this one did. A `blocking` function is a plain function that runs in a thread. With `children`
+    the engine itself runs the step: it starts them, and the step goes on until the state is left.
     """
 
     name: str
@@ -99,9 +154,13 @@ class StepDeclaration:
     irreversible: bool = False
     undone_in: frozenset[Enum] = frozenset()
     blocking: bool = False
+    per: Callable[[Any], str] | None = None
+    priority: Callable[[Any], int] | None = None
     result: Callable[[Any], Event] | None = None
     failed_action: FailedAction | None = None
+    children: ChildrenDeclaration | None = None
     undos: list[UndoDeclaration] = field(default_factory=list)
+    needs: Needs = field(default_factory=dict[str, type[object]])
 
     @property
     def outcomes(self) -> frozenset[type[Event]]:
@@ -127,17 +186,32 @@ class EffectDeclaration:
     dependency: str | None
     location: str
     blocking: bool = False
+    needs: Needs = field(default_factory=dict[str, type[object]])
+    sends: SendsFunction | None = None
+    """Returns messages to other workflows, which the engine itself delivers."""
 
 
 @dataclass(slots=True)
 class TimerDeclaration:
-    """`machine.after(state, after_s=..., send=...)`."""
+    """`machine.after(state, after_s=..., send=...)` or `machine.until(state, at, send=...)`.
+
+    A timer of each workflow has a function of the context, which is called on entering the state (B16). With `after` it
+    returns the time to wait, with `until` the aware time when the timer fires; None sets no timer.
+    """
 
     state: Enum
     after_s: float
+    """0 for a timer with a function."""
     send: Event
     policy: TimerPolicy
     location: str
+    after: TimerFunction | None = None
+    until: TimerFunction | None = None
+
+    @property
+    def function(self) -> TimerFunction | None:
+        """Return the function that computes the timer; None for a fixed time."""
+        return self.after or self.until
 
 
 @dataclass(slots=True)
@@ -171,6 +245,7 @@ class Declarations:
     transitions: list[TransitionDeclaration] = field(default_factory=list)
     steps: dict[Enum, StepDeclaration] = field(default_factory=dict)
     effects: list[EffectDeclaration] = field(default_factory=list)
+    joins: list[JoinDeclaration] = field(default_factory=list)
     timers: list[TimerDeclaration] = field(default_factory=list)
     dwells: dict[Enum, DwellDeclaration] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import is_dataclass
+from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import Any, TypeGuard, TypeVar, Union, cast
@@ -21,17 +21,21 @@ from interlock.core.codec import not_storable
 from interlock.core.decide import bounded_repr, member_suggestion
 from interlock.core.declarations import (
     AnyState,
+    ChildrenDeclaration,
     Declarations,
     DwellDeclaration,
     EffectDeclaration,
+    JoinDeclaration,
+    Needs,
     StepDeclaration,
     TimerDeclaration,
     TransitionDeclaration,
     declared_at,
 )
-from interlock.core.events import WHY_EVENT, Event, events_below, is_event, mistake_in, wire_name
+from interlock.core.events import WHY_EVENT, Event, events_below, is_event, is_group, mistake_in, wire_name
 from interlock.core.policies import Retry
 from interlock.core.table import class_of, name_of
+from interlock.core.values import StepContext
 from interlock.errors import DefinitionError
 
 # --- Machines, transitions, steps and timers -------------------------------------------------------------------------
@@ -40,6 +44,7 @@ KeyT = TypeVar("KeyT")
 
 NAME_CHARACTERS_MAX = 100
 POLICIES = ("deadline", "remaining", "restart")
+LEAVES = ("cancel", "abandon")
 STORABLE_FIELDS = "Use fields of ordinary types: numbers, texts, dates, lists, dicts, and dataclasses of these."
 
 
@@ -92,6 +97,9 @@ def in_machine(declared: Declarations) -> None:
         what = f"context={name_of(declared.context)} cannot be stored: {problem}."
         why = "The context is written with every transition and read back after a crash."
         fix = "Use a frozen dataclass, msgspec.Struct or pydantic model with fields of ordinary types."
+        if hasattr(type(declared.context), "__dataclass_fields__"):
+            name = type(declared.context).__name__
+            what, fix = f"context= is an instance of {name}, not the class.", f"Pass the class: context={name}."
         raise _error("context-not-storable", where, what, why, fix)
     initial = [] if declared.initial is None else [declared.initial]
     unwinding = [*declared.unwind, *declared.unwind.values()]
@@ -302,19 +310,70 @@ def in_effect(declared: Declarations, effect: EffectDeclaration) -> None:
     in_step_settings(effect.name, effect.timeout_s, effect.location, retry=effect.retry, dependency=effect.dependency)
 
 
+def in_children(declared: Declarations, state: object, children: ChildrenDeclaration, location: str) -> None:
+    """Check `machine.children(...)`."""
+    of: object = children.of
+    if not isinstance(getattr(of, "declarations", None), Declarations):
+        raise _bad_value("of", of, "the machine of the children", location)
+    if children.leave not in LEAVES:
+        raise _bad_value("leave", children.leave, "one of " + ", ".join(map(repr, LEAVES)), location)
+    known, alphabet = _known_state(declared, state, location), children.of.declarations.alphabet
+    if children.leave == "abandon":
+        if children.cancel is not None:
+            raise _conflict('leave="abandon" sends nothing to the children, and cancel= names an event', location)
+        return
+    if children.cancel is None:
+        what = f"the children of {_names([known])} have no cancel= event."
+        why = "A workflow that leaves the state while children live must say what becomes of them."
+        fix = f'Pass cancel=Event(...) of machine {children.of.name!r}, or leave="abandon" to let them go on.'
+        raise _error("children-without-cancel", location, what, why, fix)
+    if isinstance(children.cancel, type):
+        name = children.cancel.__name__
+        raise _conflict(f"cancel={name} is a class; an instance is sent: cancel={name}(...)", location)
+    if not is_event(type(children.cancel), alphabet):
+        what = f"cancel={bounded_repr(children.cancel)} is not an event of machine {children.of.name!r}."
+        why = "It is sent to the children, which refuse events of other machines."
+        raise _error("unknown-event", location, what, why, f"Pass an instance of a class below {alphabet.__name__}.")
+
+
+def in_join(declared: Declarations, join: JoinDeclaration) -> None:
+    """Check `machine.join(...)`."""
+    state = _known_state(declared, join.state, join.location)
+    _known_state(declared, join.to, join.location)
+    step = declared.steps.get(state)
+    if step is None or step.children is None:
+        what = f"{_names([state])} has no children that could be joined."
+        why = "A join moves the workflow when the children of its state have ended."
+        fix = f"Declare children({type(state).__name__}.{state.name}, of=...) first, or name the state that has them."
+        raise _error("join-without-children", join.location, what, why, fix)
+    if join.when is None and any(known.state is state and known.when is None for known in declared.joins):
+        what = f"the join of {_names([state])} can never be taken: another join without when= holds first"
+        raise _conflict(what, join.location)
+
+
 def in_timer(declared: Declarations, timer: TimerDeclaration) -> None:
     """Check `machine.after(...)`."""
     state = _known_state(declared, timer.state, timer.location)
     _refuse_kinds(state, " and cannot have a timer", timer.location, final=declared.final, unwinding=declared.unwind)
     if isinstance(timer.send, type):
         name = timer.send.__name__
-        raise _conflict(f"send={name} is a class; a timer sends an instance: send={name}(...)", timer.location)
+        why = "An event is a value: the class is only its name."
+        what, fix = f"send={name} is a class; a timer sends an instance.", f"Write send={name}(...)."
+        raise _error("contradiction", timer.location, what, why, fix)
     event = _good_event(declared, type(timer.send), timer.location)
     if any(type(known.send) is event and known.state is state for known in declared.timers):
         raise _conflict(f"{_names([state])} already has a timer that sends {wire_name(event)}", timer.location)
-    _positive("after_s", timer.after_s, timer.location)
+    if timer.function is None:
+        _positive("after_s", timer.after_s, timer.location)
     if timer.policy not in POLICIES:
         raise _bad_value("policy", timer.policy, "one of " + ", ".join(POLICIES), timer.location)
+
+
+def one_of_two(first: str, one: object, second: str, other: object, location: str) -> object:
+    """Return the one argument that is given. Raises DefinitionError for both and for none."""
+    if (one is None) == (other is None):
+        raise _conflict(f"a timer takes {first} or {second}, and exactly one of them", location)
+    return other if one is None else one
 
 
 def in_dwell(declared: Declarations, dwell: DwellDeclaration) -> None:
@@ -334,7 +393,10 @@ def _known_state(declared: Declarations, state: object, location: str) -> Enum:
     hint = member_suggestion(state, declared.states)
     what = f"{bounded_repr(state)} is not a state of machine {declared.name!r}; its states are {names}.{hint}"
     why = "At any moment a workflow is in exactly one of the declared states."
-    raise _error("unknown-state", location, what, why, f"Use a member of {declared.states.__name__}, or add one.")
+    fix = f"Use a member of {declared.states.__name__}, or add one."
+    if isinstance(state, list | tuple | set | frozenset):
+        fix = "Pass the states one after another: on(Submit, State.DRAFT, State.OPEN, to=State.DONE)."
+    raise _error("unknown-state", location, what, why, fix)
 
 
 def _good_event(declared: Declarations, event: object, location: str) -> type[Event]:
@@ -343,7 +405,7 @@ def _good_event(declared: Declarations, event: object, location: str) -> type[Ev
         problem = "an instance" if isinstance(event, alphabet) else "not an event of this machine"
         takes = f"machine {declared.name!r} takes the classes below {alphabet.__name__}"
         why = "Another machine's event, or a plain value, could never be sent here."
-        fix = f"Pass a class that is a frozen dataclass below {alphabet.__name__}."
+        fix = f"Pass a class below {alphabet.__name__}."
         raise _error("unknown-event", location, f"{bounded_repr(event)} is {problem}; {takes}.", why, fix)
     assert isinstance(event, type)
     mistake = mistake_in(event)
@@ -412,15 +474,29 @@ Expected = tuple[type[object] | None, ...]
 
 
 def check_pure(
-    function: object, kind: str, arguments: tuple[type[object], ...], returns: type[object], local: Names, location: str
-) -> None:
-    """Demand a synchronous function of `arguments` that returns `returns`. `kind` is "guard" or "action"."""
+    function: object,
+    kind: str,
+    arguments: tuple[type[object], ...],
+    returns: type[object] | None,
+    local: Names,
+    location: str,
+    *,
+    may_take_time: bool = False,
+) -> bool:
+    """Demand a synchronous function of `arguments` that returns `returns`. `kind` is "guard", "action" or "timer".
+
+    With `returns=None` any annotation is accepted. Return whether it takes one argument more, the time of the move
+    (A11); `may_take_time` says that it may.
+    """
     if is_async(function):
-        why = f"Guards and actions are pure and synchronous: a {kind} does no I/O."
+        why = "Guards, actions and timers are pure and synchronous: they do no I/O."
         fix = "Make it a plain function; put the I/O into a step, whose result is an event."
         raise _error("impure-function", location, f"{kind} {name_of(function)} is async.", why, fix)
-    shape = f"({', '.join(map(name_of, arguments))}) -> {name_of(returns)}"
-    _check_signature(function, kind, arguments, returns, shape, local, location)
+    takes_time = may_take_time and _takes_time(function, len(arguments))
+    expected = (*arguments, datetime) if takes_time else arguments
+    shape = f"({', '.join(map(name_of, expected))})" + ("" if returns is None else f" -> {name_of(returns)}")
+    _check_signature(function, kind, expected, returns, shape, local, location)
+    return takes_time
 
 
 def check_async(
@@ -432,8 +508,10 @@ def check_async(
     *,
     returns: type[object] | None = None,
     blocking: bool = False,
-) -> None:
+) -> Needs:
     """Demand an `async def` that can be called with these arguments; `returns` is checked unless it is None.
+
+    Return the resources that it takes besides them, by the types of its other parameters.
 
     With `blocking` demand a plain `def`, which an engine runs in a thread.
     """
@@ -445,11 +523,47 @@ def check_async(
             fix = f"Write `def {name_of(function)}{shape}`, or leave blocking=True out."
         else:
             what = f"{kind} {name_of(function)} is not async."
-            why = f"A {kind} does I/O; a timeout has to be able to cancel it."
+            why = "Steps, undos and effects do I/O; a timeout has to be able to cancel them."
             fix = f"Write `async def {name_of(function)}{shape}`; declare a function that blocks with blocking=True: "
             fix += "it runs in a thread."
         raise _error("wrong-signature", location, what, why, fix)
-    _check_signature(function, kind, arguments, returns, shape, local, location)
+    needs = needs_of(function, len(arguments), local)
+    _check_signature(function, kind, arguments, returns, shape, local, location, needs)
+    return needs
+
+
+def check_many(function: object, kind: str, context: type[object], local: Names, location: str) -> None:
+    """Demand a synchronous function or generator of the context. `kind` is "children" or "sends"."""
+    if is_async(function) or inspect.isasyncgenfunction(function):
+        what = f"{kind} {name_of(function)} is async."
+        why = "It is evaluated again after a crash and must give the same values, so it does no I/O."
+        raise _error("impure-function", location, what, why, "Make it a plain function of the context.")
+    problem = _call_problem(function, 1, (), generator=True) or _annotation_problem(function, (context,), None, local)
+    if problem:
+        shape = f"({name_of(context)}) -> Iterable[{'Child' if kind == 'children' else 'Send'}]"
+        what, why = f"{kind} {name_of(function)} {problem}.", f"Interlock calls it as {shape}."
+        raise _error("wrong-signature", location, what, why, f"Write {name_of(function)}{shape}.")
+
+
+def needs_of(function: object, arguments: int, local: Names) -> dict[str, type[object]]:
+    """Return the types of the parameters after the arguments that have no default, by name.
+
+    A value of a built-in type, an event or a `StepContext` is not a resource: such a parameter is a mistake.
+    """
+    signature = _signature(function) if callable(function) else None
+    hints = _hints(function, local)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needs: dict[str, type[object]] = {}
+    for each in list(signature.parameters.values())[arguments:] if signature else ():
+        wanted = hints.get(each.name)
+        required = each.kind in kinds and each.default is inspect.Parameter.empty
+        if required and _is_resource(wanted):
+            needs[each.name] = wanted
+    return needs
+
+
+def _is_resource(wanted: object) -> TypeGuard[type[object]]:
+    return isinstance(wanted, type) and wanted.__module__ != "builtins" and not issubclass(wanted, Event | StepContext)
 
 
 def _check_signature(
@@ -460,23 +574,42 @@ def _check_signature(
     shape: str,
     local: Names,
     location: str,
+    needs: Iterable[str] = (),
 ) -> None:
-    problem = _call_problem(function, len(arguments)) or _annotation_problem(function, arguments, returns, local)
-    if problem:
-        what = f"{kind} {name_of(function)} {problem}."
-        fix = f"Write {name_of(function)}{shape}."
+    problem = _call_problem(function, len(arguments), needs)
+    annotated = "" if problem else _annotation_problem(function, arguments, returns, local)
+    if problem or annotated:
+        what = f"{kind} {name_of(function)} {problem or annotated}."
+        fix = "Correct the annotation." if annotated else f"Write {name_of(function)}{shape}."
         raise _error("wrong-signature", location, what, f"Interlock calls it as {shape}.", fix)
 
 
-def _call_problem(function: object, arguments: int) -> str:
+def _takes_time(function: object, arguments: int) -> bool:
+    """Return whether it needs one argument more, or has one named `at`. Another one with a default stays unset."""
+    signature = _signature(function) if callable(function) else None
+    if signature is None or not _binds(signature, arguments + 1):
+        return False
+    extra = list(signature.parameters.values())[arguments : arguments + 1]
+    return not _binds(signature, arguments) or any(each.name == "at" for each in extra)
+
+
+def _binds(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return False
+    return True
+
+
+def _call_problem(function: object, arguments: int, needs: Iterable[str], *, generator: bool = False) -> str:
     if not callable(function):
         return "is not callable"
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if (inspect.isgeneratorfunction(function) and not generator) or inspect.isasyncgenfunction(function):
         return "is a generator"
     signature = _signature(function)
     try:
         if signature is not None:
-            signature.bind(*range(arguments))
+            signature.bind(*range(arguments), **dict.fromkeys(needs))
     except TypeError as error:
         return f"cannot be called with {arguments} arguments: {error}"
     return ""
@@ -517,7 +650,7 @@ def returned_events(function: object, alphabet: type[Event], local: Names, locat
             fix = f"Return events below {alphabet.__name__} only; a failure is raised, not returned."
             raise _error("step-returns-foreign-event", location, what, why, fix)
         event = cast("type[Event]", member)
-        events += [event] if is_dataclass(event) else events_below(event)
+        events += events_below(event) if is_group(event) else [event]
     return tuple(dict.fromkeys(events))
 
 

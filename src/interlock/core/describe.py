@@ -14,11 +14,11 @@ import msgspec
 from msgspec import UNSET
 
 from interlock.core.codec import Codec
-from interlock.core.events import STEP_FAILED, UNWOUND, Event, wire_name
+from interlock.core.events import CHILDREN_JOINED, STEP_FAILED, UNWOUND, Event, wire_name
 from interlock.core.table import Ends, Node, Table, Transition, name_of
 from interlock.core.values import ContextT
 
-TransitionKind = Literal["event", "failed", "unwound"]
+TransitionKind = Literal["event", "failed", "unwound", "joined"]
 
 
 class StepDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +42,8 @@ class TimerDescription(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     after_s: float
     policy: Literal["deadline", "remaining", "restart"]
+    computed: Literal["after", "until"] | msgspec.UnsetType = msgspec.UNSET
+    """How the time of each workflow is computed on entering the state; `after_s` is 0 then. Not encoded when unset."""
 
 
 class StateDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +63,10 @@ class StateDescription(msgspec.Struct, frozen=True, kw_only=True):
 class TransitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One arrow. A catch-all is listed once per state it really applies to, marked `catch_all`.
 
-    `kind` is "event" for a user's event, "failed" for a step that gave up (event STEP_FAILED) and "unwound"
-    for an unwinding state that is done (event UNWOUND). An internal transition has `target == source` and
-    `internal=True`; an explicit self-target has `target == source` and `internal=False`.
+    `kind` is "event" for a user's event, "failed" for a step that gave up (event STEP_FAILED), "unwound" for an
+    unwinding state that is done (event UNWOUND) and "joined" for children that have ended (event CHILDREN_JOINED).
+    An internal transition has `target == source` and `internal=True`; an explicit self-target has `target == source`
+    and `internal=False`.
     """
 
     source: str
@@ -140,7 +143,12 @@ def _state(node: Node, *, initial: bool) -> StateDescription:
         step=_step(node),
         effects=tuple(effect.name for effect in node.effects),
         timers=tuple(
-            TimerDescription(event=wire_name(type(timer.send)), after_s=float(timer.after_s), policy=timer.policy)
+            TimerDescription(
+                event=wire_name(type(timer.send)),
+                after_s=float(timer.after_s),
+                policy=timer.policy,
+                computed=UNSET if timer.function is None else "after" if timer.until is None else "until",
+            )
             for timer in node.timers
         ),
         dwell_max_s=None if node.dwell_max_s is None else float(node.dwell_max_s),
@@ -169,6 +177,10 @@ def _transitions(node: Node, ends: Ends) -> list[TransitionDescription]:
             found += [_transition(node, move, target) for target in ends.of(node, move.target)]
     if node.failed is not None:
         found += [_built_in(node, STEP_FAILED, target, "failed") for target in ends.of(node, node.failed)]
+    for join in node.joins:
+        guard = None if join.declared.when is None else name_of(join.declared.when)
+        joins = [_built_in(node, CHILDREN_JOINED, target, "joined") for target in ends.of(node, join.target)]
+        found += [msgspec.structs.replace(each, guard=guard) for each in joins]
     if node.unwinds_to is not None:
         found.append(_built_in(node, UNWOUND, node.unwinds_to, "unwound"))
     return found

@@ -9,15 +9,16 @@ The odd choice: classes for states and events are made at run time, one set per 
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from enum import Enum, EnumMeta
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from interlock.core import definition_errors
 from interlock.core.declarations import (
     Action,
     Classify,
     FailedAction,
+    Needs,
     StepDeclaration,
     StepFunction,
     TransitionDeclaration,
@@ -30,7 +31,7 @@ from interlock.core.declarations import (
 from interlock.core.definition_errors import Names, check_async, check_pure, is_async
 from interlock.core.events import Event
 from interlock.core.machine import Machine
-from interlock.core.policies import Retry
+from interlock.core.policies import Retry, Seconds, in_seconds
 from interlock.core.table import name_of
 from interlock.core.values import StepContext, StepFailure
 from interlock.errors import DefinitionError
@@ -77,10 +78,11 @@ def _is_short(verb: str) -> bool:
 
 ContextT = TypeVar("ContextT")
 
-UndoOf = Callable[[ContextT, StepContext], Awaitable[None] | None]
+UndoOf = Callable[Concatenate[ContextT, StepContext, ...], Awaitable[None] | None]
 """The undo of a step of a pipeline; a plain function if the step is blocking."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
+P = ParamSpec("P")
 
 PENDING_DWELL_S = 60.0
 UNDOING_DWELL_S = 3_600.0
@@ -121,7 +123,7 @@ class PipelineStep(Generic[ContextT]):
     """
 
     name: str
-    function: Callable[[ContextT, StepContext], Awaitable[ContextT] | ContextT]
+    function: Callable[..., Awaitable[ContextT] | ContextT]
     state: str
     timeout_s: float
     retry: Retry
@@ -138,21 +140,24 @@ class PipelineStep(Generic[ContextT]):
     """True once a pipeline has been built from it; further declarations then raise."""
     blocking: bool = False
     undo_function: UndoOf[ContextT] | None = None
+    undo_needs: Needs = field(default_factory=dict[str, type[object]])
     undo_retry: Retry | None = None
     """How often the undo is tried; None: the setting `undo_attempts`."""
     failed_action: Callable[[ContextT, StepFailure], ContextT] | None = None
 
-    async def __call__(self, context: ContextT, ctx: StepContext) -> ContextT:
+    async def __call__(self, context: ContextT, ctx: StepContext, *provided: object, **named: object) -> ContextT:
         """Call the function directly, without engine, timeout or retries."""
-        called = self.function(context, ctx)
+        called = self.function(context, ctx, *provided, **named)
         return cast("ContextT", called if self.blocking else await cast("Awaitable[ContextT]", called))
 
     @overload
     def undo(
-        self, function: Callable[[ContextT, StepContext], Awaitable[None]]
-    ) -> Callable[[ContextT, StepContext], Awaitable[None]]: ...
+        self, function: Callable[Concatenate[ContextT, StepContext, P], Awaitable[None]]
+    ) -> Callable[Concatenate[ContextT, StepContext, P], Awaitable[None]]: ...
     @overload
-    def undo(self, function: Callable[[ContextT, StepContext], None]) -> Callable[[ContextT, StepContext], None]: ...
+    def undo(
+        self, function: Callable[Concatenate[ContextT, StepContext, P], None]
+    ) -> Callable[Concatenate[ContextT, StepContext, P], None]: ...
     @overload
     def undo(self, *, retry: Retry) -> Callable[[FunctionT], FunctionT]: ...
     def undo(self, function: UndoOf[ContextT] | None = None, *, retry: Retry | None = None) -> object:
@@ -167,7 +172,9 @@ class PipelineStep(Generic[ContextT]):
         def add_undo(function: FunctionT) -> FunctionT:
             self._not_in_use("undo", location)
             blocking = self.blocking and not is_async(function)
-            check_async(function, "undo", (None, StepContext), frame.f_locals, location, blocking=blocking)
+            self.undo_needs = check_async(
+                function, "undo", (None, StepContext), frame.f_locals, location, blocking=blocking
+            )
             flags = ["read_only"] * self.read_only + ["irreversible"] * self.irreversible
             if flags:
                 raise self._conflict(f"is declared {flags[0]}, and this is an undo", location)
@@ -216,8 +223,8 @@ class PipelineStep(Generic[ContextT]):
 @overload
 def step(
     *,
-    timeout_s: float,
-    heartbeat_s: float | None = None,
+    timeout_s: Seconds,
+    heartbeat_s: Seconds | None = None,
     retry: Retry = Retry(),  # noqa: B008 -- frozen.
     dependency: str | None = None,
     classify: Classify | None = None,
@@ -225,14 +232,14 @@ def step(
     irreversible: bool = False,
     name: str | None = None,
     state: str | None = None,
-    dwell_s: float | None = None,
+    dwell_s: Seconds | None = None,
     blocking: Literal[False] = False,
-) -> Callable[[Callable[[ContextT, StepContext], Awaitable[ContextT]]], PipelineStep[ContextT]]: ...
+) -> Callable[[Callable[Concatenate[ContextT, StepContext, ...], Awaitable[ContextT]]], PipelineStep[ContextT]]: ...
 @overload
 def step(
     *,
-    timeout_s: float,
-    heartbeat_s: float | None = None,
+    timeout_s: Seconds,
+    heartbeat_s: Seconds | None = None,
     retry: Retry = Retry(),  # noqa: B008 -- frozen.
     dependency: str | None = None,
     classify: Classify | None = None,
@@ -240,13 +247,13 @@ def step(
     irreversible: bool = False,
     name: str | None = None,
     state: str | None = None,
-    dwell_s: float | None = None,
+    dwell_s: Seconds | None = None,
     blocking: Literal[True],
-) -> Callable[[Callable[[ContextT, StepContext], ContextT]], PipelineStep[ContextT]]: ...
+) -> Callable[[Callable[Concatenate[ContextT, StepContext, ...], ContextT]], PipelineStep[ContextT]]: ...
 def step(
-    *,
-    timeout_s: float,
-    heartbeat_s: float | None = None,
+    *_misplaced: object,
+    timeout_s: Seconds | None = None,
+    heartbeat_s: Seconds | None = None,
     retry: Retry = Retry(),  # noqa: B008 -- frozen.
     dependency: str | None = None,
     classify: Classify | None = None,
@@ -254,39 +261,49 @@ def step(
     irreversible: bool = False,
     name: str | None = None,
     state: str | None = None,
-    dwell_s: float | None = None,
+    dwell_s: Seconds | None = None,
     blocking: bool = False,
 ) -> object:
     """Declare a step of a pipeline.
 
     `state` overrides the gerund that names its state. `dwell_s` overrides the time after which a workflow there is
     stalled (twice the longest duration of all attempts). `heartbeat_s` is the longest time between calls of
-    `ctx.heartbeat()`. With `blocking=True` it is a plain function, which runs in a thread.
+    `ctx.heartbeat()`. With `blocking=True` it is a plain function, which runs in a thread. Raises DefinitionError for
+    `@step` without parentheses.
     """
     frame = declaring_frame()
     location = line_of(frame)
+    if _misplaced or timeout_s is None:
+        raise DefinitionError(
+            "step has no timeout_s." if timeout_s is None else "step takes arguments by name only.",
+            why="It is called with its settings, and what it returns decorates the function.",
+            fix="Write @step(timeout_s=10) above the function: the maximum duration of one attempt, in seconds.",
+            rule="value-out-of-range",
+            location=location,
+        )
 
-    def declare(function: Callable[[ContextT, StepContext], object]) -> PipelineStep[ContextT]:
+    def declare(function: Callable[..., object]) -> PipelineStep[ContextT]:
         check_async(function, "step", (None, StepContext), frame.f_locals, location, blocking=blocking)
         own_name = name or name_of(function)
+        attempt_s, silence_s = in_seconds(timeout_s), in_seconds(heartbeat_s)
         definition_errors.in_step_settings(
-            own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify
+            own_name, attempt_s, location, retry=retry, dependency=dependency, classify=classify
         )
-        definition_errors.in_heartbeat(heartbeat_s, timeout_s, location)
+        definition_errors.in_heartbeat(silence_s, attempt_s, location)
         return PipelineStep(
             name=own_name,
-            function=cast("Callable[[ContextT, StepContext], Awaitable[ContextT] | ContextT]", function),
+            function=cast("Callable[..., Awaitable[ContextT] | ContextT]", function),
             state=(state or gerund(own_name)).upper(),
-            timeout_s=timeout_s,
+            timeout_s=attempt_s,
             retry=retry,
             dependency=dependency,
             classify=classify,
             read_only=read_only,
             location=location,
             local=frame.f_locals,
-            heartbeat_s=heartbeat_s,
+            heartbeat_s=silence_s,
             irreversible=irreversible,
-            dwell_s=dwell_s,
+            dwell_s=in_seconds(dwell_s),
             blocking=blocking,
         )
 
@@ -304,6 +321,7 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
         steps: Sequence[PipelineStep[ContextT]],
         version: int = 1,
         renamed: Mapping[str, str] | None = None,
+        search: Sequence[str] | None = None,
     ) -> None:
         steps = _check_steps(name, steps, declared_at())
         title = "".join(word.capitalize() for word in str(name).replace("-", "_").split("_"))
@@ -325,6 +343,7 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
             unwind={states.UNDOING: states.FAILED},
             version=version,
             renamed={old: _member(states, new) for old, new in (renamed or {}).items()},
+            search=search,
         )
         self._declared.straight = True
         self._opening = self.Begin()
@@ -351,11 +370,12 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
             )
             # Only now is the context known that the annotations of a free-standing step must match.
             arguments = (context, StepContext)
-            check_async(
+            needs = check_async(
                 each.function, "step", arguments, each.local, each.location, returns=context, blocking=each.blocking
             )
             each.frozen = True
             declaration = _declaration(each, here, states.UNDOING, done)
+            declaration.needs = needs
             definition_errors.in_step(self._declared, declaration)
             self._declared.steps[here] = declaration
             self.dwell(here, max_s=each.dwell_max_s)
@@ -369,12 +389,14 @@ def pipeline(
     steps: Sequence[PipelineStep[ContextT]],
     version: int = 1,
     renamed: Mapping[str, str] | None = None,
+    search: Sequence[str] | None = None,
 ) -> Pipeline[ContextT]:
     """Build the linear machine of the steps: PENDING, a state per step, COMPLETED, UNDOING, FAILED.
 
-    `renamed` maps state names of an earlier version to the present ones: `{"paying": "CHARGING"}`.
+    `renamed` maps state names of an earlier version to the present ones: `{"paying": "CHARGING"}`. `search` names
+    fields of the context by which workflows are found, as for a `Machine`.
     """
-    return Pipeline(name, context=context, steps=steps, version=version, renamed=renamed)
+    return Pipeline(name, context=context, steps=steps, version=version, renamed=renamed, search=search)
 
 
 def _context_action(name: str) -> Action:
@@ -407,11 +429,13 @@ def _declaration(
     function = each.undo_function
     if function is not None:
         # The outcome of a pipeline's step is its context, which the undo receives anyway.
-        def undo(context: object, _done: Event | None, ctx: StepContext) -> object:
-            return function(cast("ContextT", context), ctx)
+        def undo(context: object, _done: Event | None, ctx: StepContext, **provided: object) -> object:
+            return function(cast("ContextT", context), ctx, **provided)
 
         blocking = not is_async(function)
-        undos.append(UndoDeclaration(done, cast("UndoFunction", undo), each.location, each.undo_retry, blocking))
+        undos.append(
+            UndoDeclaration(done, cast("UndoFunction", undo), each.location, each.undo_retry, blocking, each.undo_needs)
+        )
     return StepDeclaration(
         name=each.name,
         state=here,
@@ -427,7 +451,7 @@ def _declaration(
         blocking=each.blocking,
         returns=(done,),
         location=each.location,
-        result=done,
+        result=cast("Callable[[object], Event]", done),
         failed_action=cast("FailedAction | None", each.failed_action),
         undos=undos,
     )
@@ -435,7 +459,7 @@ def _declaration(
 
 def _check_steps(name: str, argument: object, location: str) -> tuple[PipelineStep[ContextT], ...]:
     steps = tuple(cast("Iterable[object]", argument)) if isinstance(argument, Iterable) else ()
-    problem = "" if steps else "has no steps"
+    problem = "" if steps else "has no steps" if isinstance(argument, Iterable) else "takes steps= as a list"
     taken: set[str] = set(OWN_STATES)
     for each in steps:
         if not isinstance(each, PipelineStep):

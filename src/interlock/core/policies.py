@@ -6,13 +6,36 @@ a simulation and production.
 """
 
 import math
+from datetime import timedelta
 from enum import Enum
-from typing import Literal, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypeGuard, overload
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from interlock.errors import DefinitionError
+
+# --- Seconds ---------------------------------------------------------------------------------------------------------
+
+Seconds = float | timedelta
+"""A length of time, as declarations and calls take it. Inside it is a number of seconds."""
+
+
+@overload
+def in_seconds(length: Seconds) -> float: ...
+@overload
+def in_seconds(length: None) -> None: ...
+def in_seconds(length: Seconds | None) -> float | None:
+    """Return the length as seconds. Anything but a timedelta is returned as it is, for the check of its range."""
+    return length.total_seconds() if isinstance(length, timedelta) else length
+
+
+def _set_in_seconds(policy: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        length = getattr(policy, name)
+        if isinstance(length, timedelta):
+            force_setattr(policy, name, length.total_seconds())
+
 
 # --- Range checks ----------------------------------------------------------------------------------------------------
 
@@ -128,7 +151,23 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     business_failures: int | None = None
     """Business errors in a row that open it; None: they never do."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            failures: int = 5,
+            reset_s: Seconds = 30.0,
+            probes: int = 1,
+            failure_rate: float | None = None,
+            window_calls: int = 50,
+            calls_min: int = 10,
+            slow_s: Seconds | None = None,
+            business_failures: int | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        _set_in_seconds(self, "reset_s", "slow_s")
         count, seconds = "a whole number from 1 up", "more than 0 and finite"
         demand(is_positive_int(self.failures), "Breaker.failures", self.failures, count)
         demand(is_positive(self.reset_s), "Breaker.reset_s", self.reset_s, seconds)
@@ -268,7 +307,14 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     factor: float = 2.0
     max_s: float = 30.0
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, attempts: int = 60, first_s: Seconds = 0.1, factor: float = 2.0, max_s: Seconds = 30.0
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        _set_in_seconds(self, "first_s", "max_s")
         count = "a whole number from 1 up (1 = no retry)"
         demand(is_positive_int(self.attempts), "Retry.attempts", self.attempts, count)
         demand(0 < self.first_s <= self.max_s, "Retry.first_s", self.first_s, "more than 0 and at most max_s")
@@ -306,7 +352,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         return attempt >= self.attempts
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class TokenBucket(msgspec.Struct, frozen=True):
     """The level of a token bucket at a moment."""
 
     tokens: float
@@ -323,17 +369,17 @@ class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
         demand(0 < self.rate_per_s < math.inf, "TokenRate.rate_per_s", self.rate_per_s, "more than 0 and finite")
         demand(1 <= self.burst < math.inf, "TokenRate.burst", self.burst, "at least 1 and finite")
 
-    def full(self, now_s: float) -> Bucket:
+    def full(self, now_s: float) -> TokenBucket:
         """Return a full bucket."""
-        return Bucket(self.burst, now_s)
+        return TokenBucket(self.burst, now_s)
 
-    def take(self, bucket: Bucket, now_s: float, tokens: float = 1.0) -> tuple[Bucket, float]:
+    def take(self, bucket: TokenBucket, now_s: float, tokens: float = 1.0) -> tuple[TokenBucket, float]:
         """Take tokens. Return the next bucket and 0.0, or the bucket unchanged and the seconds to wait."""
         elapsed_s = max(0.0, now_s - bucket.at_s)
         level = min(self.burst, bucket.tokens + elapsed_s * self.rate_per_s)
         if level >= tokens:
-            return Bucket(level - tokens, max(now_s, bucket.at_s)), 0.0
-        return Bucket(level, max(now_s, bucket.at_s)), (tokens - level) / self.rate_per_s
+            return TokenBucket(level - tokens, max(now_s, bucket.at_s)), 0.0
+        return TokenBucket(level, max(now_s, bucket.at_s)), (tokens - level) / self.rate_per_s
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -361,6 +407,12 @@ class Dependency(msgspec.Struct, frozen=True):
     rate_per_s: float | None = None
     breaker: Breaker = Breaker()
     budget: float = 0.2
+    per_concurrency_max: int | None = None
+    """Concurrent calls of one key, which the `per` of a step returns (E8). In this process."""
+    per_rate_per_s: float | None = None
+    """Calls per second of one key. In this process."""
+    fair: bool = True
+    """Whether keys take turns; otherwise the oldest workflow comes first, whatever its key."""
 
     def __post_init__(self) -> None:
         name: object = self.name  # Not every caller has a type checker.
@@ -371,4 +423,8 @@ class Dependency(msgspec.Struct, frozen=True):
         demand(isinstance(self.breaker, Breaker), "Dependency.breaker", self.breaker, "a Breaker")
         rate = self.rate_per_s
         demand(rate is None or is_positive(rate), "Dependency.rate_per_s", rate, "more than 0, or None")
+        most, rate = self.per_concurrency_max, self.per_rate_per_s
+        demand(most is None or is_positive_int(most), "Dependency.per_concurrency_max", most, "from 1 up, or None")
+        demand(rate is None or is_positive(rate), "Dependency.per_rate_per_s", rate, "more than 0, or None")
+        demand(isinstance(self.fair, bool), "Dependency.fair", self.fair, "True or False")
         demand(is_number(self.budget) and 0 <= self.budget <= 1, "Dependency.budget", self.budget, "between 0 and 1")

@@ -20,6 +20,7 @@ from interlock.core.declarations import (
     Declarations,
     EffectDeclaration,
     Guard,
+    JoinDeclaration,
     StepDeclaration,
     TimerDeclaration,
     TransitionDeclaration,
@@ -43,13 +44,15 @@ class Transition:
     commands: tuple[Command, ...]
     declared: TransitionDeclaration
     plain: bool
-    """True when neither end changes the undo log: the fast path of `decide`."""
+    """True when neither end changes the undo log, and no timer is computed: the fast path of `decide`."""
     ends: bool
     """True when the undo log is cleared: by `settle`, or because the target is final."""
     settles: bool
     """True when completed runs become final (C21)."""
     outcome: bool
     """True when the source's step declares to return the event, or has an undo for it."""
+    takes_time: bool
+    """True when its guard or its action takes the time of the move (A11)."""
 
     @property
     def clears(self) -> bool:
@@ -78,24 +81,39 @@ class Node:
     step: StepDeclaration | None
     effects: tuple[EffectDeclaration, ...]
     timers: tuple[TimerDeclaration, ...]
+    computed: tuple[TimerDeclaration, ...]
+    """The timers whose time is computed from the context on entering (B16); not in `entering`."""
     dwell_max_s: float | None
     entering: tuple[Command, ...]
     leaving: tuple[Command, ...]
     undoable: bool
     unwinds_to: "Node | None" = None
     failed: "Node | None" = None
+    joins: tuple["Join", ...] = ()
+    """The moves of its children's joins, in declared order; the one without a condition is the last."""
     moves: dict[type[Event], tuple[Transition, ...]] = field(default_factory=dict)
+    timeless: dict[type[Event], tuple[Transition, ...]] = field(default_factory=dict)
+    """The moves of events whose guards and actions take no time: the fast path of `decide`."""
+    active: bool = field(init=False)
+    """True when neither final nor resting: a workflow here is expected to move."""
+
+    def __post_init__(self) -> None:
+        """Compute what is asked with every move."""
+        self.active = not (self.final or self.resting)
 
     def next_nodes(self) -> list["Node"]:
         """Return the nodes one move away, by any cause, without repetition."""
         found = [move.target for moves in self.moves.values() for move in moves]
-        found += [self.failed, self.unwinds_to]
+        found += [self.failed, self.unwinds_to, *(join.target for join in self.joins)]
         return list(dict.fromkeys(node for node in found if node is not None))
 
-    @property
-    def active(self) -> bool:
-        """True when neither final nor resting: a workflow here is expected to move."""
-        return not (self.final or self.resting)
+
+@dataclass(slots=True, eq=False)
+class Join:
+    """One move of a parent when its children have ended as declared."""
+
+    target: Node
+    declared: JoinDeclaration
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +131,12 @@ class Table:
     """The class for `isinstance` checks of a context: the class itself, or dict for a TypedDict."""
     context_exact: bool
     """True when instances of a subclass are refused: see `is_exact`."""
+    takes_time: bool
+    """True when a transition takes the time of the move (A11)."""
+    has_children: bool = False
+    """True when a state starts children."""
+    has_turns: bool = False
+    """True when a step takes its turn at a dependency by a key or a priority."""
     copy_context: Callable[[Any], Any] | None = None
     """Copies a context before user code receives it; None when its class cannot be changed in place."""
 
@@ -130,8 +154,13 @@ def compile_table(declared: Declarations) -> Table:
         node.unwinds_to = nodes[target.name] if target else None
         if node.step is not None and node.step.failed is not None:
             node.failed = nodes[node.step.failed.name]
+        joins = [Join(nodes[each.to.name], each) for each in declared.joins if each.state is node.state]
+        node.joins = tuple(sorted(joins, key=lambda each: each.declared.when is None))
     for node in nodes.values():
         node.moves = _moves(declared, node, nodes)
+        node.timeless = {
+            event: moves for event, moves in node.moves.items() if not any(move.takes_time for move in moves)
+        }
     return Table(
         name=declared.name,
         version=declared.version,
@@ -142,6 +171,9 @@ def compile_table(declared: Declarations) -> Table:
         steps={node.step.name: node for node in nodes.values() if node.step},
         context_class=class_of(declared.context),
         context_exact=is_exact(declared.context),
+        takes_time=any(len(node.timeless) < len(node.moves) for node in nodes.values()),
+        has_children=any(step.children is not None for step in declared.steps.values()),
+        has_turns=any(step.per is not None or step.priority is not None for step in declared.steps.values()),
     )
 
 
@@ -151,7 +183,7 @@ def _node(declared: Declarations, state: Enum) -> Node:
     timers = tuple(timer for timer in declared.timers if timer.state is state)
     entering: list[Command] = [RunStep(step.name)] if step else []
     entering += [RunEffect(effect.name) for effect in effects]
-    entering += [StartTimer(timer.send, timer.after_s, timer.policy) for timer in timers]
+    entering += [StartTimer(timer.send, timer.after_s, timer.policy) for timer in timers if timer.function is None]
     leaving: list[Command] = [StopStep(step.name)] if step else []
     leaving += [StopTimers()] if timers else []
     dwell = declared.dwells.get(state)
@@ -163,10 +195,12 @@ def _node(declared: Declarations, state: Enum) -> Node:
         step=step,
         effects=effects,
         timers=timers,
+        computed=tuple(timer for timer in timers if timer.function is not None),
         dwell_max_s=dwell.max_s if dwell else None,
         entering=tuple(entering),
         leaving=tuple(leaving),
-        undoable=step is not None and bool(step.undos),
+        # Children of a machine that never unwinds are only cancelled when their state is left.
+        undoable=step is not None and bool(step.undos) and (step.children is None or bool(declared.unwind)),
     )
 
 
@@ -196,10 +230,15 @@ def _transition(declared: TransitionDeclaration, source: Node, nodes: dict[str, 
         action=declared.action,
         commands=source.leaving + target.entering if target else (),
         declared=declared,
-        plain=target is not None and not source.undoable and not target.undoable and target.unwinds_to is None,
+        plain=(
+            target is not None
+            and not (source.undoable or target.undoable or target.computed)
+            and target.unwinds_to is None
+        ),
         ends=settles or (target is not None and target.final),
         settles=settles,
         outcome=source.step is not None and declared.event in source.step.outcomes,
+        takes_time=declared.guard_at or declared.action_at,
     )
 
 

@@ -10,12 +10,14 @@ garbage collector (`gc=False`): they only refer to older values, never in a cycl
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from enum import Enum
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from interlock.core.events import Event
+from interlock.errors import BadUsage, InvalidPayload
 
 StateT = TypeVar("StateT", bound=Enum)
 ContextT = TypeVar("ContextT")
@@ -74,7 +76,7 @@ class Record(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False):
     from_state: StateT
     to_state: StateT
     event: str
-    payload: Event | StepFailure | None
+    payload: Event | StepFailure | StoredJson | None
     context: ContextT
 
 
@@ -97,11 +99,13 @@ class RunEffect(msgspec.Struct, frozen=True):
 
 
 class StartTimer(msgspec.Struct, frozen=True):
-    """Command: after `after_s` seconds in this visit, send `send` to the workflow."""
+    """Command: after `after_s` seconds in this visit, or at `due`, send `send` to the workflow."""
 
     send: Event
     after_s: float
     policy: TimerPolicy
+    due: datetime | None = None
+    """An aware time; `after_s` is 0 then."""
 
 
 class StopTimers(msgspec.Struct, frozen=True):
@@ -160,12 +164,47 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     visit: int = 1
     undoes: str | None = None
+    machine: str = ""
+    """The name of the machine."""
+    state: Enum | None = None
+    """The state whose step, undo or effect it is; None for an effect of several states."""
 
     def heartbeat(self) -> None:
         """Report that the step is still running. Has no effect unless the step declares `heartbeat_s`.
 
         It only records the time, so it is cheap and may be called from any thread.
         """
+
+    async def send(self, workflow: str, event: Event) -> None:
+        """Send an event to another workflow. Every attempt of this run that repeats it delivers it once.
+
+        The delivery key is derived from the run's key and the message: two equal messages of one run are one.
+        Raises the refusal if the other workflow refuses it.
+        """
+        await _other_workflows("ctx.send").send(self, workflow, event)
+
+    async def start(self, machine: "Startable[ContextT]", workflow: str, context: ContextT) -> None:
+        """Start another workflow. An attempt that repeats it finds the workflow that exists."""
+        await _other_workflows("ctx.start").start(self, machine, workflow, context)
+
+
+class Startable(Protocol[ContextT]):
+    """A machine, as `ctx.start` takes it."""
+
+    def begin(self, context: ContextT) -> Snapshot[Any, ContextT]:
+        """Return the snapshot of a new workflow."""
+        ...
+
+
+def _other_workflows(call: str) -> "OtherWorkflows":
+    found = next((by() for by in _FINDERS), None)
+    if found is None:
+        raise BadUsage(
+            f"{call} was called outside an attempt of an engine.",
+            why="Only an engine has other workflows, and the key of the run.",
+            fix="Run the step with an Engine or a Harness, or pass a context with a method of your own in a unit test.",
+        )
+    return found
 
 
 class BeatingContext(StepContext, frozen=True, kw_only=True):
@@ -179,6 +218,92 @@ class BeatingContext(StepContext, frozen=True, kw_only=True):
     def heartbeat(self) -> None:
         """Notify the watcher."""
         self.beat()
+
+
+# --- Other workflows: children, their family, and messages ----------------------------------------------------------
+
+
+class Child(msgspec.Struct, Generic[ContextT], frozen=True):
+    """One workflow that a parent starts. Its id is `<parent>.<name>`."""
+
+    name: str
+    context: ContextT
+
+
+class Send(msgspec.Struct, frozen=True):
+    """One message to another workflow: its id, and the event."""
+
+    id: str
+    event: Event
+
+
+class ChildResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A child that has ended: the state and the context that it ended with."""
+
+    id: str
+    name: str
+    state: Enum
+    context: object
+
+
+ResultT = TypeVar("ResultT")
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """The children of one visit of a state, as a join sees them. A child ends in its first final or resting state."""
+
+    total: int
+    ended: int
+    counts: dict[str, int] = {}
+    """The ended children by the stored name of their state."""
+    results: tuple[ChildResult, ...] = ()
+    """In an action: the ended children in the order of `children`, at most 1,000. Empty in `when`."""
+    states: type[Enum] | None = None
+    """The states of the children's machine."""
+
+    @property
+    def living(self) -> int:
+        """The number of children that have not ended."""
+        return self.total - self.ended
+
+    def count(self, *states: Enum) -> int:
+        """Return the number of children that ended in one of the states."""
+        for state in states:
+            if self.states is not None and not isinstance(state, self.states):
+                names = ", ".join(str(each.value) for each in self.states)
+                raise InvalidPayload(
+                    f"{state!r} is not a state of the children; their states are {names}.",
+                    why="A count of a state that no child can have is always 0, and a join on it never holds.",
+                    fix=f"Use a member of {self.states.__name__}.",
+                )
+        return sum(self.counts.get(str(state.value), 0) for state in states)
+
+    def contexts(self, kind: type[ResultT]) -> tuple[ResultT, ...]:
+        """Return the contexts of `results` that are of this class."""
+        return tuple(each.context for each in self.results if isinstance(each.context, kind))
+
+
+class OtherWorkflows(Protocol):
+    """The calls of an attempt to other workflows; an engine provides them."""
+
+    async def send(self, ctx: "StepContext", workflow: str, event: Event) -> None:
+        """Send an event, at most once per run."""
+        ...
+
+    async def start(self, ctx: "StepContext", machine: object, workflow: str, context: object) -> None:
+        """Start a workflow, unless it exists."""
+        ...
+
+
+_FINDERS: list[Callable[[], OtherWorkflows | None]] = []
+
+
+def find_other_workflows(by: Callable[[], OtherWorkflows | None]) -> None:
+    """Have the contexts of attempts find the engine that runs them by this function: the core has no state."""
+    _FINDERS[:] = [by]
+
+
+# --- Findings --------------------------------------------------------------------------------------------------------
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

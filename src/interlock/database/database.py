@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
-from urllib.parse import unquote
 from weakref import WeakSet
 
 import apsw
@@ -28,10 +27,8 @@ import msgspec
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.open_lane import Place, closing_thread, is_free_again, open_in_thread, place_of
 from interlock.clock import Clock, SystemClock
-from interlock.database.interactive_transactions import EngineTransaction, InteractiveTransaction
 from interlock.database.lane_engine import OnLane, opened_here
-from interlock.database.transactions import refuse_inside
-from interlock.database.write_streams import (
+from interlock.database.streams_and_shards import (
     SHARD,
     STREAM,
     Elsewhere,
@@ -41,6 +38,7 @@ from interlock.database.write_streams import (
     Streams,
     url_below,
 )
+from interlock.database.transactions import EngineTransaction, InteractiveTransaction, refuse_inside
 from interlock.errors import (
     BadUsage,
     CorruptionError,
@@ -56,21 +54,23 @@ from interlock.hotrow.balances import Balance
 from interlock.hotrow.counters import Counter, Counters, Groups, Kind
 from interlock.hotrow.parents import Parent
 from interlock.hotrow.stock import Stock
-from interlock.hotrow.tools import Tool, tool_settings
+from interlock.hotrow.tool_declarations import Tool, tool_settings
 from interlock.hotrow.window_quotas import Quota
-from interlock.lanes.connection import copy_error, opening
-from interlock.lanes.contention import OPEN_SOURCES, HotRow
 from interlock.lanes.handover import Arrived
+from interlock.lanes.hot_rows import OPEN_SOURCES, HotRow
 from interlock.lanes.lane import HandOff, Lane, LaneStats
-from interlock.lanes.settings import KINDS, LaneSettings
+from interlock.lanes.lane_settings import KINDS, LaneSettings
+from interlock.lanes.sqlite_connection import copy_error, opening
 from interlock.settings import configured, lane_settings
-from interlock.sql.values import Answer, EngineName, Row
+from interlock.sql.stored_values import Answer, EngineName, Row
 from interlock.urls import (
     check_address,
     is_postgres_url,
-    parse_postgres_url,
+    last_name,
+    parse_database_url,
     redact_secrets,
     redact_url,
+    resolve_url,
     stream_name,
     with_schema,
     with_secrets,
@@ -330,12 +330,13 @@ class Database:
         `cache` is the folder for the local file of a database in a bucket.
         """
         check_address(url, home)
+        url = resolve_url(url) if home is None else url
         _check_tool(tool)
         name = None if home is None else url
         with opening(home or url):
             catalog = None if home is None else Catalog(home)
             address = url if catalog is None else catalog.at_once(url)
-            found = configured(name or _last_part(url), KINDS, tool=None if tool is None else tool.name)
+            found = configured(name or last_name(url), KINDS, tool=None if tool is None else tool.name)
             chosen = {**found, **({} if tool is None else tool_settings(tool)), **settings}
         return Opening(
             address,
@@ -680,8 +681,7 @@ def part_address(url: str, path: str) -> str:
         return url_below(url, path)
     from interlock.database.postgres_engine import part_of, part_schema  # noqa: PLC0415 -- an extra, which may not be installed.
 
-    schema = parse_postgres_url(url).schema if "schema=" in url.partition("?")[2] else "public"
-    return with_schema(url, part_schema(schema, *part_of(path)))
+    return with_schema(url, part_schema(parse_database_url(url).schema, *part_of(path)))
 
 
 class Opening:
@@ -708,6 +708,14 @@ class Opening:
         self._database: Database | None = None
         # Errors in the address are raised here, before anything is opened.
         _ = self._on_postgres(Hop(url)) if is_postgres_url(url) else self._place_of(url)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(
+                f"the database is not open yet, so {name!r} cannot be used. "
+                "Write `async with Database.open(…) as db`, or `db = await Database.open(…)`."
+            )
 
     def __await__(self) -> Generator[object, None, Database]:
         return self.opened().__await__()
@@ -831,8 +839,3 @@ def _check_tool(tool: object) -> None:
             why="A tool says how fast its writes must be, and how many there are.",
             fix='Pass Tool("stock", write_latency_budget=0.05, aggregate_write_rate=200), or leave it out.',
         )
-
-
-def _last_part(url: str) -> str:
-    """Return the name for the settings of a database without a home: the last part of its address."""
-    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])

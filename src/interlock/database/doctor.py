@@ -11,16 +11,16 @@ import apsw
 import msgspec
 
 from interlock.catalog.catalog import FILE, Catalog
-from interlock.catalog.entries import Entry
+from interlock.catalog.catalog_entries import CatalogEntry
 from interlock.catalog.open_lane import opening_thread
 from interlock.clock import RandomIds, SystemChance, SystemClock
 from interlock.core.values import Finding
 from interlock.database.inventory import Resident, residents_of
 from interlock.database.lane_engine import register
 from interlock.errors import BadUsage, CorruptionError
-from interlock.lanes.doctor import LaneReport, examine
+from interlock.lanes.lane_doctor import LaneReport, examine
 from interlock.lanes.objectlog.bucket_protocol import answering
-from interlock.lanes.objectlog.report import BucketReport
+from interlock.lanes.objectlog.doctor_report import BucketReport
 from interlock.urls import is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, redact_secrets
 
 # --- Databases -------------------------------------------------------------------------------------------------------
@@ -55,10 +55,10 @@ def examine_in_bucket(
     """
     address = parse_bucket_url(url)
     # An extra, which may not be installed.
-    from interlock.lanes.objectlog import doctor  # noqa: PLC0415
+    from interlock.lanes.objectlog import bucket_doctor  # noqa: PLC0415
     from interlock.lanes.objectlog import log as objectlog_log  # noqa: PLC0415
 
-    return doctor.examine(
+    return bucket_doctor.examine(
         objectlog_log.bucket_of(address),
         name=str(address),
         clock=SystemClock(),
@@ -114,7 +114,7 @@ async def is_home(url: str) -> bool:
     return path is not None and not path.exists() and path.with_suffix("").joinpath(FILE).exists()
 
 
-async def _load_entries(home: str) -> dict[str, Entry]:
+async def _load_entries(home: str) -> dict[str, CatalogEntry]:
     catalog = Catalog(home)
     return {**await catalog.names("workflows"), **await catalog.names()}
 

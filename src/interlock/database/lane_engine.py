@@ -23,22 +23,36 @@ import msgspec
 from interlock.catalog.open_lane import Place
 from interlock.clock import Chance, Clock, Ids, RandomIds, SystemChance
 from interlock.database.call_digest import digest_of
-from interlock.database.interactive_transactions import LaneTransaction, ReaderHost, WriterHost
-from interlock.database.transactions import Transaction, inside_of, not_a_text, refuse_inside, refuse_no_function
+from interlock.database.transactions import (
+    LaneTransaction,
+    ReaderHost,
+    Transaction,
+    WriterHost,
+    inside_of,
+    not_a_text,
+    refuse_inside,
+    refuse_no_function,
+)
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
-from interlock.hotrow.hot_rows import as_written
+from interlock.hotrow.contention_windows import as_written
 from interlock.hotrow.tables import check_key
-from interlock.lanes.connection import overdue_read, translate_error
-from interlock.lanes.contention import OPEN_SOURCES, HotRow
 from interlock.lanes.handover import Permission
+from interlock.lanes.hot_rows import OPEN_SOURCES, HotRow
 from interlock.lanes.lane import Lane, LaneStats
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.sqlite_connection import overdue_read, translate_error
 from interlock.lanes.transact import Requests, drive
 from interlock.lanes.writer import Session, Work
 from interlock.sql.dialect import Dialect
-from interlock.sql.entries import Sources, aggregate_functions, collations, scalar_functions, window_functions
-from interlock.sql.functions.sequences import Positions
+from interlock.sql.functions.sequence_positions import Positions
 from interlock.sql.parse import quoted_name
+from interlock.sql.registered_functions import (
+    Sources,
+    aggregate_functions,
+    collations,
+    scalar_functions,
+    window_functions,
+)
 from interlock.sql.schema import (
     COLUMNS_QUERY,
     IDENTITIES_QUERY,
@@ -53,7 +67,7 @@ from interlock.sql.schema import (
     identities,
     schema_from_rows,
 )
-from interlock.sql.values import Answer, EngineName, ResultT, Row, Statement, StoredValue, row_class
+from interlock.sql.stored_values import Answer, EngineName, ResultT, Row, Statement, StoredValue, row_class
 
 # --- Translation -----------------------------------------------------------------------------------------------------
 # Statements are translated for one connection, with the schema that the connection currently has. The writer's schema
@@ -305,7 +319,7 @@ def answer_in(session: Session, translator: Translator, sql: str, args: tuple[ob
 
 
 def _answer(statement: Statement, rows: list[Row]) -> Answer:
-    return Answer(rows, len(rows), tuple([(column.name, column.type.name) for column in statement.columns]))
+    return Answer(rows, len(rows), tuple([(column.name, column.type.title) for column in statement.columns]))
 
 
 def _perform(

@@ -28,6 +28,7 @@ from interlock.database.postgres_transactions import (
     PostgresAttempt,
     PostgresInteractive,
     StoredKeys,
+    keyed_statement,
     not_a_lane,
     pause_s,
     run_function,
@@ -44,16 +45,17 @@ from interlock.errors import (
 )
 from interlock.hotrow.tables import check_key
 from interlock.lanes import forks
-from interlock.lanes.contention import OPEN_SOURCES, Contention, HotRow
+from interlock.lanes.hot_rows import OPEN_SOURCES, Contention, HotRow
+from interlock.lanes.idempotency_keys import encode_result
 from interlock.lanes.lane import HandOff, LaneStats
-from interlock.lanes.settings import LaneSettings
-from interlock.postgres.errors import LostConnection, closed, is_missing, state_of
-from interlock.postgres.handover import GATE, arrive, handover_marks, refuse_marked
-from interlock.postgres.isolation import Parameter, PlainTables, Plan, plan_of
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.postgres.handover_marks import GATE, arrive, handover_marks, refuse_marked
+from interlock.postgres.isolation import PlainTables, StatementParameter, StatementPlan, plan_of
 from interlock.postgres.pool import Pool
-from interlock.postgres.statements import DENIED, Client, Conflict, opened
-from interlock.sql.values import Answer, EngineName, Row
-from interlock.urls import PartKind, PostgresAddress, parse_postgres_url, stream_name
+from interlock.postgres.statements import DENIED, Conflict, StatementLink, opened
+from interlock.postgres.translate_errors import LostConnection, closed, is_missing, state_of
+from interlock.sql.stored_values import Answer, EngineName, Row
+from interlock.urls import PartKind, PostgresAddress, parse_database_url, stream_name
 
 # --- Connections -----------------------------------------------------------------------------------------------------
 # One pool per event loop, because a connection belongs to its loop. A user without the right to create tables can
@@ -74,11 +76,11 @@ class Connections:
         forks.watch(self)
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncGenerator[Client]:
+    async def client(self) -> AsyncGenerator[StatementLink]:
         """Acquire a connection for the duration of the block."""
         pool = self._pool() or await self._open_pool()
         async with pool.link() as link:
-            yield cast("Client", link)
+            yield cast("StatementLink", link)
 
     async def pause(self, seconds: float) -> None:
         """Sleep before the next attempt; raises if the connections were closed meanwhile."""
@@ -125,7 +127,7 @@ class Connections:
             return
         text = "'" + comment.replace("'", "''") + "'"
 
-        async def write(client: Client) -> object:
+        async def write(client: StatementLink) -> object:
             return await client.run(f'COMMENT ON SCHEMA "{schema}" IS {text}', (), schema=local, writing=False)
 
         with contextlib.suppress(TransactionError, Conflict):
@@ -172,10 +174,10 @@ class Connections:
         await anext(guard)
         return pool
 
-    async def _create_missing(self, client: Client, schema: str, local: str) -> bool:
+    async def _create_missing(self, client: StatementLink, schema: str, local: str) -> bool:
         names = (schema, f"{schema}.interlock_keys", f"{schema}.{GATE}")
 
-        async def create(client: Client) -> bool:
+        async def create(client: StatementLink) -> bool:
             [(no_schema, no_tables)] = (await client.run(MISSING, names, schema=local, writing=False)).rows
             wanted = [f'CREATE SCHEMA IF NOT EXISTS "{schema}"'] if no_schema else []
             if no_tables:
@@ -187,7 +189,7 @@ class Connections:
         return await PostgresAttempt(client, "").run(create)
 
 
-async def _complete_arrival(client: Client, schema: str, epoch: int) -> None:
+async def _complete_arrival(client: StatementLink, schema: str, epoch: int) -> None:
     await client.begin("READ COMMITTED")
     try:
         arrived = await arrive(client, schema, epoch)
@@ -251,7 +253,7 @@ LOST_MAX: Final = 3
 """Number of retries after a lost connection, for a transaction that cannot have happened."""
 
 ResultT = TypeVar("ResultT")
-Body = Callable[[Client], Awaitable[object]]
+Body = Callable[[StatementLink], Awaitable[object]]
 
 
 class RunAttempt(Protocol):
@@ -326,7 +328,7 @@ class OnPostgres:
     def begin(self, *, read_only: bool) -> PostgresInteractive:
         """Return an interactive SERIALIZABLE transaction, which acquires its connection with the first call."""
 
-        async def begin(client: Client) -> None:
+        async def begin(client: StatementLink) -> None:
             if self._closed:
                 raise closed()
             attempt = PostgresAttempt(
@@ -344,7 +346,7 @@ class OnPostgres:
                 self._has_gate = False
                 await begin(client)
 
-        def touched(plan: Plan) -> None:
+        def touched(plan: StatementPlan) -> None:
             if plan.kind == "schema":
                 self._tables.forget()
 
@@ -438,11 +440,39 @@ class OnPostgres:
         if key is None:
             return getattr(await self._statement(plan, sql, args), part)
 
-        async def body(client: Client) -> object:
+        async def body(client: StatementLink) -> object:
             return getattr(await client.run(sql, args, schema=self._local, writing=False), part)
 
         digest = digest_of(how, sql, args)
+        if (
+            plan.adds_row_of == len(args)  # Parameters beyond the arguments would be the key's own.
+            and part == "changed"
+            and not self._local
+            and await self._add_row(plan, sql, args, key, digest)
+        ):
+            return 1
         return await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=(key, digest))
+
+    async def _add_row(self, plan: StatementPlan, sql: str, args: tuple[object, ...], key: str, digest: bytes) -> bool:
+        """Claim the key and change one row, in one round trip. Return False if nothing happened, for whatever reason.
+
+        Then the call is run as a transaction, which finds the first result, or the error.
+        """
+        if await self._is_serializable(plan):
+            return False
+        values = (*args, key, digest, encode_result(1))
+
+        async def once(*, gated: bool) -> Answer:
+            del gated  # It waits for the server's row lock only.
+            async with self._connections.client() as client:
+                return await client.run(keyed_statement(sql, len(args)), values, schema="", writing=True)
+
+        try:
+            _ = await self._retry(sql, _rows_of(plan, args), once, keyed=True)
+        except TransactionError:
+            return False
+        await self._keys.tidy(self._remove_old_keys)
+        return True
 
     async def _transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
         refuse_no_function(function)
@@ -452,12 +482,12 @@ class OnPostgres:
         rows: list[tuple[str, object]] = []
         changes = False
 
-        def touched(plan: Plan, values: tuple[object, ...]) -> None:
+        def touched(plan: StatementPlan, values: tuple[object, ...]) -> None:
             nonlocal changes
             changes = changes or plan.kind == "schema"
             rows.extend(_rows_of(plan, values))
 
-        async def body(client: Client) -> object:
+        async def body(client: StatementLink) -> object:
             rows.clear()
             inside = inside_of(context, (self.url, self))
             return await run_function(
@@ -468,14 +498,14 @@ class OnPostgres:
         if key is not None:
             check_key(key)
             found = (key, digest_of("transact", function, args))
-        plan = Plan("write", serializable=True)
+        plan = StatementPlan("write", serializable=True)
         try:
             return await self._transaction(_function_name(function), body, plan=plan, rows=rows, key=found)
         finally:
             if changes:
                 self._tables.forget()
 
-    def _plan_call(self, sql: object, key: str | None) -> Plan:
+    def _plan_call(self, sql: object, key: str | None) -> StatementPlan:
         self._refuse()
         if key is not None:
             check_key(key)
@@ -488,12 +518,12 @@ class OnPostgres:
         if self._closed:
             raise closed()
 
-    async def _statement(self, plan: Plan, sql: str, args: tuple[object, ...]) -> Answer:
+    async def _statement(self, plan: StatementPlan, sql: str, args: tuple[object, ...]) -> Answer:
         """Run one statement without a key."""
         if plan.kind == "schema":
             self._tables.forget()
 
-        async def body(client: Client) -> object:
+        async def body(client: StatementLink) -> object:
             return await client.run(sql, args, schema=self._local, writing=False)
 
         if self._local or plan.kind == "schema" or await self._is_serializable(plan):
@@ -516,7 +546,7 @@ class OnPostgres:
             return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows_of(plan, args), key=None))
         return answer
 
-    async def _is_serializable(self, plan: Plan) -> bool:
+    async def _is_serializable(self, plan: StatementPlan) -> bool:
         if plan.serializable:
             return True
         if plan.table is None:
@@ -538,7 +568,13 @@ class OnPostgres:
         return cast("Answer", await self._retry(sql, [], once))
 
     async def _transaction(
-        self, call: str, body: Body, *, plan: Plan, rows: list[tuple[str, object]], key: tuple[str, bytes] | None
+        self,
+        call: str,
+        body: Body,
+        *,
+        plan: StatementPlan,
+        rows: list[tuple[str, object]],
+        key: tuple[str, bytes] | None,
     ) -> object:
         """Run the body as a transaction, and retry it after a conflict. With a key it happens once."""
         serializable = plan.kind != "schema" and await self._is_serializable(plan)
@@ -624,9 +660,7 @@ def opener(
 
     `tombstone_epoch` is that of the tombstone that named this place, or 0.
     """
-    address = parse_postgres_url(url)
-    if "schema=" not in url.partition("?")[2]:
-        address = address._replace(schema="public")
+    address = parse_database_url(url)
     if hand_off is not None:
         raise BadUsage(
             f"{address.redacted_url} was given a hand_off, which only a lane has.",
@@ -656,7 +690,7 @@ class _NothingChanged(Exception):
 def _require_change(body: Body) -> Body:
     """Wrap the body so that it raises _NothingChanged when it has changed no row."""
 
-    async def run(client: Client) -> object:
+    async def run(client: StatementLink) -> object:
         result = await body(client)
         if not (result.changed if isinstance(result, Answer) else result):
             raise _NothingChanged
@@ -665,13 +699,13 @@ def _require_change(body: Body) -> Body:
     return run
 
 
-def _rows_of(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
+def _rows_of(plan: StatementPlan, args: tuple[object, ...]) -> list[tuple[str, object]]:
     """Return the rows that a statement names by their keys; an empty list if the plan does not show them."""
     if plan.kind != "write" or plan.table is None or not plan.key:
         return []
-    if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
+    if any(isinstance(each, StatementParameter) and each.place >= len(args) for each in plan.key):
         return []
-    chosen = tuple([args[each.place] if isinstance(each, Parameter) else each for each in plan.key])
+    chosen = tuple([args[each.place] if isinstance(each, StatementParameter) else each for each in plan.key])
     key: object = chosen[0] if len(chosen) == 1 else chosen
     try:
         _ = hash(key)

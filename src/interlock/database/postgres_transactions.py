@@ -15,7 +15,7 @@ from asyncio import events
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -33,16 +33,16 @@ from interlock.database.transactions import (
     timed_out_error,
 )
 from interlock.errors import BadUsage, KeyReused, TransactionError
-from interlock.lanes.connection import copy_error
 from interlock.lanes.idempotency_keys import decode_result, encode_result
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.sqlite_connection import copy_error
 from interlock.lanes.transact import Requests, conversation, run_watched
-from interlock.postgres.errors import state_of
-from interlock.postgres.handover import GATE, SHARE_GATE
-from interlock.postgres.isolation import Plan, plan_of
-from interlock.postgres.statements import DENIED, Client, Conflict, translate_user_errors
+from interlock.postgres.handover_marks import GATE, SHARE_GATE
+from interlock.postgres.isolation import StatementPlan, plan_of
+from interlock.postgres.statements import DENIED, Conflict, StatementLink, translate_user_errors
+from interlock.postgres.translate_errors import state_of
 from interlock.sql.parse import quoted_name
-from interlock.sql.values import Answer, Row, Statements, row_class
+from interlock.sql.stored_values import Answer, Row, Statements, row_class
 
 # --- Turns after a conflict ------------------------------------------------------------------------------------------
 # SERIALIZABLE runs transactions concurrently and rolls conflicting ones back. That is fast while conflicts are rare.
@@ -144,6 +144,22 @@ DELETE FROM {KEYS_TABLE} WHERE key IN (
     ORDER BY number LIMIT $3 FOR UPDATE SKIP LOCKED)"""
 
 
+@lru_cache(maxsize=CALLS_MAX)
+def keyed_statement(sql: str, arguments: int) -> str:
+    """Return a statement that claims a key and changes one row; anything else fails, and nothing of it happens.
+
+    Its further arguments are the key, the digest and the result. The key is claimed first: a repetition waits for it.
+    """
+    key, digest, result = (f"${arguments + number}" for number in (1, 2, 3))
+    return f"""WITH claimed AS (
+INSERT INTO {KEYS_TABLE} (key, digest, result) VALUES ({key}, {digest}, {result})
+ON CONFLICT (key) DO NOTHING RETURNING 1
+), done AS (
+{sql}
+RETURNING 1)
+SELECT 1 / (SELECT count(*) FROM claimed), 1 / (SELECT count(*) FROM done)"""
+
+
 class StoredKeys:
     """The keys of one database."""
 
@@ -237,7 +253,7 @@ class PostgresAttempt:
 
     def __init__(
         self,
-        client: Client,
+        client: StatementLink,
         schema: str,
         *,
         serializable: bool = False,
@@ -251,7 +267,7 @@ class PostgresAttempt:
         self._read_only = read_only
         self._first = TAKE_TURN if gated else SHARE_GATE if shares else ""
 
-    async def run(self, body: Callable[[Client], Awaitable[ResultT]]) -> ResultT:
+    async def run(self, body: Callable[[StatementLink], Awaitable[ResultT]]) -> ResultT:
         """Run the body and commit. An exception rolls back."""
         client = self._client
         try:
@@ -280,7 +296,7 @@ class PostgresAttempt:
 
     async def run_once(
         self,
-        body: Callable[[Client], Awaitable[object]],
+        body: Callable[[StatementLink], Awaitable[object]],
         keys: StoredKeys,
         key: str,
         digest: bytes,
@@ -289,7 +305,7 @@ class PostgresAttempt:
     ) -> object:
         """Run the body with a key: a repetition returns the first result."""
 
-        async def keyed(client: Client) -> object:
+        async def keyed(client: StatementLink) -> object:
             tx = PostgresStatements(client, schema)
             known, result = await keys.first_result(tx, key, digest)
             if not known:
@@ -303,7 +319,7 @@ class PostgresAttempt:
 class PostgresStatements:
     """Statements inside a transaction."""
 
-    def __init__(self, client: Client, schema: str) -> None:
+    def __init__(self, client: StatementLink, schema: str) -> None:
         self._client = client
         self._schema = schema
 
@@ -322,12 +338,12 @@ class PostgresStatements:
 async def run_function(
     function: Callable[..., object],
     args: tuple[object, ...],
-    client: Client,
+    client: StatementLink,
     inside: contextvars.Context,
     *,
     schema: str,
     settings: LaneSettings,
-    touched: Callable[[Plan, tuple[object, ...]], None],
+    touched: Callable[[StatementPlan, tuple[object, ...]], None],
 ) -> object:
     """Run the user's function to its end on this connection; return its result."""
     statements = PostgresStatements(client, schema)
@@ -383,7 +399,7 @@ async def run_function(
         talk.close()
 
 
-def _plan(sql: object) -> Plan:
+def _plan(sql: object) -> StatementPlan:
     if not isinstance(sql, str):
         raise not_a_text(sql, "tx")
     return plan_of(sql)
@@ -412,12 +428,12 @@ class PostgresInteractive:
 
     def __init__(
         self,
-        connect: Callable[[], AbstractAsyncContextManager[Client]],
-        begin: Callable[[Client], Awaitable[None]],
+        connect: Callable[[], AbstractAsyncContextManager[StatementLink]],
+        begin: Callable[[StatementLink], Awaitable[None]],
         *,
         schema: str,
         limit_s: float,
-        touched: Callable[[Plan], None],
+        touched: Callable[[StatementPlan], None],
     ) -> None:
         self._connect = connect
         self._begin = begin
@@ -426,7 +442,7 @@ class PostgresInteractive:
         self._touched = touched
         self._calls = asyncio.Lock()
         self._stack = AsyncExitStack()
-        self._client: Client | None = None
+        self._client: StatementLink | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._end_error: TransactionError | None = None
@@ -492,13 +508,13 @@ class PostgresInteractive:
                 self._loop.call_soon_threadsafe(self._expire, over_error())
 
     async def _control(self, sql: str) -> None:
-        async def run(client: Client) -> None:
+        async def run(client: StatementLink) -> None:
             with translate_user_errors(writing=False):
                 await client.driver.execute(sql, timeout=self._limit_s)
 
         await self._call(run, ends_abort=sql.startswith("ROLLBACK"))
 
-    async def _call(self, call: Callable[[Client], Awaitable[ResultT]], *, ends_abort: bool = False) -> ResultT:
+    async def _call(self, call: Callable[[StatementLink], Awaitable[ResultT]], *, ends_abort: bool = False) -> ResultT:
         async with self._calls:
             self._refuse_over()
             if self._is_aborted and not ends_abort:
@@ -519,7 +535,7 @@ class PostgresInteractive:
             self._is_aborted = False
             return answer
 
-    async def _opened(self) -> Client:
+    async def _opened(self) -> StatementLink:
         client = await self._stack.enter_async_context(self._connect())
         try:
             await self._begin(client)

@@ -8,9 +8,17 @@ one owner.
 from typing import Final
 
 from interlock.dbapi.connections import Connection, Cursor, connect
-from interlock.dbapi.exceptions import (
+from interlock.dbapi.pep249 import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
     DatabaseError,
     DataError,
+    Date,
+    DateFromTicks,
     Error,
     IntegrityError,
     InterfaceError,
@@ -18,21 +26,11 @@ from interlock.dbapi.exceptions import (
     NotSupportedError,
     OperationalError,
     ProgrammingError,
-    Warning,  # noqa: A004 -- PEP 249's name.
-)
-from interlock.dbapi.type_codes import (
-    BINARY,
-    DATETIME,
-    NUMBER,
-    ROWID,
-    STRING,
-    Binary,
-    Date,
-    DateFromTicks,
     Time,
     TimeFromTicks,
     Timestamp,
     TimestampFromTicks,
+    Warning,  # noqa: A004 -- PEP 249's name.
 )
 
 apilevel: Final = "2.0"

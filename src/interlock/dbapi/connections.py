@@ -23,15 +23,14 @@ from urllib.parse import quote, unquote, urlsplit
 import apsw
 
 from interlock.database.database import Database
-from interlock.database.interactive_transactions import InteractiveTransaction
-from interlock.dbapi.exceptions import EXCEPTIONS, InterfaceError, ProgrammingError, translate_errors
-from interlock.dbapi.type_codes import type_code
-from interlock.engine.blocking import Portal
+from interlock.database.transactions import InteractiveTransaction
+from interlock.dbapi.pep249 import EXCEPTIONS, InterfaceError, ProgrammingError, translate_errors, type_code
+from interlock.engine.blocking_engine import Portal
 from interlock.errors import InterlockError
-from interlock.relocate.database.lane_shape import read_shape
-from interlock.relocate.database.shape import Shape
-from interlock.sql.values import Answer, Row
-from interlock.urls import redact_secrets
+from interlock.relocate.lane_shape import read_shape
+from interlock.relocate.shape import Shape
+from interlock.sql.stored_values import Answer, Row
+from interlock.urls import redact_secrets, resolve_url
 
 ResultT = TypeVar("ResultT")
 
@@ -72,7 +71,7 @@ class _OpenDatabases:
         """The event loop, in its thread. It starts with the first connection."""
         with self._lock:
             if self._portal is None:
-                self._portal = Portal("interlock-dbapi")
+                self._portal = Portal("interlock-dbapi", of="database")
                 atexit.register(self.close_all)
             return self._portal
 
@@ -562,6 +561,7 @@ def _canonical(url: str) -> str:
     """Return one spelling for all addresses of one local lane."""
     if not isinstance(url, str):
         raise ProgrammingError(f"the address is {type(url).__name__}, not a text. Write lanes:///var/shop/stock.")
+    url = resolve_url(url)
     try:
         parts = urlsplit(url)
         path = quote(os.path.realpath(unquote(parts.path)))

@@ -15,26 +15,28 @@ whatever isolation level is chosen; AUTOCOMMIT lets each statement join a group.
 
 import importlib
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
 from types import ModuleType
 from typing import Any, Final, Literal, cast
 
 from sqlalchemy import Connection as EngineConnection
 from sqlalchemy.dialects.postgresql import ARRAY, ENUM
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncpgFloat, AsyncpgNumeric, PGDialect_asyncpg
 from sqlalchemy.dialects.postgresql.base import PGCompiler, PGDialect, PGExecutionContext, ischema_names
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPICursor, Dialect, IsolationLevel
 from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool, QueuePool
-from sqlalchemy.types import JSON, TypeEngine
+from sqlalchemy.types import JSON, Float, Numeric, TypeEngine
 from sqlalchemy.util import await_only
 
 from interlock.dbapi.connections import Connection, connect_in_loop
 from interlock.errors import Fenced, MovedElsewhere, OutcomeUnknown, UnavailableError
-from interlock.lanes.settings import KINDS
-from interlock.relocate.database.lane_shape import read_sequences
-from interlock.relocate.database.shape import Check, Column, Index, Reference, Shape, Table, Unique
+from interlock.lanes.lane_settings import KINDS
+from interlock.relocate.lane_shape import read_schema
+from interlock.relocate.shape import Check, Column, Index, Reference, Shape, Table, Unique
 from interlock.sql.types import INTEGER_RANGE, Type
 
 Reflected = dict[str, object]
@@ -58,6 +60,7 @@ _ISCHEMA_NAMES: Final = {
     "int8": "bigint",
     "float8": "double precision",
     "varchar": "character varying",
+    "bpchar": "character",
     "bool": "boolean",
     "time": "time without time zone",
     "timestamp": "timestamp without time zone",
@@ -78,12 +81,8 @@ def _tables(connection: EngineConnection, schema: str | None) -> tuple[Table, ..
     return _shape(connection).tables if schema in {None, SCHEMA} else ()
 
 
-def _enums(connection: EngineConnection) -> Mapping[str, tuple[str, ...]]:
-    return _labels(_shape(connection))
-
-
-def _labels(shape: Shape) -> Mapping[str, tuple[str, ...]]:
-    return {}
+def _enums(connection: EngineConnection) -> Mapping[str, Type]:
+    return _driver(connection).inspect(read_schema).enumerations
 
 
 def _reflect(describe: Callable[[Table, Shape, str | None], object]) -> Callable[..., Any]:
@@ -108,10 +107,10 @@ def _reflect(describe: Callable[[Table, Shape, str | None], object]) -> Callable
     return reflect
 
 
-def _column(column: Column, shape: Shape) -> Reflected:
+def _column(column: Column) -> Reflected:
     found: Reflected = {
         "name": column.name,
-        "type": _type(column.type, shape),
+        "type": _type(column.type),
         "nullable": column.nullable,
         "default": column.default,
         "autoincrement": column.numbered is not None,
@@ -130,12 +129,12 @@ def _column(column: Column, shape: Shape) -> Reflected:
     return found
 
 
-def _type(kind: Type, shape: Shape) -> object:
+def _type(kind: Type) -> object:
     if kind.is_array:
-        return ARRAY(cast("TypeEngine[object]", _type(kind.element, shape)))
-    labels = _labels(shape).get(kind.name)
-    if labels is not None:
-        return ENUM(*labels, name=kind.name)
+        element = replace(kind, name=kind.element.name) if kind.sizes else kind.element
+        return ARRAY(cast("TypeEngine[object]", _type(element)))
+    if kind.labels:
+        return ENUM(*kind.labels, name=kind.title)
     make = cast("Callable[..., object]", ischema_names[_ISCHEMA_NAMES.get(kind.name, kind.name)])
     if kind.name in {"time", "timestamp", "timestamptz"}:
         return make(timezone=kind.name == "timestamptz", precision=kind.precision)
@@ -186,9 +185,11 @@ def _index(index: Index) -> Reflected:
     found: Reflected = {
         "name": index.name,
         "unique": index.unique,
-        "column_names": [name for name, _ in index.columns],
+        "column_names": [None if index.computed else name for name, _ in index.columns],
         "dialect_options": {} if index.where is None else {"postgresql_where": index.where},
     }
+    if index.computed:
+        found["expressions"] = [name for name, _ in index.columns]
     descending = {name: ("desc",) for name, down in index.columns if down}
     return {**found, "column_sorting": descending} if descending else found
 
@@ -214,6 +215,22 @@ class LaneExecutionContext(PGExecutionContext):
         return self._dbapi_connection.cursor()
 
 
+class LaneNumeric(AsyncpgNumeric):
+    """NUMERIC. A float is sent with its fifteen certain digits, as PostgreSQL casts one."""
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[object], object]:
+        """Return what makes a Decimal of a float."""
+        return lambda value: Decimal(f"{value:.15g}") if isinstance(value, float) else value
+
+
+class LaneFloat(AsyncpgFloat):
+    """FLOAT and DOUBLE PRECISION."""
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[object], object]:
+        """Return what makes a float of a Decimal."""
+        return lambda value: float(value) if isinstance(value, Decimal) else value
+
+
 class DialectOfLanes(PGDialect):
     """PostgreSQL's dialect with the connections and the catalog of lanes."""
 
@@ -226,7 +243,7 @@ class DialectOfLanes(PGDialect):
     supports_native_json_deserialization = True
     statement_compiler = LaneCompiler
     execution_ctx_cls = LaneExecutionContext
-    colspecs = PGDialect_asyncpg.colspecs
+    colspecs = {**PGDialect_asyncpg.colspecs, Numeric: LaneNumeric, Float: LaneFloat}  # noqa: RUF012 -- SQLAlchemy's.
 
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, float]]:
         """Return the address without `interlock+`. Settings of lanes in its query are keyword arguments."""
@@ -327,7 +344,7 @@ class DialectOfLanes(PGDialect):
 
     def get_sequence_names(self, connection: EngineConnection, schema: str | None = None, **kw: object) -> list[str]:
         """Return the names of all sequences, those of columns included."""
-        return list(_driver(connection).inspect(read_sequences)) if schema in {None, SCHEMA} else []
+        return sorted(_driver(connection).inspect(read_schema).sequences) if schema in {None, SCHEMA} else []
 
     def has_type(self, connection: EngineConnection, type_name: str, schema: str | None = None, **kw: object) -> bool:
         """Return whether there is an enumeration of that name."""
@@ -337,13 +354,13 @@ class DialectOfLanes(PGDialect):
         self, connection: EngineConnection, schema: str | None = None, **kw: object
     ) -> list[dict[str, object]]:
         return [
-            {"name": name, "schema": SCHEMA, "visible": True, "labels": list(labels)}
-            for name, labels in _enums(connection).items()
+            {"name": name, "schema": SCHEMA, "visible": True, "labels": list(kind.labels)}
+            for name, kind in _enums(connection).items()
         ]
 
     def get_view_names(self, connection: EngineConnection, schema: str | None = None, **kw: object) -> list[str]:
         """Return the names of all views."""
-        return []
+        return sorted(_driver(connection).inspect(read_schema).views) if schema in {None, SCHEMA} else []
 
     def get_materialized_view_names(
         self, connection: EngineConnection, schema: str | None = None, **kw: object
@@ -353,7 +370,7 @@ class DialectOfLanes(PGDialect):
 
     get_temp_table_names = get_temp_view_names = get_materialized_view_names
 
-    get_multi_columns = _reflect(lambda table, shape, _: [_column(each, shape) for each in table.columns])
+    get_multi_columns = _reflect(lambda table, _shape, _: [_column(each) for each in table.columns])
     get_multi_pk_constraint = _reflect(lambda table, _shape, _: _primary_key(table))
     get_multi_foreign_keys = _reflect(
         lambda table, _, schema: [_foreign_key(each, schema) for each in table.references]

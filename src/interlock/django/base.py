@@ -22,12 +22,15 @@ from typing import Any, ClassVar, Final, Self
 
 import apsw
 from django.conf import settings
+from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.client import BaseDatabaseClient
 from django.db.backends.base.creation import BaseDatabaseCreation
+from django.db.backends.base.validation import BaseDatabaseValidation
+from django.db.models import Field
 
 from interlock import dbapi
 from interlock.django.parameters import Parameters, convert, converters
@@ -174,6 +177,26 @@ def _varchar(field: Mapping[str, object]) -> str:
     return "varchar" if field["max_length"] is None else f"varchar({field['max_length']})"
 
 
+class DatabaseValidation(BaseDatabaseValidation):
+    """What `check --database` and `migrate` say about the fields of a model."""
+
+    def check_field_type(self, field: Field, field_type: str) -> list[CheckWarning]:
+        """Warn of an address, whose column has another type on PostgreSQL."""
+        del field_type
+        if field.get_internal_type() != "GenericIPAddressField":
+            return []
+        table, column = field.model._meta.db_table, field.column  # noqa: SLF001 -- Django's own way to a table's name.
+        return [
+            CheckWarning(
+                "an address is kept as text on a lane, and sorted and compared as text.",
+                hint=f'After a move to PostgreSQL run ALTER TABLE "{table}" ALTER COLUMN "{column}" TYPE inet '
+                f'USING "{column}"::inet.',
+                obj=field,
+                id="interlock.W001",
+            )
+        ]
+
+
 def _is_violated(connection: apsw.Connection) -> bool:
     return connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0] > 0
 
@@ -200,6 +223,7 @@ class DatabaseWrapper(BaseDatabaseWrapper):
     features_class = DatabaseFeatures
     introspection_class = DatabaseIntrospection
     ops_class = DatabaseOperations
+    validation_class = DatabaseValidation
 
     data_types: ClassVar[dict[str, str | Callable[[Mapping[str, object]], str]]] = {
         "AutoField": "integer",
@@ -215,8 +239,8 @@ class DatabaseWrapper(BaseDatabaseWrapper):
         "FileField": "varchar(%(max_length)s)",
         "FilePathField": "varchar(%(max_length)s)",
         "FloatField": "double precision",
-        "GenericIPAddressField": "inet",
-        "IPAddressField": "inet",
+        "GenericIPAddressField": "varchar(39)",
+        "IPAddressField": "varchar(15)",
         "IntegerField": "integer",
         "JSONField": "jsonb",
         "OneToOneField": "integer",

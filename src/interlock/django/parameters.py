@@ -22,7 +22,7 @@ from django.db import ProgrammingError
 from django.utils.functional import Promise
 
 from interlock.dbapi.connections import Description
-from interlock.dbapi.type_codes import OIDS
+from interlock.dbapi.pep249 import OIDS
 
 _PLACEHOLDERS: Final = re.compile(
     r"%(?:\((?P<name>[^)]*)\)s|(?P<what>.|$))(?=(?P<cast>\)*::|\s+AS\s+[a-z][a-z ]*(?:\([0-9, ]+\))?\))?)", re.DOTALL

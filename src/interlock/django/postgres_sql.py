@@ -23,7 +23,7 @@ from django.db.backends.postgresql.operations import DatabaseOperations as Postg
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor as PostgresSchemaEditor
 from django.db.models import Index
 
-from interlock.dbapi.type_codes import type_code
+from interlock.dbapi.pep249 import type_code
 from interlock.django.parameters import JsonText, literal, literals
 from interlock.sql.schema import (
     COLUMNS_QUERY,
@@ -83,6 +83,10 @@ class DatabaseOperations(PostgresOperations):
         """Return an address as text."""
         return value or None
 
+    def lookup_cast(self, lookup_type: str, internal_type: str | None = None) -> str:
+        """Return the cast of a column for a lookup. An address is text already, without a network mask."""
+        return str(super().lookup_cast(lookup_type, internal_type)).replace("HOST(%s)", "%s::text")
+
     def adapt_datetimefield_value(self, value: object) -> object:
         """Return a time with a zone. Without USE_TZ the only zone of a connection is UTC."""
         return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
@@ -141,7 +145,7 @@ class DatabaseIntrospection(PostgresIntrospection):
                 column.type.precision,
                 column.type.scale,
                 column.nullable,
-                None if column.sequence else column.default,
+                None if column.sequence or column.is_generated else column.default,
                 None,
                 column.sequence is not None,
                 None,
@@ -249,7 +253,6 @@ class DatabaseFeatures(PostgresFeatures):
     supports_covering_indexes = False
     supports_deferrable_unique_constraints = False
     supports_nulls_distinct_unique_constraints = False
-    supports_stored_generated_columns = False
     supports_tablespaces = False
     test_collations: ClassVar[dict[str, str | None]] = {
         "deterministic": "C",

@@ -5,10 +5,13 @@ is declared, and again where values come from outside. `Owed` is the pending wor
 workflow's row, in the same commit as the transition that owes it (G3), and stores do not decode it.
 
 Idempotency keys are made only here: once, from random ids, and written before the first attempt (C6).
+
+Sections: pending work; attempts; machine and loaded workflow.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
@@ -16,18 +19,44 @@ import msgspec
 from interlock.clock import Ids
 from interlock.core.codec import Codec, fill_defaults
 from interlock.core.decide import foreign_state
-from interlock.core.definition_errors import is_async
+from interlock.core.declarations import EffectDeclaration, StepDeclaration, UndoDeclaration
+from interlock.core.definition_errors import is_async, needs_of
 from interlock.core.describe import MachineDescription
-from interlock.core.events import Event, wire_name
+from interlock.core.events import CHILDREN_JOINED, FORKED, Event, wire_name
 from interlock.core.plan import Plan
 from interlock.core.policies import Retry
+from interlock.core.search import MachineSearch
 from interlock.core.table import Node, Table
 from interlock.core.values import Run, Snapshot, StepFailure, StoredJson, TimerPolicy
+from interlock.engine.dependencies.fair_queue import NO_TURN, Turn
 from interlock.engine.dependencies.step_threads import StepThreads, threaded
-from interlock.errors import CorruptionError, InvalidPayload, MachineMismatch
+from interlock.engine.pauses import Pauses
+from interlock.errors import CorruptionError, DefinitionError, InvalidPayload, MachineMismatch
 from interlock.store.records import Row
 
 # --- Pending work ----------------------------------------------------------------------------------------------------
+
+AttemptOutcome = Literal["running", "completed", "failed", "timed_out", "crashed", "cancelled"]
+
+
+class ParentRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The workflow that started this one, kept with the child for its whole life."""
+
+    id: str
+    visit: int
+    position: int
+    ended: bool = False
+    """Whether the child has ended, which its parent counts once."""
+
+
+class FamilyRun(msgspec.Struct, frozen=True, gc=False):
+    """The children of the current visit, after all of them were started."""
+
+    total: int
+    ended: int = 0
+    """The ends that the parent has counted."""
+    counts: dict[str, int] = {}
+    """Counted ends by state."""
 
 
 class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -47,11 +76,25 @@ class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Whether `retry_us` is the next check of its dependency, and not the end of a backoff."""
     crashed: bool = False
     """Whether the last attempt ended with its process. The next is then not a retry of a failed call."""
+    family: FamilyRun | None = None
+    """The children that it has started, for whose ends the workflow waits; then no attempt is owed."""
+    per: str = ""
+    """The key of its turns at the dependency (E8)."""
+    priority: int = 0
+    begun_us: int = 0
+    """When its last attempt began; 0: when the state was entered, or an earlier release began it."""
+    worker: str = ""
+    """The process that began it: its host and pid."""
+
+    @property
+    def turn(self) -> Turn:
+        """Its key and its priority."""
+        return self.per, self.priority
 
     @property
     def attempted(self) -> bool:
         """Whether it may have had an effect: an attempt is under way, or one has ended with an unknown outcome."""
-        return self.started or self.unknown
+        return self.started or self.unknown or self.family is not None
 
     @property
     def is_retry(self) -> bool:
@@ -98,6 +141,28 @@ class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     started: bool = False
     retry_us: int | None = None
     parked: bool = False
+    begun_us: int = 0
+    worker: str = ""
+
+
+class PastAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An attempt of a step, an undo or an effect (B17).
+
+    It is stored with the workflow's row, and goes into the next row of history when it has ended: as an array, of which
+    the last items may be missing.
+    """
+
+    key: str
+    begun_us: int
+    worker: str
+    number: int
+    outcome: AttemptOutcome = "completed"
+    ended_us: int = 0
+    """0 in a row of history: it ended with that row."""
+    kind: Literal["step", "undo", "effect"] = "step"
+    error: str = ""
+    traceback: str = ""
+    """Only the newest attempt beside the row has one."""
 
 
 class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -114,13 +179,24 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     trace: str = ""
     """With tracing, the W3C `traceparent` of its last pass and, after a space, that of its first if it differs. Later
     passes link to them, also after a crash."""
+    parent: ParentRef | None = None
+    tried: tuple[PastAttempt, ...] = ()
+    """Attempts since the last move: those that have ended, and those of effects that are under way."""
 
     @property
     def current(self) -> StepRun | UndoRun | None:
         """The step or the newest undo that runs or is next; None for a dead letter."""
         if self.dead is not None:
             return None
-        return self.run or (self.undos[0] if self.undos else None)
+        run = self.run
+        if run is not None:
+            return run if run.family is None else None
+        return self.undos[0] if self.undos else None
+
+    @property
+    def turn(self) -> Turn:
+        """The key and priority of its step at the dependency (E8)."""
+        return NO_TURN if self.run is None or not (self.run.per or self.run.priority) else self.run.turn
 
     def with_current(self, **changes: object) -> "Owed":
         """Return it with changes of the step or the newest undo that runs or is next."""
@@ -146,6 +222,7 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 UUID_CHARACTERS = 36
 
 NOTHING = Owed()
+
 _decoder = msgspec.json.Decoder(Owed)
 _encode = msgspec.json.Encoder().encode
 
@@ -168,6 +245,51 @@ def fresh_key(name: str, ids: Ids) -> str:
 def named_in(key: str) -> str:
     """Return the name of the step, undo or effect that a key was made for."""
     return key[: -UUID_CHARACTERS - 1]
+
+
+# --- Attempts --------------------------------------------------------------------------------------------------------
+
+ATTEMPT_CHARACTERS_MAX = 500
+"""Characters kept of the error of each attempt."""
+
+
+def with_attempt(tried: tuple[PastAttempt, ...], ended: PastAttempt, attempts_max: int) -> tuple[PastAttempt, ...]:
+    """Return the attempts with one more that has ended, in place of its beginning: the newest `attempts_max` of them.
+
+    Only the newest traceback is kept.
+    """
+    known = [each for each in tried if each.outcome != "running" or each.key != ended.key]
+    if ended.traceback:
+        known = [msgspec.structs.replace(each, traceback="") if each.traceback else each for each in known]
+    over = len(known) + 1 - attempts_max
+    if over > 0:
+        # Those under way belong to effects, of which the slots bound the number.
+        oldest = [each for each in known if each.outcome != "running"][:over]
+        known = [each for each in known if each not in oldest]
+    return (*known, ended)
+
+
+def ended_attempts(tried: Sequence[PastAttempt]) -> list[PastAttempt]:
+    """Return those that have ended."""
+    return [each for each in tried if each.outcome != "running"]
+
+
+def running_attempts(tried: tuple[PastAttempt, ...]) -> tuple[PastAttempt, ...]:
+    """Return those of effects that are under way."""
+    return tuple([each for each in tried if each.outcome == "running"]) if tried else ()
+
+
+_attempts_decoder = msgspec.json.Decoder(list[PastAttempt])
+
+
+def decode_attempts(data: bytes) -> list[PastAttempt]:
+    """Decode the attempts of a row of history."""
+    return _attempts_decoder.decode(data) if data else []
+
+
+def encode_attempts(attempts: Sequence[PastAttempt | tuple[str, int, str, int]]) -> bytes:
+    """Encode the attempts for a row of history; one that has succeeded and ends with it also as a tuple."""
+    return _encode(attempts)
 
 
 # --- Machine and loaded workflow -------------------------------------------------------------------------------------
@@ -196,6 +318,11 @@ class AnyMachine(Protocol):
         """The event that is applied with the start."""
         ...
 
+    @property
+    def search(self) -> MachineSearch:
+        """What it declares searchable."""
+        ...
+
     def describe(self) -> MachineDescription:
         """Return its description as plain data."""
         ...
@@ -222,6 +349,8 @@ class Effect(msgspec.Struct, frozen=True):
     timeout_s: float
     retry: Retry
     dependency: str | None = None
+    state: Enum | None = None
+    """Its state; None where it belongs to several."""
 
 
 class LoadedWorkflow(msgspec.Struct, gc=False):
@@ -239,6 +368,12 @@ class LoadedWorkflow(msgspec.Struct, gc=False):
             self.snapshot.context if bound.table.copy_context is None else bound.codec.decode_context(self.row.context)
         )
 
+    @property
+    def paused(self) -> bool:
+        """Whether a pause that its engine has read covers it (E7)."""
+        pauses, row = self.bound.pauses, self.row
+        return pauses.any and pauses.names(row.machine, row.state, row.id)
+
 
 class NotCompared(Exception):
     """Raised for a row of a version that this machine was not compared with yet."""
@@ -247,7 +382,12 @@ class NotCompared(Exception):
 class BoundMachine:
     """One machine of an engine, with the strategies that run its steps, undos and effects (C1)."""
 
-    def __init__(self, machine: AnyMachine, strategies: Mapping[object, Strategy] | None = None) -> None:
+    def __init__(
+        self,
+        machine: AnyMachine,
+        strategies: Mapping[object, Strategy] | None = None,
+        provide: Sequence[object] | None = None,
+    ) -> None:
         self.machine = machine
         self.name = machine.name
         self.table = machine.compiled
@@ -264,9 +404,13 @@ class BoundMachine:
         """The nodes by stored name: their current names and earlier ones."""
         for old, new in self.table.declared.renamed.items():
             self.stored.setdefault(old, self.table.nodes[new.name])
+        self.apart: set[str] = set()
+        """Steps whose attempts get a task each: one of them has suspended, or set a context variable."""
         self.threads: StepThreads | None = None
         """Where blocking functions run; without it they run in the event loop, as with a virtual clock."""
         swapped = strategies or {}
+        self._provide = provide
+        """The resources for steps, undos and effects; None for an engine that runs no steps."""
         self.steps: dict[str, Strategy] = {}
         self.undos: dict[tuple[str, str], Strategy] = {}
         self.undo_retries: dict[tuple[str, str], Retry] = {}
@@ -274,29 +418,48 @@ class BoundMachine:
         for name, node in self.table.steps.items():
             assert node.step is not None
             chosen = swapped.get((self.name, name), swapped.get(name, node.step.function))
-            self.steps[name] = self._runnable(chosen, blocking=node.step.blocking)
+            self.steps[name] = self._runnable(chosen, node.step, f"step {name!r}")
             for undo in node.step.undos:
                 chosen = swapped.get(undo.function, undo.function)
-                self.undos[name, undo.name] = self._runnable(chosen, blocking=undo.blocking)
+                self.undos[name, undo.name] = self._runnable(chosen, undo, f"the undo of {name!r}")
                 if undo.retry is not None:
                     self.undo_retries[name, undo.name] = undo.retry
         self.effects = {
             each.name: Effect(
-                self._runnable(swapped.get(each.function, each.function), blocking=each.blocking),
+                self._runnable(swapped.get(each.function, each.function), each, f"effect {each.name!r}"),
                 each.timeout_s,
                 each.retry,
                 each.dependency,
+                each.states[0] if len(each.states) == 1 else None,
             )
             for each in self.table.declared.effects
         }
 
         self.timers = self.table.declared.timers
+        self.pauses = Pauses()
+        """The pauses of its engine."""
         self.why: Callable[[str, Literal["first", "retry", "undo"]], str | None] = _no_reason
         """Returns the reason why a call of a dependency would have to wait, for people."""
 
-    def _runnable(self, function: Strategy, *, blocking: bool) -> Strategy:
-        """Return the function as an awaitable one. A blocking function runs in a thread."""
-        return threaded(function, lambda: self.threads) if blocking and not is_async(function) else function
+    def _runnable(
+        self, function: Strategy, declared: StepDeclaration | UndoDeclaration | EffectDeclaration, what: str
+    ) -> Strategy:
+        """Return the function as an awaitable one, with its resources. A blocking function runs in a thread.
+
+        Raises DefinitionError for a resource that is missing or ambiguous.
+        """
+        if self._provide is not None:
+            arguments = 3 if isinstance(declared, UndoDeclaration) else 2
+            own = function is declared.function
+            needs = declared.needs if own else needs_of(function, arguments, {})
+            place = declared.location if own else ""
+            found = {
+                name: resource_of(self._provide, cls, f"{what} of machine {self.name!r}", name, place)
+                for name, cls in needs.items()
+            }
+            function = partial(function, **found) if found else function
+        blocking = declared.blocking and not is_async(function)
+        return threaded(function, lambda: self.threads) if blocking else function
 
     def dependencies(self) -> set[str]:
         """Return the names of the dependencies of its steps and effects."""
@@ -416,11 +579,42 @@ class BoundMachine:
         """Decode a stored payload, perhaps of an earlier version of the machine."""
         if not data:
             return None
+        if event == FORKED:
+            return StoredJson(data.decode(), "the workflow and the version that it begins with")
+        if event == CHILDREN_JOINED:
+            return StoredJson(data.decode(), "the children of the state, as they were counted")
         return _decode_failure(data) if event == "STEP_FAILED" else self.codec.read_event(event, data)
 
     def context_text(self, context: object) -> bytes:
         """Return the context of a row of history as JSON."""
         return context.text.encode() if isinstance(context, StoredJson) else self.codec.encode_context(context)
+
+
+def resource_of(provide: Sequence[object], cls: type[object], what: str, name: str, location: str) -> object:
+    """Return the resource of the type: an instance of the class itself, or else the only one of a class below it.
+
+    Raises DefinitionError unless exactly one matches.
+    """
+    exact = [each for each in provide if type(each) is cls]
+    try:
+        found = exact or [each for each in provide if isinstance(each, cls)]
+    except TypeError:  # A protocol that is not checkable at run time.
+        found = []
+    if len(found) == 1:
+        return found[0]
+    present = ", ".join(_kind_of(each) for each in provide) or "nothing"
+    problem = "is not provided" if not found else f"is provided {len(found)} times"
+    raise DefinitionError(
+        f"{what} takes {name}: {cls.__qualname__}, which {problem}; provide= has {present}.",
+        why="Steps, undos and effects get what they need by the type of a parameter, so exactly one value must match.",
+        fix=f"Pass one instance: Engine.open(url, machines=[…], provide=[{cls.__name__}(…)]).",
+        rule="resource-missing" if not found else "resource-ambiguous",
+        location=location,
+    )
+
+
+def _kind_of(value: object) -> str:
+    return f"the class {value.__qualname__}" if isinstance(value, type) else type(value).__qualname__
 
 
 def _no_reason(dependency: str, kind: str) -> None:

@@ -5,8 +5,9 @@ async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
     await engine.send("o-1", Submit(cents=999), key="click-7")
     view = await engine.wait("o-1")
 
-It checks arguments and admits calls; `path.pipeline` decides them and `steps.runner` runs the steps. A reading call is
-repeated at the new store if the workflows were moved meanwhile; calls that change a workflow wait in the pipeline.
+It checks arguments and admits calls; `path.commit_pipeline` decides them and `steps.runner` runs the steps. A reading
+call is repeated at the new store if the workflows were moved meanwhile; calls that change a workflow wait in the
+pipeline.
 
 Sections: `Engine`; `Workflows`, the calls typed by a machine.
 """
@@ -15,6 +16,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from enum import Enum
 from functools import partial
 from types import EllipsisType
@@ -25,32 +27,52 @@ from interlock.core.decide import allowed as allowed_here
 from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.core.machine import Machine
-from interlock.core.policies import Dependency
+from interlock.core.policies import Dependency, Seconds, in_seconds
+from interlock.core.search import Where, search_of
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.engine.alerts.receivers import Receiver
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, Strategy
+from interlock.engine.caller_transactions import TransactionBlock, TransactionCalls
 from interlock.engine.dependencies.breakers import Breakers, view_of_line
 from interlock.engine.dependencies.wait_queue import Line
+from interlock.engine.engine_settings import Admission
+from interlock.engine.families import WorkflowCalls
 from interlock.engine.follow_moves import Follower
 from interlock.engine.internals import EngineParts
 from interlock.engine.leases import LEASE_S, WAIT_S, Leasing
-from interlock.engine.open import Opening
+from interlock.engine.open_engine import EngineOpening
+from interlock.engine.operators.attempts import AttemptPage, read_attempts
+from interlock.engine.operators.retention import BATCH, Pruned, Pruner
+from interlock.engine.operators.why import Why, read_why
 from interlock.engine.path.caller_commands import (
-    Send,
+    Beginning,
+    SendEvent,
     Settle,
     Start,
     TryAgain,
     check_id,
     check_kind,
+    checked_actor,
     digest_of,
     find_letter,
+    fork_of,
     no_letter,
     no_workflow,
+    start_of,
 )
-from interlock.engine.path.pipeline import confirm, is_here
-from interlock.engine.retention import BATCH, Pruned, Pruner
-from interlock.engine.settings import Admission
-from interlock.engine.transactions import TransactionBlock, TransactionCalls
+from interlock.engine.path.commit_pipeline import confirm, is_here
+from interlock.engine.pauses import (
+    PAUSES_MAX,
+    Paused,
+    PauseScope,
+    PauseView,
+    Pausing,
+    Resumed,
+    pause_machine,
+    read_pauses,
+    view_of_pause,
+)
+from interlock.engine.schedules import Calls, Schedule, Schedules
 from interlock.engine.views import (
     Compensation,
     Counts,
@@ -64,12 +86,13 @@ from interlock.engine.views import (
     compensations_of,
     history_row,
     letter_of,
+    moment,
     view_of,
 )
 from interlock.errors import BadUsage, InterlockError, UnavailableError, WorkflowNotFound
-from interlock.lanes.contention import HotRow
+from interlock.lanes.hot_rows import HotRow
 from interlock.signals import Observer
-from interlock.store.records import Letter
+from interlock.store.records import Letter, child_cursor, parse_child_cursor
 
 PAGE = 1_000
 
@@ -80,6 +103,9 @@ FORCES: Final[dict[str, Literal["open", "closed"] | None]] = {"open": "open", "c
 EventT = TypeVar("EventT", bound=Event)
 ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
+
+Item = tuple[str, Event] | tuple[str, Event, str | None] | tuple[str, Event, str | None, Beginning | None]
+"""An event of `send_many`: its workflow, the event, its key, and the machine and context to start with (E5)."""
 
 
 def _repeat_after_move(
@@ -103,12 +129,20 @@ def _repeat_after_move(
 class Engine:
     """An open engine. Make one with `Engine.open`."""
 
-    def __init__(self, inside: EngineParts, follower: Follower | None = None) -> None:
+    def __init__(self, inside: EngineParts, follower: Follower | None = None, **settings: object) -> None:
+        parts: object = inside  # Not every caller has a type checker.
+        if settings or not isinstance(parts, EngineParts):
+            raise BadUsage(
+                "Engine(...) was called.",
+                why="An engine is opened, because it connects to its store and closes it at the end.",
+                fix="Write `async with Engine.open(url, machines=[…]) as engine`.",
+            )
         self._loop = asyncio.get_running_loop()
         self._follower = follower
         if follower is not None:
             follower.entered.append(self._enter)
         self._enter(inside)
+        inside.schedules.enter(cast("Calls", self), self._store_time)
         self._in_command: set[str] = set()
         """Dead letters with a command under way."""
 
@@ -119,37 +153,42 @@ class Engine:
         machines: Sequence[AnyMachine],
         dependencies: Sequence[Dependency] = (),
         steps: Mapping[object, Strategy] | None = None,
+        provide: Sequence[object] = (),
         worker: bool = True,
         admission: Admission | None = None,
         observers: Iterable[Observer | str] = (),
         alerts: Sequence[Receiver] = (),
+        schedules: Sequence[Schedule] = (),
         clock: Clock | None = None,
         chance: Chance | None = None,
         ids: Ids | None = None,
         cache: str | None = None,
         redis: str | None = None,
         accept_changes: bool = False,
-        **settings: float,
-    ) -> "Opening[Engine]":
+        **settings: Seconds,
+    ) -> "EngineOpening[Engine]":
         """Open an engine: `async with Engine.open(url, machines=[…]) as engine`, or `engine = await Engine.open(…)`.
 
-        `steps` swaps strategies: a step, an undo's function or an effect's function for another function. With
+        `steps` swaps strategies: a step, an undo's function or an effect's function for another function.
+        `provide` are resources that steps, undos and effects take by the type of a parameter: clients, pools. With
         `worker=False` events are taken and no step runs. Settings are those of `EngineSettings`, and of `LaneSettings`
         for the store. `observers` are functions, or names: "prometheus", "logs", and "otel", which is the default
         where the program has set a provider. `alerts` receive stalled workflows and dead letters: `AlertWebhook`,
         `PagerDuty`. `accept_changes` opens although the plan has losses. With `redis`, or INTERLOCK_REDIS, leases,
         limits and breakers are those of a cluster: "redis://127.0.0.1:6379/0?prefix=shop".
         """
-        return Opening(
+        return EngineOpening(
             Engine,
             url,
             machines=machines,
             dependencies=dependencies,
             steps=steps or {},
+            provide=provide,
             worker=worker,
             admission=admission or Admission(),
             observers=observers if isinstance(observers, str) else tuple(observers),
             alerts=alerts,
+            schedules=schedules,
             clock=clock,
             chance=chance,
             ids=ids,
@@ -162,10 +201,18 @@ class Engine:
     # --- starting and sending ----------------------------------------------------------------------------------------
 
     async def start(
-        self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
+        self,
+        machine: Machine[StateT, ContextT, EventT],
+        workflow: str,
+        context: ContextT,
+        *,
+        by: str | None = None,
     ) -> View[StateT, ContextT]:
-        """Start a workflow. The same id with the same input again returns the one that exists (B4)."""
-        return cast("View[StateT, ContextT]", await self._admit(Start(self._bound(machine), workflow, context)))
+        """Start a workflow. The same id with the same input again returns the one that exists (B4).
+
+        `by` is the actor who starts it, for its history (F1).
+        """
+        return cast("View[StateT, ContextT]", await self._admit(Start(self._bound(machine), workflow, context, by=by)))
 
     async def send(
         self,
@@ -175,28 +222,35 @@ class Engine:
         key: str | None = None,
         if_allowed: bool = False,
         expect_version: int | None = None,
+        start: Beginning | None = None,
+        by: str | None = None,
     ) -> Moved[Enum]:
         """Send an event; returns when its effect is durable. Raises the refusal if it is refused.
 
         A `key` makes the delivery idempotent: the same again returns the first answer (B5). With `if_allowed` an event
-        that has no transition here is answered as ignored.
+        that has no transition here is answered as ignored. With `start=(machine, context)` a workflow that does not
+        exist is started, and the event applied to it, in one commit; if the event is refused, nothing is started (E5).
+        `by` is the actor who sends it; the history of the workflow keeps the name (F1).
         """
         self._check_known(workflow)
-        envelope = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        envelope = SendEvent(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version, by=by)
+        if start is not None:
+            self._with_start(envelope, start)
         return cast("Moved[Enum]", await self._admit(envelope))
 
-    async def send_many(
-        self, items: Iterable[tuple[str, Event] | tuple[str, Event, str | None]]
-    ) -> list[Moved[Enum] | Refused]:
-        """Send many events, each with its workflow and, unless left out, its key; one answer per item, in order.
+    async def send_many(self, items: Iterable[Item], *, by: str | None = None) -> list[Moved[Enum] | Refused]:
+        """Send many events, each with its workflow and, unless left out, its key and its start; one answer per item.
 
-        Those of one workflow are applied in the order given.
+        Those of one workflow are applied in the order given. `by` is the actor who sends all of them.
         """
-        requests: list[Send | Refused] = []
+        requests: list[SendEvent | Refused] = []
         for item in items:
             try:
                 self._check_known(item[0])
-                requests.append(Send(item[0], item[1], key=item[2] if len(item) > 2 else None))  # noqa: PLR2004 -- as typed.
+                envelope = SendEvent(item[0], item[1], key=item[2] if len(item) > 2 else None, by=by)  # noqa: PLR2004 -- as typed.
+                if len(item) > 3 and item[3] is not None:  # noqa: PLR2004 -- as typed.
+                    self._with_start(envelope, item[3])
+                requests.append(envelope)
             except InterlockError as error:
                 requests.append(Refused(error))
         answers = self._admit_many(requests)
@@ -205,6 +259,30 @@ class Engine:
             if not isinstance(answer, Refused) and not answer.done():
                 await asyncio.wait([answer])
         return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
+
+    async def fork(self, workflow: str, at_version: int, new_id: str, *, by: str | None = None) -> View[Enum, object]:
+        """Start a new workflow in the state and with the context that another one had at a version (F6).
+
+        Its history begins with FORKED. It runs its own step and sets its own timers; it owes no effects, and undoes
+        nothing that the other has done. The same fork again returns the workflow that exists. Raises BadUsage for a
+        state that is final or unwinding, WorkflowNotFound for a version without a row of history.
+        """
+        self._inside.refuse_if_closed()
+        return cast("View[Enum, object]", await self._admit(await self._fork(workflow, at_version, new_id, by)))
+
+    @_repeat_after_move
+    async def _fork(self, workflow: str, at_version: int, new_id: str, by: str | None) -> Start:
+        live = await self._load(workflow)
+        if live.row.machine not in self._inside.declared:
+            raise no_workflow(workflow)
+        records = await self._store.history(workflow, after=at_version - 1, limit=1)
+        if not records or records[0].version != at_version:
+            raise WorkflowNotFound(
+                f"version {at_version} of workflow {workflow!r} is not in its history.",
+                why="It has not been there, or its history was pruned.",
+                fix="Choose another version: `interlock history` lists them.",
+            )
+        return fork_of(live.bound, records[0], new_id, by)
 
     def transaction(self, connection: object) -> TransactionBlock:
         """Send events inside a transaction of your own, on PostgreSQL: they commit or roll back with your data (B11).
@@ -228,12 +306,13 @@ class Engine:
         return Workflows(self, machine)
 
     @_repeat_after_move
-    async def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> View[Enum, object]:
+    async def wait(self, workflow: str, *states: Enum, timeout_s: Seconds | None = None) -> View[Enum, object]:
         """Wait until the workflow is in one of the states; without any, until it is final or resting.
 
         Raises WaitFailed when it ends in another final state, WaitTimeout when the time is over.
         """
         self._inside.refuse_if_closed()
+        limit_s = in_seconds(timeout_s)
         waiter = Waiter(states)
         waiters = self._inside.waiters
         waiters.add(workflow, waiter)
@@ -246,8 +325,8 @@ class Engine:
                 live.bound.node(state)  # Raises: a wait for a state of another machine would never end.
             if waiter.arrived(live):
                 return view_of(live)
-            if timeout_s is not None:
-                timer = self._loop.call_later(timeout_s, self._time_out, workflow, waiter, timeout_s)
+            if limit_s is not None:
+                timer = self._loop.call_later(limit_s, self._time_out, workflow, waiter, limit_s)
             return view_of(await waiter.future)
         finally:
             waiters.remove(workflow, waiter)
@@ -275,23 +354,84 @@ class Engine:
         machine: Machine[StateT, ContextT, EventT],
         *,
         state: StateT | None = None,
+        where: Where = (),
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+        order: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[StateT, ContextT]:
-        """Return a page of the workflows of a machine. Pass the `cursor` of the page before; None at the end (B8)."""
+        """Return a page of the workflows of a machine. Pass the `cursor` of the page before; None at the end (B8, F4).
+
+        `where` are conditions on fields of the context that the machine declares in `search=`, as tuples of field,
+        operator and value; the operators are = != < <= > >= in prefix. `order` is `updated_at`, `created_at` or such a
+        field, with a minus in front for the reverse. Without any of these, all workflows come in the order of creation,
+        those of one state in the order of their entry. A page that searches may be short while its cursor is set.
+        """
         bound = self._bound(machine)
         self._inside.refuse_if_closed()
-        wanted = None if state is None else bound.node(state).name
-        found = await self._store.find(bound.name, wanted, after=cursor, limit=max(1, min(limit, PAGE_MAX)))
+        node = None if state is None else bound.node(state)
+        most = max(1, min(limit, PAGE_MAX))
+        if where or order is not None or updated_after is not None or updated_before is not None:
+            found = await self._inside.search(
+                search_of(
+                    bound.machine.search,
+                    where=where,
+                    updated_after=updated_after,
+                    updated_before=updated_before,
+                    order=order,
+                    states=tuple(name for name, each in bound.stored.items() if each is node),
+                    limit=most,
+                    cursor=cursor,
+                )
+            )
+        else:
+            found = await self._store.find(bound.name, None if node is None else node.name, after=cursor, limit=most)
         lives = self._inside.readable(bound, found.rows)
         return Page(tuple(cast("View[StateT, ContextT]", view_of(live)) for live in lives), found.cursor)
+
+    @_repeat_after_move
+    async def children(self, workflow: str, *, limit: int = 100, cursor: str | None = None) -> Page[Enum, object]:
+        """Return a page of the workflow's children, by visit and in the order of their declaration (E3).
+
+        Children of machines that this engine does not have are left out, and those that were pruned.
+        """
+        after = parse_child_cursor(cursor, workflow)
+        await self._load(workflow)
+        most = max(1, min(limit, PAGE_MAX))
+        found = await self._store.children(workflow, after=after, limit=most + 1)
+        rows = await self._store.load([each.id for each in found[:most]])
+        views: list[View[Enum, object]] = []
+        for each in found[:most]:
+            bound = self._inside.machines.get(rows[each.id].machine) if each.id in rows else None
+            views += [] if bound is None else map(view_of, self._inside.readable(bound, [rows[each.id]]))
+        last = found[most - 1] if len(found) > most else None
+        return Page(tuple(views), None if last is None else child_cursor(last))
+
+    @_repeat_after_move
+    async def attempts(
+        self, workflow: str, *, after: int = 0, limit: int = 100, cursor: str | None = None
+    ) -> AttemptPage:
+        """Return a page of the attempts of the workflow's steps, undos and effects, the oldest first (B17).
+
+        Those under way are the last. They are kept as long as the history of the moves that they belong to. With
+        `after` only those that have ended after the move to that version.
+        """
+        row = (await self._load(workflow)).row
+        most = max(1, min(limit, PAGE_MAX))
+        return await read_attempts(self._store, row, after=after, limit=most, cursor=cursor)
+
+    @_repeat_after_move
+    async def why(self, workflow: str) -> Why:
+        """Return why the workflow is where it is: how it came there, what it waits for, what can move it (F8)."""
+        return await read_why(self._store, await self._load(workflow))
 
     @_repeat_after_move
     async def stalled(
         self,
         machine: Machine[StateT, ContextT, EventT],
         *,
-        older_than_s: float | None = None,
+        older_than_s: Seconds | None = None,
         states: Iterable[StateT] | None = None,
         limit: int = 1_000,
     ) -> list[View[StateT, ContextT]]:
@@ -305,7 +445,7 @@ class Engine:
         nodes = bound.table.nodes.values() if states is None else [bound.node(state) for state in states]
         before: dict[str, int] = {}
         for node in nodes:
-            dwell_s = older_than_s if older_than_s is not None else node.dwell_max_s
+            dwell_s = in_seconds(older_than_s) if older_than_s is not None else node.dwell_max_s
             if node.active and dwell_s is not None:
                 before[node.name] = now_us - int(dwell_s * 1_000_000)
         rows = await self._store.stalled(bound.name, before, limit=max(1, min(limit, PAGE_MAX)))
@@ -316,7 +456,7 @@ class Engine:
     async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Enum]]:
         """Return the events that have a transition from the workflow's state (A6)."""
         live = await self._load(workflow)
-        return allowed_here(live.bound.table, live.snapshot, event)
+        return allowed_here(live.bound.table, live.snapshot, event, at=moment(self._store.now_us()))
 
     @_repeat_after_move
     async def stats(self, workflow: str) -> Counts:
@@ -332,6 +472,77 @@ class Engine:
     def unsubscribe(self, observer: Observer) -> None:
         """Stop calling `observer`."""
         self._inside.subscribers.unsubscribe(observer)
+
+    # --- pauses (E7) -------------------------------------------------------------------------------------------------
+
+    async def pause(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 -- the public name.
+        machine: AnyMachine | None = None,
+        state: Enum | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> PauseView:
+        """Begin nothing for a workflow, a machine, or one state of a machine, until `resume`.
+
+        No step, undo or effect begins there and no timer fires; events still apply, and running attempts go on. On
+        PostgreSQL other processes follow within a second or two. It survives restarts. `by` and `note` are kept in its
+        history.
+        """
+        scope = await self._scope(id, machine, state)
+        if len(await self.pauses()) >= PAUSES_MAX:
+            raise BadUsage(
+                f"{PAUSES_MAX:,} pauses are active.",
+                why="Every engine has all of them in memory.",
+                fix="Resume some, or pause a state or a machine instead of its workflows.",
+            )
+        begin = (pause_machine, Pausing(*scope))
+        _ = await self.send(scope.id, Paused(checked_actor(by) or "", note), start=begin, by=by)
+        return view_of_pause(cast("Pausing", (await self.get(scope.id)).context))
+
+    async def resume(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 -- the public name.
+        machine: AnyMachine | None = None,
+        state: Enum | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> bool:
+        """Go on with what `pause` has stopped. Return whether it was paused."""
+        if id is not None and machine is None and state is None:
+            check_id(id, "the id of a workflow")
+            scope = PauseScope(workflow=id)  # Its pause stays when the workflow is pruned.
+        else:
+            scope = await self._scope(id, machine, state)
+        try:
+            event = Resumed(checked_actor(by) or "", note)
+            return not (await self.send(scope.id, event, if_allowed=True, by=by)).ignored
+        except WorkflowNotFound:
+            _ = await self._scope(id, machine, state)
+            return False
+
+    @_repeat_after_move
+    async def pauses(self) -> list[PauseView]:
+        """Return the active pauses of this home, in the order in which they began."""
+        self._inside.refuse_if_closed()
+        return [view_of_pause(pause) for pause in await read_pauses(self._store)]
+
+    async def _scope(self, workflow: str | None, machine: AnyMachine | None, state: Enum | None) -> PauseScope:
+        if (workflow is None) == (machine is None) or (state is not None and machine is None):
+            raise BadUsage(
+                "a pause names neither a workflow nor a machine, or both, or a state without its machine.",
+                why="It concerns one workflow, one machine, or one state of a machine.",
+                fix='Pass id="o-1", or machine=order, or machine=order and state=State.CHARGING.',
+            )
+        if workflow is not None:
+            if (await self.get(workflow)).machine not in self._inside.declared:
+                raise no_workflow(workflow)
+            return PauseScope(workflow=workflow)
+        assert machine is not None
+        bound = self._bound(machine)
+        return PauseScope(bound.name, "" if state is None else bound.node(state).name)
 
     # --- dead letters, breakers, limits and pruning ------------------------------------------------------------------
 
@@ -355,16 +566,26 @@ class Engine:
         check_kind(kind)
         return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
 
-    async def retry_dead_letter(self, letter_id: str) -> None:
-        """Retry a dead letter, with the same idempotency key and all its attempts."""
-        await self._command_letter(letter_id, TryAgain)
+    # The actor of an operator's action (`by`) stands in the log `interlock.operators`, and in a server's audit log.
 
-    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
+    async def retry_dead_letter(self, letter_id: str, *, by: str | None = None) -> None:
+        """Retry a dead letter, with the same idempotency key and all its attempts."""
+        letter = await self._command_letter(letter_id, TryAgain, by)
+        self._inside.operated(f"dead letter {letter_id} of workflow {letter.workflow!r} is retried", by)
+
+    async def resolve_dead_letter(self, letter_id: str, *, note: str, by: str | None = None) -> None:
         """Mark a dead letter as dealt with. An unwinding goes on; a step's workflow waits for an event.
 
-        The note goes to the log `interlock.operators` and to observers.
+        The note goes to the log `interlock.operators`. A move that this causes has the actor in its history.
         """
-        self._inside.settled(await self._command_letter(letter_id, Settle), note)
+        letter = await self._command_letter(letter_id, Settle, by)
+        what = f"dead letter {letter_id} ({letter.kind} {letter.name!r} of workflow {letter.workflow!r})"
+        self._inside.operated(f"{what} is resolved: {note}", by)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of this home: `await engine.schedules.list()` (E6)."""
+        return self._inside.schedules
 
     def breakers(self) -> Breakers:
         """Return the breakers of all dependencies of these machines, with their limits, in this process (C4).
@@ -382,10 +603,12 @@ class Engine:
         self._inside.refuse_if_closed()
         return self._pipeline.contended.worst(self._inside.now_s())
 
-    def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
+    def force_breaker(
+        self, dependency: str, state: Literal["open", "closed", "auto"], *, by: str | None = None
+    ) -> None:
         """Force a breaker open or closed; "auto" lets it decide again. It survives a restart.
 
-        All engines of this process share it.
+        All engines of this process share it. The breaker's reason names the actor `by`.
         """
         line = self._line(dependency)
         if state not in FORCES:
@@ -394,11 +617,16 @@ class Engine:
                 why="It is forced open, forced closed, or decides by itself.",
                 fix='Use "open", "closed" or "auto".',
             )
-        forced = FORCES[state]
-        line.outlet.force(forced, "a person lets it decide again" if forced is None else f"a person holds it {forced}")
+        forced, who = FORCES[state], checked_actor(by) or "a person"
+        line.outlet.force(forced, f"released by {who}" if forced is None else f"held {forced} by {who}")
 
     def set_limit(
-        self, dependency: str, *, concurrency_max: int | None = None, rate_per_s: float | EllipsisType | None = ...
+        self,
+        dependency: str,
+        *,
+        concurrency_max: int | None = None,
+        rate_per_s: float | EllipsisType | None = ...,
+        by: str | None = None,
     ) -> None:
         """Change the limits of a dependency while the engine runs; omitted ones stay as they are (C8).
 
@@ -410,46 +638,56 @@ class Engine:
         wanted = Dependency(
             dependency, outlet.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate
         )
+        who = checked_actor(by)
         outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
+        limits = f"{wanted.concurrency_max} at a time, {wanted.rate_per_s or 'any number'} per second"
+        self._inside.operated(f"the limits of {dependency!r} are {limits}", who)
 
-    def set_admission(self, admission: Admission) -> None:
+    def set_admission(self, admission: Admission, *, by: str | None = None) -> None:
         """Change the admission limits of the engine while it runs (C7)."""
         self._inside.refuse_if_closed()
+        who = checked_actor(by)
         self._inside.gate.set(admission)
+        self._inside.operated(f"admission is {admission}", who)
 
     @_repeat_after_move
     async def prune(
         self,
         *,
-        older_than_s: float,
+        older_than_s: Seconds,
         history_only: bool = False,
         with_owed: bool = False,
         dry_run: bool = False,
         batch: int = BATCH,
-        pause_s: float = 0.0,
+        pause_s: Seconds = 0.0,
+        by: str | None = None,
     ) -> Pruned:
         """Remove workflows of these machines that ended `older_than_s` ago, with history, effects and letters.
 
-        With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`.
+        With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`,
+        and a parent until its children have ended.
         Each batch is a transaction of its own, followed by a pause of `pause_s`.
         """
         self._inside.refuse_if_closed()
         pruner = Pruner(
             self._store,
-            older_than_s=older_than_s,
-            machines=self._inside.machines,
+            older_than_s=in_seconds(older_than_s),
+            machines=self._inside.declared,
             history_only=history_only,
             owing=with_owed,
             dry_run=dry_run,
             batch=batch,
-            pause_s=pause_s,
+            pause_s=in_seconds(pause_s),
         )
-        keeps = history_only or dry_run
-        return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
+        keeps, who = history_only or dry_run, checked_actor(by)
+        pruned = await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
+        if not dry_run:
+            self._inside.operated(f"{pruned.workflows} workflows with {pruned.events} events are pruned", who)
+        return pruned
 
     # --- leases and closing ------------------------------------------------------------------------------------------
 
-    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> Leasing:
+    def lease(self, name: str, *, wait_s: Seconds = WAIT_S, lease_s: Seconds = LEASE_S) -> Leasing:
         """Acquire a lease, held by one process at a time (C10): `async with engine.lease("nightly-report") as lease`.
 
         Waits up to `wait_s`, then raises LeaseHeld; 0 asks once. It is renewed while the block runs, and expires after
@@ -457,7 +695,7 @@ class Engine:
         when it was lost.
         """
         self._inside.refuse_if_closed()
-        return Leasing(self._inside.leases, name, wait_s=wait_s, lease_s=lease_s)
+        return Leasing(self._inside.leases, name, wait_s=in_seconds(wait_s), lease_s=in_seconds(lease_s))
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and close the store."""
@@ -474,31 +712,42 @@ class Engine:
         return await call()
 
     def _enter(self, inside: EngineParts) -> None:
+        inside.families.enter(cast("WorkflowCalls", self))
         self._inside = inside
         self._store = inside.store
         self._pipeline = inside.pipeline
 
-    def _admit(self, envelope: Start | Send) -> "asyncio.Future[object]":
+    def _store_time(self) -> datetime:
+        return moment(self._store.now_us())
+
+    def _admit(self, envelope: Start | SendEvent) -> "asyncio.Future[object]":
         self._inside.refuse_if_closed()
-        self._inside.gate.enter(starts=isinstance(envelope, Start))
+        self._inside.gate.enter(starts=isinstance(envelope, Start) or envelope.first is not None)
         envelope.since_s = self._loop.time()
         if self._inside.tracing is not None:
             self._inside.tracing.called(envelope.workflow)
         return self._pipeline.admit(envelope)
 
-    def _admit_many(self, requests: "Sequence[Send | Refused]") -> "list[asyncio.Future[object] | Refused]":
+    def _with_start(self, envelope: SendEvent, start: Beginning) -> None:
+        machine, context = start_of(start)
+        envelope.first = Start(self._bound(machine), envelope.workflow, context, by=envelope.by)
+        if envelope.key is None and self._store.shared:
+            # A start cannot be fenced while its outcome is unknown; by this key a late commit of it is recognised.
+            envelope.key = self._pipeline.means.ids.text()
+
+    def _admit_many(self, requests: "Sequence[SendEvent | Refused]") -> "list[asyncio.Future[object] | Refused]":
         """Admit many events in their order; those for which there is room are admitted together."""
         inside, admit, since_s = self._inside, self._pipeline.admit, self._loop.time()
         room = 0
         if inside.tracing is None:
             with suppress(InterlockError):  # Each event gets its own error below.
                 inside.refuse_if_closed()
-                room = inside.gate.enter_many(sum(type(each) is Send for each in requests))
+                room = inside.gate.enter_many(sum(type(each) is SendEvent and each.first is None for each in requests))
         answers: list[asyncio.Future[object] | Refused] = []
         for each in requests:
             if isinstance(each, Refused):
                 answers.append(each)
-            elif room:
+            elif room and each.first is None:
                 room -= 1
                 each.since_s = since_s
                 answers.append(admit(each))
@@ -531,25 +780,27 @@ class Engine:
         return live
 
     @_repeat_after_move
-    async def _command_letter(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+    async def _command_letter(self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None) -> Letter:
         """Apply an operator's command to a letter. Of two concurrent ones the second gets WorkflowNotFound."""
         self._inside.refuse_if_closed()
+        who = checked_actor(by)
         if letter_id in self._in_command:
             raise no_letter(letter_id)
         self._in_command.add(letter_id)
         try:
             if not self._store.shared:
-                return await self._apply_command(letter_id, ruling)
+                return await self._apply_command(letter_id, ruling, who)
             # The lease makes that hold for two engines of a shared store too.
             name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
             async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
-                return await self._apply_command(letter_id, ruling)
+                return await self._apply_command(letter_id, ruling, who)
         finally:
             self._in_command.discard(letter_id)
 
-    async def _apply_command(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+    async def _apply_command(self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None) -> Letter:
         letter = await find_letter(self._store, letter_id)
-        await self._pipeline.admit(ruling(letter))
+        if ruling is not TryAgain or not await self._inside.families.retry(letter):
+            await self._pipeline.admit(ruling(letter, by))
         return letter
 
     def _line(self, dependency: str) -> Line:
@@ -565,13 +816,25 @@ class Engine:
 
     def _bound(self, machine: AnyMachine) -> BoundMachine:
         value: object = machine  # Not every caller has a type checker.
-        name = machine.name if isinstance(value, Machine) else repr(value)
+        name = machine.name if isinstance(value, Machine) else ""
         bound = self._inside.machines.get(name)
         if bound is None or bound.machine is not machine:
-            known = ", ".join(sorted(self._inside.machines)) or "none"
+            known = ", ".join(sorted(self._inside.declared)) or "none"
+            if not isinstance(value, Machine):
+                raise UnavailableError(
+                    f"{value!r:.100} is not a machine of this engine; it has {known}.",
+                    why="Only HTTP and the command line name machines by texts.",
+                    fix="Pass the machine itself: engine.start(order, ...).",
+                )
+            if bound is not None:
+                raise UnavailableError(
+                    f"this machine {name!r} is another object than the machine {name!r} of this engine.",
+                    why="It was built twice: its module was imported under two names, or a function made it again.",
+                    fix="Import it from one module, and pass that object to Engine.open and to this call.",
+                )
             raise UnavailableError(
                 f"machine {name!r} was not given to this engine; it has {known}.",
-                why="An engine runs the machines it was opened with, and those very objects.",
+                why="An engine runs the machines it was opened with.",
                 fix="Open the engine with it: Engine.open(url, machines=[…]).",
             )
         return bound
@@ -589,9 +852,9 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         self._engine = engine
         self._machine = machine
 
-    async def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
+    async def start(self, workflow: str, context: ContextT, *, by: str | None = None) -> View[StateT, ContextT]:
         """Start a workflow (B4)."""
-        return await self._engine.start(self._machine, workflow, context)
+        return await self._engine.start(self._machine, workflow, context, by=by)
 
     async def send(
         self,
@@ -601,17 +864,28 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         key: str | None = None,
         if_allowed: bool = False,
         expect_version: int | None = None,
+        start: ContextT | None = None,
+        by: str | None = None,
     ) -> Moved[StateT]:
-        """Send an event of this machine."""
-        await self.get(workflow)
-        moved = await self._engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        """Send an event of this machine. With `start`, a workflow that does not exist starts with this context (E5)."""
+        if start is None:
+            await self.get(workflow)
+        moved = await self._engine.send(
+            workflow,
+            event,
+            key=key,
+            if_allowed=if_allowed,
+            expect_version=expect_version,
+            start=None if start is None else (self._machine, start),
+            by=by,
+        )
         return cast("Moved[StateT]", moved)
 
     async def get(self, workflow: str) -> View[StateT, ContextT]:
         """Return the workflow as it is durable."""
         return self._checked(await self._engine.get(workflow))
 
-    async def wait(self, workflow: str, *states: StateT, timeout_s: float | None = None) -> View[StateT, ContextT]:
+    async def wait(self, workflow: str, *states: StateT, timeout_s: Seconds | None = None) -> View[StateT, ContextT]:
         """Wait until the workflow is in one of the states; without any, until it is final or resting."""
         await self.get(workflow)
         return self._checked(await self._engine.wait(workflow, *states, timeout_s=timeout_s))
@@ -624,14 +898,43 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         rows = await self._engine.history(workflow, after=after, limit=limit)
         return cast("list[HistoryRow[StateT, ContextT]]", rows)
 
+    async def children(self, workflow: str, *, limit: int = 100, cursor: str | None = None) -> Page[Enum, object]:
+        """Return a page of the workflow's children (E3)."""
+        await self.get(workflow)
+        return await self._engine.children(workflow, limit=limit, cursor=cursor)
+
+    async def attempts(
+        self, workflow: str, *, after: int = 0, limit: int = 100, cursor: str | None = None
+    ) -> AttemptPage:
+        """Return a page of the attempts of the workflow's steps, undos and effects, the oldest first (B17)."""
+        await self.get(workflow)
+        return await self._engine.attempts(workflow, after=after, limit=limit, cursor=cursor)
+
     async def find(
-        self, *, state: StateT | None = None, limit: int = 100, cursor: str | None = None
+        self,
+        *,
+        state: StateT | None = None,
+        where: Where = (),
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+        order: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
     ) -> Page[StateT, ContextT]:
-        """Return the workflows, page by page."""
-        return await self._engine.find(self._machine, state=state, limit=limit, cursor=cursor)
+        """Return the workflows, page by page; the conditions are those of `Engine.find`."""
+        return await self._engine.find(
+            self._machine,
+            state=state,
+            where=where,
+            updated_after=updated_after,
+            updated_before=updated_before,
+            order=order,
+            limit=limit,
+            cursor=cursor,
+        )
 
     async def stalled(
-        self, *, older_than_s: float | None = None, states: Iterable[StateT] | None = None, limit: int = 1_000
+        self, *, older_than_s: Seconds | None = None, states: Iterable[StateT] | None = None, limit: int = 1_000
     ) -> list[View[StateT, ContextT]]:
         """Return the active workflows that have been in their state for too long."""
         return await self._engine.stalled(self._machine, older_than_s=older_than_s, states=states, limit=limit)

@@ -19,14 +19,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from interlock.catalog.catalog import ALL, Catalog, workflows_at
-from interlock.catalog.entries import below
+from interlock.catalog.catalog_entries import below
 from interlock.catalog.open_lane import is_free_again
 from interlock.clock import Chance, Clock
 from interlock.engine.internals import EngineParts
+from interlock.engine.path.commit_pipeline import closed, confirm, stopped
 from interlock.engine.path.engine_commands import EffectDone, EffectFailed, Result
-from interlock.engine.path.pipeline import closed, confirm, stopped
-from interlock.engine.path.staging import Envelope
-from interlock.engine.shared.reads import AddCounts
+from interlock.engine.path.staged_group import Envelope
+from interlock.engine.shared.shared_reads import AddCounts
 from interlock.errors import (
     CorruptionError,
     Fenced,
@@ -39,8 +39,8 @@ from interlock.errors import (
 from interlock.faultpoints import reach
 from interlock.redaction import logger_of
 from interlock.store.memory import MemoryStore
-from interlock.store.open import NAME
-from interlock.urls import is_bucket_url, is_postgres_url, redact_secrets, with_secrets
+from interlock.store.open_store import NAME
+from interlock.urls import is_bucket_url, is_lane_url, is_postgres_url, redact_secrets, with_secrets
 
 # --- Route from a home to its workflows ------------------------------------------------------------------------------
 # The catalog is a shortcut, and may be outdated: opening a place that was left raises MovedElsewhere with the next
@@ -121,7 +121,7 @@ class StoreRoute:
         self._places = self._places[:1] + self._places[-1:]
 
     def _is_home(self) -> bool:
-        return self._home.startswith("lanes:///") or is_bucket_url(self._home) or is_postgres_url(self._home)
+        return is_lane_url(self._home) or is_bucket_url(self._home) or is_postgres_url(self._home)
 
 
 # --- Switch ----------------------------------------------------------------------------------------------------------
@@ -173,8 +173,8 @@ class Follower:
         self._closed = False
         self._taken_over = False
         """Whether the workflows were not moved, but another process has taken over their lane."""
-        self._owned: LaneOwned | None = None
-        """The last error of the new place, if it is a lane that another process owns."""
+        self._refusal = ""
+        """Why the new place could not be opened, of the latest try."""
         parts.follow = functools.partial(self.notice, parts)
         if not isinstance(parts.store, MemoryStore):
             self._polling = self._loop.create_task(self._poll_store())
@@ -240,7 +240,7 @@ class Follower:
 
     async def _open_new(self, old: EngineParts, error: UnavailableError) -> EngineParts:
         """Open and begin the new parts. Retry until it succeeds or fails with a permanent error."""
-        begun_s, pause_s, self._owned = self._loop.time(), PAUSE_S_MIN, None
+        begun_s, pause_s, self._refusal = self._loop.time(), PAUSE_S_MIN, ""
         while True:
             try:
                 if isinstance(error, Fenced):
@@ -252,14 +252,17 @@ class Follower:
             except LaneOwned as owned:
                 if isinstance(error, Fenced) and self._loop.time() - begun_s > RETAKEN_S:
                     raise error from owned
-                self._owned = owned
-                if old.late is not None:
-                    old.late = self._unreached_error()  # Its owner is known now.
-                log.info("the workflows cannot be opened at %s yet: %s", self._route.masked_url, owned.what)
+                self._note_refusal(old, f"A lane has one owner: {owned.what}")
             except UnavailableError as problem:
-                log.info("the workflows cannot be opened at %s yet: %s", self._route.masked_url, problem.what)
+                self._note_refusal(old, f"The last try: {problem.what}")
             await asyncio.sleep(pause_s * (0.5 + self._chance.fraction()))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    def _note_refusal(self, old: EngineParts, why: str) -> None:
+        self._refusal = why
+        if old.late is not None:
+            old.late = self._unreached_error()
+        log.info("the workflows cannot be opened at %s yet. %s", self._route.masked_url, why)
 
     async def _check_lane_free(self, wait_s: float) -> None:
         """Raise LaneOwned while the process that has taken the lane over is alive and has not released it."""
@@ -355,8 +358,8 @@ class Follower:
         )
         if self._taken_over:
             error.why = "Another process has taken over the lane, and this engine opens it again."
-        if self._owned is not None:
-            error.why = f"A lane has one owner: {self._owned.what}"
+        if self._refusal:
+            error.why = f"{error.why} {self._refusal}"
         error.fix = "Retry a little later: the engine keeps trying. Nothing of the request was applied."
         return error
 

@@ -3,9 +3,13 @@
 `Engine` is the public class; `EngineParts` holds its parts and listens to the pipeline. After a durable change of a
 workflow the runner acts on it, observers receive it, and its waiters are woken. The store policy answers where a store
 with one owner and a shared store differ.
+
+Sections: settings of an opening, the parts.
 """
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,28 +17,34 @@ from typing import cast
 
 from interlock.clock import Chance, Clock, Ids, SystemClock
 from interlock.core.policies import Dependency
+from interlock.core.search import Search
 from interlock.core.table import Node
 from interlock.engine.alerts.alert import Alert, hot_row_alert, loop_alert
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
-from interlock.engine.definitions import check_definitions
+from interlock.engine.check_definitions import check_definitions
 from interlock.engine.dependencies.breakers import BreakerPublisher
-from interlock.engine.dependencies.outlet import Change
+from interlock.engine.dependencies.outlet import BreakerTransition
 from interlock.engine.dependencies.wait_queue import Places, lines_of
+from interlock.engine.engine_settings import Admission, EngineSettings
+from interlock.engine.families import Families
 from interlock.engine.leases import LeaseBook
 from interlock.engine.owned_store_policy import OwnedStorePolicy
 from interlock.engine.path.admission import Gate
-from interlock.engine.path.caller_commands import Send, Start
+from interlock.engine.path.caller_commands import SendEvent, Start
+from interlock.engine.path.commit_pipeline import CommitPipeline, ContentionTable, closed, machine_of, stopped
 from interlock.engine.path.engine_commands import Bug, Late
-from interlock.engine.path.pipeline import Contended, Pipeline, closed, machine_of, stopped
-from interlock.engine.path.staging import DecisionContext, Envelope, Staged
-from interlock.engine.settings import Admission, EngineSettings
+from interlock.engine.path.staged_group import DecisionContext, Envelope, Staged
+from interlock.engine.pauses import MACHINE as PAUSES
+from interlock.engine.pauses import Pauses, PauseScope, PauseState, Pausing
+from interlock.engine.schedules import MACHINE as SCHEDULES
+from interlock.engine.schedules import Schedules
+from interlock.engine.shared.shared_redis import Clustered
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
-from interlock.engine.shared_redis import Clustered
 from interlock.engine.signal_emitter import SignalEmitter, goes_on
 from interlock.engine.steps.attempt import Judge
-from interlock.engine.steps.loop_watch import Blocked, watch_loop
+from interlock.engine.steps.loop_watch import BlockedLoop, watch_loop
 from interlock.engine.steps.runner import Runner
 from interlock.engine.tracer_protocol import tracer_of
 from interlock.engine.views import Moved, Waiters
@@ -47,16 +57,29 @@ from interlock.errors import (
     UserCodeError,
 )
 from interlock.faultpoints import reach
-from interlock.lanes.contention import OPEN_SOURCES, HotRow, badness
+from interlock.lanes.hot_rows import OPEN_SOURCES, HotRow, badness
 from interlock.redaction import logger_of
-from interlock.redis.leases import HIGHEST, Epochs, StoreLeases, read_highest
+from interlock.redis.shared_leases import HIGHEST, Epochs, StoreLeases, read_highest
 from interlock.signals import LoopBlocked, Subscribers
-from interlock.store.lane import SqliteStore
+from interlock.store.lane_store import SqliteStore
 from interlock.store.protocol import SharedStore, Store
-from interlock.store.records import Letter, Row
+from interlock.store.records import Row, RowsPage
+from interlock.store.search_pages import NotIndexed
 from interlock.urls import RedisAddress
 
 log = logger_of("interlock.operators")
+
+SEARCH_LOOK_S = 1.0
+"""Seconds between two looks at the indexes that several processes may build."""
+
+SEARCH_AGAIN_S = 30.0
+"""Seconds after a failure to build an index for searching."""
+
+RESUME_FIRST_S = 0.1
+"""Seconds until what was resumed is tried again after an error; they double with each error."""
+
+RESUME_LAST_S = 10.0
+"""The most of them."""
 
 PAGE = 1_000
 
@@ -68,6 +91,9 @@ WORKFLOWS = "workflows"
 
 UNBLOCKED_S = 300.0
 """An alert ends when its step has not blocked the event loop for this time."""
+
+
+# --- Settings of an opening ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +109,21 @@ class EngineConfig:
     alarms: Alarms
     worker: bool
     dependencies: Sequence[Dependency] = ()
-    contended: Contended = field(default_factory=Contended)
+    contended: ContentionTable = field(default_factory=ContentionTable)
     redis: RedisAddress | None = None
+    schedules: Schedules = field(default_factory=Schedules)
     waiters: Waiters = field(default_factory=Waiters)
     """Callers that wait for workflows. They move along to another store."""
 
 
+# --- The parts -------------------------------------------------------------------------------------------------------
+
+
 class EngineParts:
     """The parts of one engine. Lives in one event loop."""
+
+    _filling = False
+    """Whether the indexes of searchable fields are being completed."""
 
     def __init__(self, store: Store, machines: dict[str, BoundMachine], config: EngineConfig) -> None:
         self.store = store
@@ -127,6 +160,7 @@ class EngineParts:
         self._ending: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
+        self.pauses = Pauses(self._loop.time if isinstance(store, SharedStore) else None)
         self.places = self._make_places()
         if self.cluster is not None:
             self.cluster.share(line.outlet for line in self.places.lines.values())
@@ -140,13 +174,23 @@ class EngineParts:
                 store, machines, config.settings, config.chance, config.ids, worker=config.worker
             )
         self.policy = self._sharing or OwnedStorePolicy(store, machines, config.settings, config.chance)
-        self.pipeline, self.runner = self._wired(Judge(config.chance))
+        self.pipeline, self.runner, self.families = self._wired(Judge(config.chance))
         self.policy.connect(self)
         if isinstance(config.clock, SystemClock):
             for bound in machines.values():
                 bound.threads = self.runner.threads
         if isinstance(store, SqliteStore):
             store.publish(lambda: config.contended.worst(self.now_s()))
+
+    @property
+    def declared(self) -> dict[str, BoundMachine]:
+        """The machines that the program has given, without those of schedules and pauses."""
+        return {name: bound for name, bound in self.machines.items() if name not in {SCHEDULES, PAUSES}}
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of this home."""
+        return self._config.schedules
 
     def _make_cluster(self, config: EngineConfig, address: RedisAddress) -> Clustered:
         return Clustered(
@@ -167,18 +211,30 @@ class EngineParts:
         )
         for bound in self.machines.values():
             bound.why = lambda dependency, kind: lines[dependency].outlet.why(kind)
+            bound.pauses = self.pauses
         if not self._worker:
             return Places(0, 0, 0, lines)
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
 
-    def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
+    def _wired(self, judge: Judge) -> tuple[CommitPipeline, Runner, Families]:
         config, policy, settings = self._config, self.policy, self._settings
-        means = DecisionContext(config.ids, self.places, policy.owner, self.tracing)
-        pipeline = Pipeline(self.store, policy, self.machines, means, settings, self, config.contended, config.chance)
+        means = DecisionContext(
+            config.ids,
+            self.places,
+            policy.owner,
+            self.tracing,
+            self.pauses,
+            worker=f"{socket.gethostname()}:{os.getpid()}",
+            attempts_max=settings.attempts_max,
+        )
+        pipeline = CommitPipeline(
+            self.store, policy, self.machines, means, settings, self, config.contended, config.chance
+        )
         runner = Runner(
             pipeline, claims=self._sharing, judge=judge, signals=self.signals, settings=settings, working=self._worker
         )
-        return pipeline, runner
+        runner.others = families = Families(self.store, pipeline, self.machines)
+        return pipeline, runner, families
 
     async def begin(self, *, accept_changes: bool) -> None:
         """Check the machines against the stored definitions, and take up due work."""
@@ -195,20 +251,53 @@ class EngineParts:
             self.store, self.machines.values(), notes, accept_changes=accept_changes, worker=self._worker
         ):
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
+        self._filling = await self.store.declare_search([bound.machine.search for bound in self.machines.values()])
+        if self._filling:
+            self.keep(self._fill_search())
+        await self.pauses.read(self.store)
         if self._worker:
             await self.policy.take_up(notes)
             self._recovered = True
             self._watch()
+        if self.families.used:
+            await self.families.sweep()
+            if self._worker:
+                self.keep(self.families.revisit())
+                if self._sharing is not None:
+                    self.keep(self.families.sweep_always())
         if self._sharing is not None:
             self._recovered = True  # A process that only takes events has something to release too: a pending hint.
             self._sharing.begin()
+
+    async def search(self, search: Search) -> RowsPage:
+        """Return the workflows that match. Builds an index again that another release of the machine has dropped."""
+        try:
+            return await self.store.search(search)
+        except NotIndexed:
+            if not self._filling and not self.closed:
+                self._filling = True
+                self.keep(self._fill_search())
+            raise
+
+    async def _fill_search(self) -> None:
+        """Add the workflows that are there to the indexes of new searchable fields, batch by batch (F4)."""
+        while True:
+            pause_s = SEARCH_LOOK_S if self.store.shared else 0.0  # Another process may be building it.
+            try:
+                if not await self.store.fill_search():
+                    self._filling = False
+                    return
+            except Exception as error:
+                log.exception("an index for searching cannot be completed, and is tried again", exc_info=error)
+                pause_s = SEARCH_AGAIN_S
+            await asyncio.sleep(pause_s)
 
     def _watch(self) -> None:
         """Watch for stalled workflows, and for steps that block the event loop."""
         if self._settings.stall_check_s > 0:
             detector = StallDetector(
                 self.store,
-                {name: bound.table.nodes for name, bound in self.machines.items()},
+                {name: bound.table.nodes for name, bound in self.declared.items()},  # Schedules have dead letters.
                 self.alarms,
                 every_s=self._settings.stall_check_s,
                 debt_s=self._settings.debt_s,
@@ -240,7 +329,7 @@ class EngineParts:
                 self._hot[key] = found[key]
                 self.alarms.tell(found[key])
 
-    def loop_blocked(self, blocked: Blocked) -> None:
+    def loop_blocked(self, blocked: BlockedLoop) -> None:
         """Report a blocked event loop to observers and alerts. A step of this engine or other code blocked it."""
         current = blocked.attempt
         if current is not None and current.machine not in self.machines:
@@ -265,7 +354,9 @@ class EngineParts:
 
     def keep(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run a background task until the engine closes."""
-        self._tasks.append(self._loop.create_task(coroutine))
+        task = self._loop.create_task(coroutine)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps, cancel the rest, and close the store. Idempotent."""
@@ -285,6 +376,7 @@ class EngineParts:
             await self.runner.drain(self._settings.drain_s)
             reach("closing.drained")
             self.policy.save_counts()
+            await self.families.close()
             await self.pipeline.idle()
             reach("closing.settled")
             if self._recovered and self.pipeline.dead is None:
@@ -340,6 +432,7 @@ class EngineParts:
         self.runner.timers.close()
         reach("leaving.begun")
         try:
+            await self.families.close()
             await self.runner.drain(0.0)
             await self.pipeline.idle()
             reach("leaving.settled")
@@ -359,7 +452,7 @@ class EngineParts:
         """Return the event loop's time, by which waits are measured."""
         return self._loop.time()
 
-    def breaker_changed(self, change: Change) -> None:
+    def breaker_changed(self, change: BreakerTransition) -> None:
         """Publish a change of the breaker of a dependency. A closed breaker makes room for parked workflows."""
         self.publisher.changed(change)
         if self._sharing is not None and change.after == "closed":
@@ -373,6 +466,8 @@ class EngineParts:
         if self._detector is not None and self._detector.still:
             self._detector.stir()
         if staged.history:
+            if staged.live.row.machine == PAUSES:
+                self._pause_changed(staged.live)
             if self.subscribers.observers:
                 self._tell_moves(staged)
             if staged.live.row.id in self.waiters.by_workflow:
@@ -382,6 +477,27 @@ class EngineParts:
             self.tracing.durable(staged.live.row, staged.history, ended=staged.ended, goes_on=here)
         if self._sharing is not None:
             self._sharing.durable(staged)
+        if staged.children or self.families.used:
+            self.families.durable(staged)
+
+    def _pause_changed(self, live: LoadedWorkflow) -> None:
+        """Follow a change of a pause, and go on with what was resumed."""
+        pause = cast("Pausing", live.snapshot.context)
+        if self.pauses.change(pause, active=live.snapshot.state is PauseState.ACTIVE) and self._worker:
+            self.keep(self._resume(pause.scope))
+
+    async def _resume(self, scope: PauseScope) -> None:
+        """Go on with what was resumed, again after each error: nothing else takes it up."""
+        wait_s = RESUME_FIRST_S
+        while True:
+            try:
+                await self.policy.resume(scope)
+            except Exception as error:
+                log.exception("what was resumed in %s cannot be taken up, and is tried again", scope, exc_info=error)
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RESUME_LAST_S)
+            else:
+                return
 
     def _tell_moves(self, staged: Staged) -> None:
         if not self.subscribers.moves:
@@ -399,7 +515,7 @@ class EngineParts:
             self.signals.grouped(self.measured_s() - self.pipeline.group_begun_s)
 
     def measured_s(self) -> float:
-        """Return the time of a clock for durations. That of uvloop has milliseconds; a transition may take less."""
+        """Return the time for durations. The clock of uvloop counts milliseconds; a transition may be shorter."""
         return self._config.clock.monotonic_s()
 
     def elsewhere(self, error: UnavailableError) -> bool:
@@ -439,7 +555,7 @@ class EngineParts:
             self.tracing.refused(envelope.workflow, answer)
         if isinstance(answer, UserCodeError):
             self.log_bug(envelope.workflow, answer)
-        if isinstance(envelope, Send):
+        if isinstance(envelope, SendEvent):
             self.policy.count(envelope.workflow, answer)
         elif envelope.future is None and isinstance(answer, CorruptionError):
             log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
@@ -466,10 +582,9 @@ class EngineParts:
             },
         )
 
-    def settled(self, letter: Letter, note: str) -> None:
-        """Log that an operator has resolved a dead letter."""
-        log.info("dead letter %s (%s %r of workflow %r): resolved: %s", letter.id, letter.kind, letter.name,
-                 letter.workflow, note)  # fmt: skip
+    def operated(self, what: str, by: str | None) -> None:
+        """Log an operator's action, with its actor (F1)."""
+        log.info("%s, by %s", what, by or "a caller without a name")
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -7,16 +7,17 @@ the same questions, and some more.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
 from typing import Protocol
 
 from interlock.clock import Chance
-from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
+from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, decode_owed
+from interlock.engine.engine_settings import EngineSettings
+from interlock.engine.path.commit_pipeline import CommitPipeline
 from interlock.engine.path.engine_commands import COUNTS_SAVED_S, WriteRow
-from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.recovery import ALIVE, Recovery, held_s
-from interlock.engine.settings import EngineSettings
+from interlock.engine.pauses import PauseScope
+from interlock.engine.recovery import ALIVE, PAGE, Recovery, held_s
 from interlock.engine.steps.runner import Runner
 from interlock.engine.views import Moved, Waiter, Waiters, too_long
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
@@ -27,10 +28,10 @@ Counts = tuple[int, int, int]
 """Duplicate, ignored and refused events."""
 
 
-class Parts(Protocol):
+class PolicyParts(Protocol):
     """The parts of an engine that a policy works with."""
 
-    pipeline: Pipeline
+    pipeline: CommitPipeline
     runner: Runner
     waiters: Waiters
     closed: bool
@@ -67,9 +68,9 @@ class OwnedStorePolicy:
         self._chance = chance
         self._loop = asyncio.get_running_loop()
         self._saving: asyncio.TimerHandle | None = None
-        self._parts: Parts
+        self._parts: PolicyParts
 
-    def connect(self, parts: Parts) -> None:
+    def connect(self, parts: PolicyParts) -> None:
         """Connect the policy with the pipeline and the runner."""
         self._parts = parts
 
@@ -86,6 +87,30 @@ class OwnedStorePolicy:
         parts.runner.open(held_s(notes, self._store.now_us()))
         if self._saves_time():
             parts.keep(self._save_time())
+
+    async def resume(self, scope: PauseScope) -> None:
+        """Take up what is owed in a scope that was resumed. What moves meanwhile goes on by itself."""
+        runner = self._parts.runner
+        runner.requeue()
+        if scope.workflow:
+            self._resume_rows((await self._store.load([scope.workflow])).values())
+            return
+        bound = self._machines.get(scope.machine)
+        states = () if bound is None else (scope.state,) if scope.state else tuple(bound.stored)
+        for state in states:
+            cursor: str | None = None
+            while True:
+                found = await self._store.find(scope.machine, state, after=cursor, limit=PAGE)
+                self._resume_rows(found.rows)
+                cursor = found.cursor
+                if cursor is None:
+                    break
+
+    def _resume_rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            bound = self._machines.get(row.machine)
+            if bound is not None and row.owed:
+                self._parts.runner.resume(bound, row, decode_owed(row.owed))
 
     async def row(self, workflow: str) -> Row | None:
         """Load the row of a workflow from the store."""

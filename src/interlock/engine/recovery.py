@@ -16,16 +16,16 @@ import msgspec
 
 from interlock.clock import Chance
 from interlock.engine.bound_machine import BoundMachine, TimerRun, decode_owed
-from interlock.engine.definitions import owing_before
+from interlock.engine.check_definitions import owing_before
+from interlock.engine.engine_settings import EngineSettings
+from interlock.engine.path.commit_pipeline import CommitPipeline
 from interlock.engine.path.engine_commands import CRASHED, Crashed, EffectFailed, Report, WriteRow, crash_of
-from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.staging import Group, Staged
-from interlock.engine.settings import EngineSettings
+from interlock.engine.path.staged_group import Group, Staged
 from interlock.engine.steps.runner import Runner
 from interlock.errors import MachineMismatch, UnavailableError
 from interlock.faultpoints import reach
 from interlock.redaction import logger_of
-from interlock.store.lane import HELD, HELD_US
+from interlock.store.lane_store import HELD, HELD_AT_BUCKET_US
 from interlock.store.protocol import Store
 from interlock.store.records import OwedEffect, Row
 
@@ -39,7 +39,7 @@ log = logger_of("interlock.steps")
 
 def held_s(notes: dict[str, str], now_us: int) -> float:
     """Return the seconds before anything may begin: the previous owner may not yet know that the workflows moved."""
-    return max(0, min(int(notes.get(HELD, "0")) - now_us, HELD_US)) / 1_000_000
+    return max(0, min(int(notes.get(HELD, "0")) - now_us, HELD_AT_BUCKET_US)) / 1_000_000
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -71,7 +71,7 @@ class Recovery:
         self,
         store: Store,
         machines: dict[str, BoundMachine],
-        pipeline: Pipeline,
+        pipeline: CommitPipeline,
         runner: Runner,
         settings: EngineSettings,
         chance: Chance,

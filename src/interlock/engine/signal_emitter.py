@@ -8,7 +8,7 @@ from typing import Literal
 
 from interlock.clock import Clock
 from interlock.engine.path.engine_commands import Failure
-from interlock.engine.path.staging import DecisionContext, Staged
+from interlock.engine.path.staged_group import DecisionContext, Staged
 from interlock.engine.tracer_protocol import Current
 from interlock.errors import GuardRejected, InterlockError, Refusal
 from interlock.signals import ResultLate, StepAttempted, Subscribers, TransitionApplied, TransitionRejected
@@ -107,6 +107,7 @@ class SignalEmitter:
                 outcome=outcome,  # type: ignore[arg-type]
                 duration_s=duration_s,
                 error=None if failure is None else failure.error,
+                message="" if failure is None else failure.message,
             )
         )
 

@@ -34,7 +34,7 @@ class Traced(Protocol):
         ...
 
 
-class Begun(NamedTuple):
+class AttemptTrace(NamedTuple):
     """The tracing of an attempt."""
 
     context: Context | None = None
@@ -66,7 +66,7 @@ class Tracing(Protocol):
         attempt: int,
         first: bool,  # noqa: FBT001 -- by position, see above.
         /,
-    ) -> Begun:
+    ) -> AttemptTrace:
         """An attempt of a step, undo or effect is about to begin; `first` if there was none before."""
         ...
 
@@ -127,10 +127,10 @@ class Guarded:
         stored = self._call(self._tracing.staged, row.machine, row.id, state, before)
         return with_trace(owed, "" if final else before if stored is None else stored)
 
-    def began(self, row: Row, stored: str, step: str, kind: str, attempt: int, *, first: bool) -> Begun:
+    def began(self, row: Row, stored: str, step: str, kind: str, attempt: int, *, first: bool) -> AttemptTrace:
         """Report the beginning of an attempt."""
         begun = self._call(self._tracing.began, row.machine, row.id, row.state, stored, step, kind, attempt, first)
-        return begun or Begun()
+        return begun or AttemptTrace()
 
     def ended(self, traced: Traced, outcome: str, error: str | None, text: str) -> None:
         """Report the end of an attempt."""
@@ -200,7 +200,7 @@ CURRENT: ContextVar[Current | None] = ContextVar("interlock_current", default=No
 
 
 def outside() -> Context:
-    """Return a copy of this context without an attempt. A group decides for many workflows and runs in this one."""
+    """Return a copy of the current context without an attempt, for a group, which decides for many workflows."""
     found = copy_context()
     found.run(CURRENT.set, None)
     return found

@@ -6,7 +6,7 @@ take them back (G7).
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Generic, Literal
 
@@ -14,9 +14,22 @@ import msgspec
 
 from interlock.core.events import Event
 from interlock.core.values import ContextT, StateT, StepFailure, StoredJson
-from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow, StepRun, UndoRun
+from interlock.engine.bound_machine import NOTHING, BoundMachine, FamilyRun, LoadedWorkflow, Owed, StepRun, UndoRun
 from interlock.errors import InterlockError, WaitFailed, WaitTimeout
 from interlock.store.records import HistoryRecord, Letter
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_LAST_US = 253_402_214_400_000_000
+"""The last day that a datetime can express; a timer may be declared for later."""
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """A timer of a workflow that has not fired."""
+
+    event: str
+    """The name of the event that it sends."""
+    due_at: datetime
 
 
 class View(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only=True):
@@ -31,6 +44,12 @@ class View(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only=True)
     updated_at: datetime
     waiting: str | None = None
     """The reason why it does not move by itself, or None."""
+    timers: tuple[Timer, ...] = ()
+    """Its timers, the next one first."""
+    parent: str | None = None
+    """The id of the workflow that started it as a child."""
+    paused: bool = False
+    """Whether nothing begins for it until it, its state or its machine is resumed (E7)."""
 
 
 Workflow = View
@@ -67,6 +86,8 @@ class HistoryRow(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only
     """At run time a `StoredJson`, as above, where the class cannot hold it; the type leaves the rare case out."""
     key: str | None
     created_at: datetime
+    by: str | None = None
+    """The actor who caused it, where a caller named one; None for the machine's own moves (F1)."""
 
 
 class Page(msgspec.Struct, Generic[StateT, ContextT], frozen=True):
@@ -131,7 +152,16 @@ def view_of(live: LoadedWorkflow) -> View[Enum, object]:
         created_at=moment(row.created_us),
         updated_at=moment(row.updated_us),
         waiting=None if live.owed is NOTHING else _waiting(live),
+        timers=timers_of(live.owed) if live.owed.timers else (),
+        parent=None if live.owed.parent is None else live.owed.parent.id,
+        paused=live.paused,
     )
+
+
+def timers_of(owed: Owed) -> tuple[Timer, ...]:
+    """Return the timers that are set, the next one first."""
+    found = sorted(owed.timers, key=lambda timer: timer.at_us)
+    return tuple(Timer(timer.event, moment(min(timer.at_us, _LAST_US))) for timer in found)
 
 
 def _waiting(live: LoadedWorkflow) -> str | None:
@@ -139,16 +169,38 @@ def _waiting(live: LoadedWorkflow) -> str | None:
     run = owed.run or (owed.undos[0] if owed.undos else None)
     if run is None:
         return None
-    what = "its step" if isinstance(run, StepRun) else f"the undo of {run.step!r}"
-    if owed.dead == "settled":
-        return f"{what} gave up and was settled by a person; an event moves it on"
+    if owed.dead is None and isinstance(run, StepRun) and run.family is not None:
+        return _family_text(run.family)
     if owed.dead is not None:
-        return f"{what} gave up after {_attempts(run.attempts)}: see dead letter {owed.letter}"
-    return None if run.started else f"{what} {_not_begun(live, run)}"
+        return dead_text(owed)
+    if run.started:
+        return None
+    return f"{_name_of(run)} is paused" if live.paused else f"{_name_of(run)} {_not_begun(live, run)}"
+
+
+def dead_text(owed: Owed) -> str | None:
+    """Return what a workflow waits for whose step or undo gave up; None for any other."""
+    run = owed.run or (owed.undos[0] if owed.undos else None)
+    if run is None or owed.dead is None:
+        return None
+    if owed.dead == "settled":
+        return f"{_name_of(run)} gave up and was settled by a person; an event moves it on"
+    return f"{_name_of(run)} gave up after {_attempts(run.attempts)}: see dead letter {owed.letter}"
+
+
+def _name_of(run: StepRun | UndoRun) -> str:
+    return "its step" if isinstance(run, StepRun) else f"the undo of {run.step!r}"
+
+
+def _family_text(family: FamilyRun) -> str:
+    living = family.total - family.ended
+    if not living:
+        return f"its {family.total} children have ended, and no join holds"
+    return f"waits for {living} of {family.total} children"
 
 
 def _not_begun(live: LoadedWorkflow, run: StepRun | UndoRun) -> str:
-    why = _dependency_reason(live, run)
+    why = dependency_reason(live, run)
     if why is not None:
         return f"waits: {why}"
     if run.parked:
@@ -158,7 +210,7 @@ def _not_begun(live: LoadedWorkflow, run: StepRun | UndoRun) -> str:
     return "waits for a free slot, or for an engine that runs steps"
 
 
-def _dependency_reason(live: LoadedWorkflow, run: StepRun | UndoRun) -> str | None:
+def dependency_reason(live: LoadedWorkflow, run: StepRun | UndoRun) -> str | None:
     """Return why its dependency delays the next attempt; None if it does not."""
     bound = live.bound
     node = bound.stored.get(live.row.state) if isinstance(run, StepRun) else bound.table.steps.get(run.step)
@@ -225,6 +277,7 @@ def history_row(bound: BoundMachine, happened: HistoryRecord) -> HistoryRow[Enum
         context=bound.codec.read_context(happened.context),
         key=happened.key,
         created_at=moment(happened.created_us),
+        by=happened.by,
     )
 
 
@@ -251,9 +304,14 @@ def _past_state(bound: BoundMachine, name: str) -> Enum:
     return plain_state(name) if node is None else node.state
 
 
-def moment(time_us: int) -> datetime:
+def moment(since_us: int) -> datetime:
     """Convert microseconds since the epoch to an aware time."""
-    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
+    return datetime.fromtimestamp(since_us / 1_000_000, UTC)
+
+
+def time_us(at: datetime) -> int:
+    """Convert an aware time to microseconds since the epoch."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 # --- Callers that wait -----------------------------------------------------------------------------------------------
@@ -331,9 +389,11 @@ class Waiters:
 
 def too_long(workflow: str, live: LoadedWorkflow | None, timeout_s: float) -> WaitTimeout:
     """Return the error of a wait that timed out."""
-    stands = ""
+    stands, fix = "", ""
     if live is not None:
         waiting = view_of(live).waiting
         reason = "" if waiting is None else f": {waiting}"
+        if live.owed.dead in {"step", "undo"}:
+            fix = "Read the error: engine.dead_letters(), or `interlock dead-letters`. Correct the cause, and retry it."
         stands = f"; it is in state {live.row.state!r} at version {live.row.version}{reason}"
-    return WaitTimeout(f"workflow {workflow!r} did not get there within {timeout_s:g} s{stands}.")
+    return WaitTimeout(f"workflow {workflow!r} did not get there within {timeout_s:g} s{stands}.", fix=fix)

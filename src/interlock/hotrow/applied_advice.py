@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from interlock.errors import UnusableFile
-from interlock.hotrow.placement import Action, Knob, Target
+from interlock.hotrow.placement_advice import Action, Knob, Target, TypicalFigures
 
 FILE = "interlock-advice.json"
 FORMAT = 1
@@ -25,7 +25,7 @@ ENTRIES_MAX = 1_000
 State = Literal["begun", "done", "undone"]
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class AppliedAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """One applied piece of advice."""
 
     number: int
@@ -46,12 +46,14 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Its address before the move."""
     goal: str = ""
     """Its address after the move."""
+    was: TypicalFigures | None = None
+    """What was measured before it; None: an entry of an earlier version."""
     state: State = "begun"
 
 
 class _Written(msgspec.Struct, frozen=True):
     format: int
-    entries: list[Applied]
+    entries: list[AppliedAdvice]
 
 
 class Journal:
@@ -60,7 +62,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
 
-    def entries(self) -> list[Applied]:
+    def entries(self) -> list[AppliedAdvice]:
         """Return all entries, oldest first. Raises UnusableFile."""
         try:
             written = msgspec.json.decode(self.path.read_bytes(), type=_Written)
@@ -82,26 +84,26 @@ class Journal:
             )
         return written.entries
 
-    def last(self, name: str | None = None) -> Applied | None:
+    def last(self, name: str | None = None) -> AppliedAdvice | None:
         """Return the newest entry that was not undone, of one workload or of all."""
         live = [each for each in self.entries() if each.state != "undone" and name in {None, each.name}]
         return live[-1] if live else None
 
-    def begin(self, entry: Applied) -> Applied:
+    def begin(self, entry: AppliedAdvice) -> AppliedAdvice:
         """Append an entry with the next number, before the change that it describes."""
         with self._changing() as entries:
             entry = msgspec.structs.replace(entry, number=max((each.number for each in entries), default=0) + 1)
             entries.append(entry)
         return entry
 
-    def mark(self, entry: Applied, state: State) -> None:
+    def mark(self, entry: AppliedAdvice, state: State) -> None:
         """Write the state of an entry."""
         with self._changing() as entries:
             at = next(at for at, each in enumerate(entries) if each.number == entry.number)
             entries[at] = msgspec.structs.replace(entry, state=state)
 
     @contextlib.contextmanager
-    def _changing(self) -> Generator[list[Applied]]:
+    def _changing(self) -> Generator[list[AppliedAdvice]]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path.with_name(FILE + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

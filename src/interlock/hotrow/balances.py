@@ -12,7 +12,7 @@ cents. The limit belongs to the handle, so each caller that withdraws sets how l
 
 from interlock.errors import TransactionError
 from interlock.hotrow.tables import AMOUNT_MAX, checked_amount, checked_name, key_of, ready
-from interlock.sql.values import Executor, Row, Statements
+from interlock.sql.stored_values import Executor, Row, Statements
 
 DEPOSIT = "UPDATE hotrow_balance SET value = value + $2 WHERE name = $1"
 FIRST_DEPOSIT = (

@@ -30,12 +30,12 @@ from weakref import WeakMethod
 from interlock.clock import Chance, Clock, SystemChance, SystemClock
 from interlock.errors import BadUsage, DefinitionError, InterlockError, InvalidPayload
 from interlock.hotrow.tables import AMOUNT_MAX, NAME_CHARACTERS_MAX, Once, check_key, ready, text_problem
-from interlock.lanes.contention import HotRow
+from interlock.lanes.hot_rows import HotRow
 from interlock.lanes.idempotency_keys import KEY_CHARACTERS_MAX
 from interlock.lanes.lane import LaneStats
-from interlock.lanes.settings import COUNTER_SHARDS_MAX
+from interlock.lanes.lane_settings import COUNTER_SHARDS_MAX
 from interlock.redaction import logger_of
-from interlock.sql.values import EngineName, Executor, Statements
+from interlock.sql.stored_values import EngineName, Executor, Statements
 
 log = logger_of("interlock.hotrow")
 
@@ -115,7 +115,7 @@ CALM_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class CounterMeasurements:
     """The measurements that a choice is made from."""
 
     row_handoffs_per_s: float = 0.0
@@ -130,7 +130,7 @@ class Measured:
     """Whether appends to the log run side by side: on PostgreSQL they do, in a lane they do not."""
 
 
-def choose(current: Form, measured: Measured, *, threshold: float) -> Form:
+def choose(current: Form, measured: CounterMeasurements, *, threshold: float) -> Form:
     """Return the form for the next adds."""
     calm = measured.calm_s >= CALM_S
     match current:
@@ -298,7 +298,7 @@ class Automatic:
     def _choose(self, adds_per_s: float, signal: SignalReading, now_s: float) -> None:
         if adds_per_s >= calm_below(self.form, threshold=self._threshold, shard_count=self._shard_count):
             self._calm_since_s = now_s
-        measured = Measured(
+        measured = CounterMeasurements(
             row_handoffs_per_s=signal.rates.get((ROW_TABLE, self._name), 0.0),
             shard_handoffs_per_s=signal.rates.get((SHARD_TABLE, self._name), 0.0),
             calm_s=now_s - self._calm_since_s,

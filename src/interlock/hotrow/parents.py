@@ -20,7 +20,7 @@ from typing import NamedTuple
 from interlock.clock import Chance, SystemChance
 from interlock.errors import InterlockError
 from interlock.hotrow.tables import checked_amount, checked_name, key_of, ready
-from interlock.sql.values import Executor, Statements
+from interlock.sql.stored_values import Executor, Statements
 
 ROLLED_UP_MAX = 1_000
 """G6: events that one roll-up folds."""

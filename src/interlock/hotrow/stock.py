@@ -19,7 +19,7 @@ from uuid import UUID
 
 from interlock.errors import ConstraintViolation, InvalidPayload
 from interlock.hotrow.tables import checked_amount, checked_name, checked_seconds, key_of, ready
-from interlock.sql.values import Executor, Statements
+from interlock.sql.stored_values import Executor, Statements
 
 EXPIRED_MAX = 100
 """G6: expired reservations that one transaction returns."""

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from interlock.errors import InvalidPayload, TransactionError
 from interlock.lanes.idempotency_keys import KEY_CHARACTERS_MAX
-from interlock.sql.values import Executor, Statements
+from interlock.sql.stored_values import Executor, Statements
 
 # --- Deduplication of concurrent calls -------------------------------------------------------------------------------
 # A burst on a new counter would otherwise create its tables a hundred times. A cancelled caller does not cancel the

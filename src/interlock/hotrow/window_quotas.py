@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from interlock.clock import Chance, SystemChance
 from interlock.errors import InterlockError
 from interlock.hotrow.tables import checked_amount, checked_name, checked_seconds, key_of, ready
-from interlock.sql.values import Executor, Statements
+from interlock.sql.stored_values import Executor, Statements
 
 WINDOW_S_MAX = 366 * 24 * 3600.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

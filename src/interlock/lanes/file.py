@@ -32,9 +32,9 @@ import apsw
 
 from interlock.clock import Clock, Ids
 from interlock.errors import LaneOwned, UnavailableError, UnusableFile
-from interlock.lanes.connection import open_beside, open_reader, open_writer, opening, with_room
 from interlock.lanes.forks import no_fork, watch
 from interlock.lanes.handover import Draft, Permission, Tombstone, admit, draft_of, left_for, moved_error
+from interlock.lanes.sqlite_connection import open_beside, open_reader, open_writer, opening, with_room
 
 # --- Ownership -------------------------------------------------------------------------------------------------------
 # A lock file beside the database, held for as long as the lane is open. A second process gets `LaneOwned`, which names
@@ -47,8 +47,8 @@ from interlock.lanes.handover import Draft, Permission, Tombstone, admit, draft_
 # checks again before every group (one `fstat`, one or two microseconds), because after `rm x.lock` the next process
 # would lock a file of its own. Until that check, SQLite's own locks keep the two apart.
 #
-# The odd choice is a file of its own. Opening and closing the database file outside SQLite drops the POSIX locks SQLite
-# holds on it for the whole process, and SQLite's exclusive mode would keep readers out.
+# Why a second file: if this process opens and closes the database file outside SQLite, the system drops the POSIX locks
+# that SQLite holds on it. SQLite's exclusive mode would keep readers out.
 
 TAKES_MAX = 100
 """How often the lock file may vanish while it is being taken."""

@@ -26,7 +26,7 @@ from interlock.clock import Clock
 from interlock.errors import MovedElsewhere, OutcomeUnknown, UnavailableError
 from interlock.faultpoints import reach
 from interlock.lanes import forks
-from interlock.lanes.connection import WATCH_PREFIX, Prepare, no_lane_error, open_beside, opening, with_room
+from interlock.lanes.sqlite_connection import WATCH_PREFIX, Prepare, no_lane_error, open_beside, opening, with_room
 from interlock.urls import redact_url
 
 # --- Tombstone -------------------------------------------------------------------------------------------------------
@@ -239,9 +239,13 @@ class SealWait:
         self._look_s = look_s
         self._point = point
         self._pause = threading.Event()
+        self.patient = True
+        """Whether it waits at all."""
 
     def __call__(self, looks: int) -> bool:
         """Wait as SQLite's busy handler: called with the number of previous attempts; return False to stop waiting."""
+        if not self.patient:
+            return False
         if looks == 0 and self._point is not None:
             reach(self._point)
         if looks >= self._looks_max:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from interlock.errors import KeyReused, TransactionError
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
 
 # --- Results ---------------------------------------------------------------------------------------------------------
 # The types are those that a database hands out and takes: KEPT_TYPES, and rows with names. An int beyond 64 bits is

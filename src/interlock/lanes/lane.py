@@ -24,13 +24,13 @@ from interlock.clock import Clock, RandomIds
 from interlock.errors import CorruptionError, Fenced, MovedElsewhere, OutcomeUnknown, Overloaded, UnavailableError
 from interlock.faultpoints import reach
 from interlock.lanes import forks
-from interlock.lanes.connection import Prepare, closed_error, copy_error, not_executed, opening, stopped_error
-from interlock.lanes.contention import Contention, Publishing
 from interlock.lanes.file import LaneFile, Ownership, make_folder
 from interlock.lanes.handover import Permission, Tombstone, write_tombstone
+from interlock.lanes.hot_rows import Contention, Publishing
 from interlock.lanes.idempotency_keys import MakeRow
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.readers import Read, Readers
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.sqlite_connection import Prepare, closed_error, copy_error, not_executed, opening, stopped_error
 from interlock.lanes.writer import LaneTime, Work, Writer, settle
 
 # --- Counters --------------------------------------------------------------------------------------------------------
@@ -214,6 +214,12 @@ def _finish(works: Sequence[Work]) -> None:
 
 # --- Lane ------------------------------------------------------------------------------------------------------------
 
+RUN_NOW_S_MAX = 0.001
+"""An event loop runs a group itself only while commits, and all of such groups, take less than this in the mean: it
+stands still meanwhile."""
+
+COMMITS_IN_MEAN = 8
+
 
 class Lane:
     """One database with one writer."""
@@ -245,6 +251,12 @@ class Lane:
         self._waiting = Waiting()
         self._nudging: asyncio.AbstractEventLoop | None = None
         self._driving = False
+        self._resting = False
+        """Whether the driver waits for work, so that an event loop may run a group in its place."""
+        self._lent = False
+        """Whether an event loop does so."""
+        self._commit_s = 0.0
+        """How long commits, and groups that an event loop ran, took lately, in the mean."""
         self._closing = False
         self._dead: UnavailableError | None = None
         self._transactions = self._failed = self._largest_group = 0
@@ -294,7 +306,8 @@ class Lane:
     async def run(self, work: Work) -> object:
         """Wait until the work is durable; returns its value or raises its error.
 
-        Cancelled while it waits, it does not happen. Cancelled later, it happens wholly, and the caller gets no answer.
+        A caller that is cancelled while the work is queued withdraws it. Once the work has begun it completes, and the
+        cancelled caller gets no answer.
         """
         return await self.submit(work)
 
@@ -312,6 +325,36 @@ class Lane:
             self._nudging = loop  # Each loop nudges for itself: another one may be blocked, or never run again.
             loop.call_soon(self._nudge)
         return future
+
+    def run_now(self, work: Work) -> bool:
+        """Run the work as a group of its own in the calling event loop, if nothing waits and the disk is fast.
+
+        Spares two hand-overs between threads, for one short stop of the loop. Returns False if it has to be submitted.
+        """
+        with self._lock:
+            writer = self._writer
+            if not self._resting or self._waiting or self._lent or writer is None or self._log is not None:
+                return False
+            if self._commit_s > RUN_NOW_S_MAX or writer.log_bytes >= self.settings.wal_bytes_max or self._closing:
+                return False
+            self._lent = True
+        try:
+            work.waiting_since_s = self._clock.monotonic_s()
+            self._file.refuse_if_lost(writer.connection)  # Before it begins: inside a transaction nothing can be saved.
+            if not writer.begin_now():
+                return False
+            self._complete([work])
+        except UnavailableError as error:
+            self._die(error, [work])
+        except BaseException as error:  # An interrupt from the keyboard: what reached the disk is unknown (G9).
+            self._die(OutcomeUnknown(f"a group was interrupted: {error!r}."), [work])
+            raise
+        finally:
+            with self._lock:
+                self._lent = False
+                if self._stirs():
+                    self._arrived.notify_all()  # The driver, not only one that closes the lane and waits for it.
+        return True
 
     async def read(self, read: Read, *, pinned_s: float | None = None) -> object:
         """Run a read beside the writer; its answer is held until everything it may have seen is durable (G7).
@@ -400,20 +443,23 @@ class Lane:
 
     def _drive(self) -> None:
         while (group := self._gather()) is not None:
-            try:
-                self._write(group)
-            except UnavailableError as error:
-                self._die(error, group)
-            except Exception as error:  # noqa: BLE001 -- any error: without a driver every work waits for ever.
-                self._die(OutcomeUnknown(f"a group could not be made durable: {error!r}."), group)
-            notify_waiters(group)
-            reach("group.acknowledged")
-            self._let_go()
-            self._look_after()
-            if group:
-                size = len(group)
-                self.publishing.count_group(size, group[self.durable % size].waiting_since_s)
+            self._complete(group)
             group = []  # Not kept alive while the lane waits for the next one.
+
+    def _complete(self, group: Sequence[Work]) -> None:
+        try:
+            self._write(group)
+        except UnavailableError as error:
+            self._die(error, group)
+        except Exception as error:  # noqa: BLE001 -- any error: without a driver every work waits for ever.
+            self._die(OutcomeUnknown(f"a group could not be made durable: {error!r}."), group)
+        notify_waiters(group)
+        reach("group.acknowledged")
+        self._let_go()
+        self._look_after()
+        if group:
+            size = len(group)
+            self.publishing.count_group(size, group[self.durable % size].waiting_since_s)
 
     def _look_after(self) -> None:
         if self._log is None or self._dead is not None:
@@ -429,18 +475,29 @@ class Lane:
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
-                    self._arrived.wait_for(self._stirs, self.settings.idle_s)
+                    self._rest()
                 if self._waiting:
                     self._arrived.wait_for(self._full, self.settings.group_commit_window)
                     return self._waiting.take(self.settings.group_commit_max_batch)
             if self._rests():
                 return None
 
+    def _rest(self) -> None:
+        """Wait for work until the lane was idle for `idle_s`. Called with the lock held."""
+        self._resting, before = True, -1
+        while before != self.durable or self._lent:  # Groups were run by an event loop meanwhile, or one is.
+            before = self.durable
+            if self._arrived.wait_for(self._stirs, self.settings.idle_s):
+                break
+        self._resting = False
+
     def _full(self) -> bool:
         full, alone = self.settings.group_commit_max_batch, not self.settings.group_commit_window
         return alone or self._closing or len(self._waiting) >= full
 
     def _stirs(self) -> bool:
+        if self._lent:
+            return False
         return bool(self._waiting) or self._closing or (self._readers is not None and self._readers.stuck)
 
     def _write(self, group: Sequence[Work]) -> None:
@@ -450,8 +507,10 @@ class Lane:
             return
         if not group:
             return
-        self._file.refuse_if_lost(None if self._writer is None else self._writer.connection)
+        if not self._lent:
+            self._file.refuse_if_lost(None if self._writer is None else self._writer.connection)
         reach("group.begun")
+        begun_s = self._clock.monotonic_s()
         try:
             writer = self._executed(group)
         except MovedElsewhere:
@@ -462,7 +521,10 @@ class Lane:
         reach("group.executed")
         # From here on a reader may see the group; it is held back until `durable` has caught up (G7).
         self.committed += 1
+        if not self._lent:
+            begun_s = self._clock.monotonic_s()
         writer.commit()
+        self._commit_s += (self._clock.monotonic_s() - begun_s - self._commit_s) / COMMITS_IN_MEAN
         reach("group.committed")
         if self._log is not None:
             self._log.append(writer.frames, self._stored_us())
@@ -471,7 +533,8 @@ class Lane:
         self._transactions += len(group)
         self._failed += sum(work.error is not None for work in group)
         self._largest_group = max(self._largest_group, len(group))
-        if writer.fold_log(self.settings.wal_bytes_max):
+        # No event loop stops for that: the next group, or the end of the driver, folds it.
+        if not self._lent and writer.fold_log(self.settings.wal_bytes_max):
             reach("log.folded")
         if self._readers is not None:
             self._readers.make_way(writer.log_bytes)

@@ -4,8 +4,8 @@ SQLite publishes a commit to readers only after its log is synced, so a read of 
 lane on a bucket becomes durable later: there a read notes how many groups may have been visible to it, and its answer
 is held until all of them are durable.
 
-All lanes of the process share the threads fairly (`Gate`). Connections belong to the lane, are opened when needed and
-closed when idle. A read whose caller has gone ends within a millisecond, and releases both.
+All lanes of the process share the threads fairly (`ReaderGate`). Connections belong to the lane, are opened when needed
+and closed when idle. A read whose caller has gone ends within a millisecond, and releases both.
 
 The odd choice is that nothing interrupts SQLite for that: the connection checks, every few steps, whether its own read
 was given up. An interrupt that comes a moment late would end the next read instead.
@@ -27,9 +27,9 @@ import apsw
 
 from interlock.clock import Clock, RandomIds
 from interlock.errors import Overloaded, UnavailableError
-from interlock.lanes.connection import Prepare, Wall, closed_error, translate_error
 from interlock.lanes.file import LaneFile
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.sqlite_connection import Prepare, Wall, closed_error, translate_error
 from interlock.lanes.writer import STEPS_BETWEEN_LOOKS, LaneTime, Lookout, settle
 
 # --- Gate ------------------------------------------------------------------------------------------------------------
@@ -68,14 +68,14 @@ class Shares:
         self._kept = threads // 2
         """Threads that are reserved for lanes without a running read."""
         self.lock = threading.Lock()
-        self._first: OrderedDict[Gate, None] = OrderedDict()
-        self._further: OrderedDict[Gate, None] = OrderedDict()
+        self._first: OrderedDict[ReaderGate, None] = OrderedDict()
+        self._further: OrderedDict[ReaderGate, None] = OrderedDict()
 
     def enough(self, inside: int) -> bool:
         """Whether a lane with `inside` running reads may start one more."""
         return self.free > (self._kept if inside else 0)
 
-    def stand(self, gate: "Gate") -> None:
+    def stand(self, gate: "ReaderGate") -> None:
         """Add the gate to its queue or remove it, after its need of a thread may have changed."""
         here, there = (self._further, self._first) if gate.inside else (self._first, self._further)
         there.pop(gate, None)
@@ -92,7 +92,7 @@ class Shares:
             self.stand(gate)
 
 
-class Gate:
+class ReaderGate:
     """Lets at most `places` in at a time, from any number of event loops and threads."""
 
     def __init__(self, places: int, *, waiting_max: int, shares: Shares) -> None:
@@ -324,7 +324,7 @@ class Readers:
         self._lock = threading.Lock()
         self._over = threading.Condition(self._lock)
         self._running: set[_Call] = set()
-        self._gate = Gate(settings.readers_max, waiting_max=settings.queue_max, shares=shares or _shares)
+        self._gate = ReaderGate(settings.readers_max, waiting_max=settings.queue_max, shares=shares or _shares)
         self._closed = False
 
     async def run(self, read: Read, left: Callable[[], None], *, pinned_s: float | None = None) -> object:
@@ -406,7 +406,7 @@ class Readers:
 
     @property
     def stuck(self) -> bool:
-        """Whether new reads wait and none runs: the log can be folded as soon as the writer lets go of it."""
+        """Whether new reads wait and none runs: the log can be folded as soon as the writer releases it."""
         return self._gate.is_held and not self._running
 
     def make_way(self, log_bytes: int) -> None:

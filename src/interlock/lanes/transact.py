@@ -1,9 +1,9 @@
 """Functions given to `transact`, which await only their `tx`: their driver inside the writer, and their watchdog.
 
-The coroutine never meets an event loop. Awaiting a `Request` hands it to this driver, which performs it on the writer's
-session and sends the answer back, all within one transaction and without leaving the thread. Anything else it awaits
-(a sleep, a socket) would stop the lane, so it ends the transaction with an error that says so. `conversation` is the
-same for a driver that awaits the answers itself, as on PostgreSQL.
+The coroutine never meets an event loop. Awaiting a `PendingRequest` hands it to this driver, which performs it on the
+writer's session and sends the answer back, all within one transaction and without leaving the thread. Anything else it
+awaits (a sleep, a socket) would stop the lane, so it ends the transaction with an error that says so. `conversation` is
+the same for a driver that awaits the answers itself, as on PostgreSQL.
 
 The first statement that fails ends the transaction, even if the coroutine catches the error: both engines behave so.
 A request that was made and never awaited ends it too: to commit without it would acknowledge what did not happen (D2).
@@ -41,7 +41,7 @@ class Requests:
     __slots__ = ("_left", "abandoned", "over", "running", "thread")
 
     def __init__(self) -> None:
-        self._left: dict[Request[object], None] = {}
+        self._left: dict[PendingRequest[object], None] = {}
         self.thread = threading.get_ident()
         self.running = False
         """Whether the function's own code runs at this moment: no other code may use its tx."""
@@ -49,27 +49,27 @@ class Requests:
         self.abandoned = False
         """Whether the function would not end. Python closes it once more when it is collected, in any thread."""
 
-    def ask(self, call: str, sql: str, perform: Callable[[], object]) -> "Request[AnswerT]":
+    def ask(self, call: str, sql: str, perform: Callable[[], object]) -> "PendingRequest[AnswerT]":
         """Return a request that has to be awaited before the function ends; its driver performs it."""
-        request: Request[AnswerT] = Request(self, f"tx.{call}", sql, perform)
+        request: PendingRequest[AnswerT] = PendingRequest(self, f"tx.{call}", sql, perform)
         self.refuse_if_over(request)
-        self._left[cast("Request[object]", request)] = None
+        self._left[cast("PendingRequest[object]", request)] = None
         return request
 
-    def awaited(self, request: "Request[object]") -> None:
+    def awaited(self, request: "PendingRequest[object]") -> None:
         """Note that the request was awaited, and is going to be performed."""
         self._left.pop(request, None)
 
-    def refuse_if_over(self, request: "Request[AnswerT]") -> None:
+    def refuse_if_over(self, request: "PendingRequest[AnswerT]") -> None:
         """Raise TransactionError for a tx that is used when, or where, its function does not run."""
         if self.abandoned:
-            # Raised here, the error would keep a function that catches everything in its loop for ever.
+            # An error that is raised here would keep a function that catches everything in its loop for ever.
             request.perform = partial(self._refuse, request)
         elif not self.running or self.over or self.thread != threading.get_ident():
             self._refuse(request)
 
     @staticmethod
-    def _refuse(request: "Request[AnswerT]") -> Never:
+    def _refuse(request: "PendingRequest[AnswerT]") -> Never:
         raise TransactionError(
             f"{request} was used outside of its transaction.",
             why="A tx means nothing once the function it was given to has ended, nor in another task or thread.",
@@ -87,7 +87,7 @@ class Requests:
             )
 
 
-class Request(Generic[AnswerT]):
+class PendingRequest(Generic[AnswerT]):
     """Something a transaction asks of the database: awaited by the user's function, performed by the driver."""
 
     __slots__ = ("_requests", "_sql", "call", "perform")
@@ -98,7 +98,7 @@ class Request(Generic[AnswerT]):
         self.call = call
         self.perform = perform
 
-    def __await__(self) -> Generator["Request[AnswerT]", AnswerT, AnswerT]:
+    def __await__(self) -> Generator["PendingRequest[AnswerT]", AnswerT, AnswerT]:
         """Hand the request to the driver and wait for its answer."""
         self._requests.refuse_if_over(self)
         answer = yield self
@@ -133,7 +133,7 @@ def drive(start: Callable[[Requests], Awaitable[object]], context: contextvars.C
 
 def conversation(
     start: Callable[[Requests], Awaitable[object]], context: contextvars.Context, run: Run = lambda function: function()
-) -> Generator["Request[object]", object, object]:
+) -> Generator["PendingRequest[object]", object, object]:
     """Yield the coroutine's requests one after the other; receive the answers, and return its value.
 
     A request that fails is thrown in, and ends it.
@@ -164,9 +164,9 @@ def conversation(
             except StopIteration as stop:
                 returned = cast("object", stop.value)
                 break
-            if not isinstance(request, Request):
+            if not isinstance(request, PendingRequest):
                 raise _not_only_tx("a bare sleep" if request is None else type(request).__name__)
-            pending = cast("Request[object]", request)
+            pending = cast("PendingRequest[object]", request)
             requests.awaited(pending)
             try:
                 answer = yield pending
@@ -291,7 +291,10 @@ class _Watch:
 
 
 def _insistent(thread: int) -> type[HeldTooLong]:
-    """Return a HeldTooLong that sends the next one when it is made, which is when a handler catches it."""
+    """Return a class of HeldTooLong whose creation sends the next one to the thread.
+
+    CPython makes the object when a handler catches the class, so code that catches one gets another.
+    """
 
     class HeldFarTooLong(HeldTooLong):
         pass
@@ -330,7 +333,7 @@ class _Watchdog:
         try:
             thread.start()
         except RuntimeError as error:
-            # Unwatched no function may run: it could hold the lane for ever. The next one tries again.
+            # A function without a watchdog could hold the lane for ever. The next call tries to start one again.
             raise UnavailableError(
                 f"the thread that watches functions could not be started: {error}; this did not happen.",
                 why="The system allows no more threads, or the program is ending.",
@@ -405,7 +408,7 @@ def run_watched(limit_s: float, interrupt: Callable[[], None], function: Callabl
 
 
 def _meet_the_last(watch: _Watch) -> None:
-    """Return when it never barked; otherwise wait until nothing is on its way any more, which raises HeldTooLong."""
+    """Return if the watchdog never barked. Otherwise wait for the last HeldTooLong on its way, and let it raise."""
     while watch.barking:
         os.sched_yield()
     if not watch.barked:

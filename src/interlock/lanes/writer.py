@@ -25,12 +25,12 @@ from interlock.clock import Clock, Ids
 from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.faultpoints import SEAL_POINT
 from interlock.lanes import transact
-from interlock.lanes.connection import GroupMemory, Prepare, Wall, translate_error
-from interlock.lanes.contention import Contention, RowKey, TouchedRows
 from interlock.lanes.handover import Run, SealWait, find_tombstone, moved_error, sealed_too_long
+from interlock.lanes.hot_rows import Contention, RowKey, TouchedRows
 from interlock.lanes.idempotency_keys import SCHEMA as KEYS_SCHEMA
 from interlock.lanes.idempotency_keys import Keys, MakeRow
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.sqlite_connection import GroupMemory, Prepare, Wall, translate_error
 
 # --- Transaction -----------------------------------------------------------------------------------------------------
 # A work may run more than once (a group that vanished is run again), and ends in exactly one of three ways: its value,
@@ -189,6 +189,12 @@ class Work:
         self.value: object = None
         self.error: Exception | None = None
 
+    def result(self) -> object:
+        """Return its value, or raise its error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
     def cancelled(self) -> bool:
         """Whether its caller has cancelled it. Cancelling a task cancels the future it awaits immediately."""
         return self.future is not None and self.future.cancelled()
@@ -316,7 +322,10 @@ class Writer:
         self.folds_failed = 0
         connection.set_wal_hook(self._logged)
         self._seal_wait_s = settings.seal_wait_s
-        connection.set_busy_handler(SealWait(settings.seal_wait_s, point=SEAL_POINT))
+        self._seal = SealWait(settings.seal_wait_s, point=SEAL_POINT)
+        connection.set_busy_handler(self._seal)
+        self._begun = False
+        """Whether the next group has begun already."""
         self._lookout = Lookout(self._own)
         self._make_tables()
         self.session.time_us = time.at_least(int(str(self._own("SELECT time_us FROM interlock_lane").get)))
@@ -329,6 +338,18 @@ class Writer:
         self._weight = 0.0
         self._turns = Turns(LARGE_GROUPS_PER_LOOK)
         self._written: list[tuple[set[RowKey], float, float]] = []
+
+    def begin_now(self) -> bool:
+        """Begin the next group, unless another process has locked the lane, or the file cannot be used."""
+        self._seal.patient = False
+        try:
+            self._control(self._begin)
+        except apsw.Error:
+            return False
+        finally:
+            self._seal.patient = True
+        self._begun = True
+        return True
 
     def execute(self, works: Sequence[Work]) -> None:
         """Run the group up to, but not including, its commit. Every work has its value or its error afterwards."""
@@ -352,8 +373,8 @@ class Writer:
         self._open_group()
         for work in works:
             if not self._run(work):
-                # The group is gone, with the effects of the works before. The works after it are run all the same, each
-                # as if it had come early: if one ends the group, that is its own error, whatever runs before it.
+                # The work has ended the group, which rolls back the works before it. The works after it are still run,
+                # in a new group: one that ends this group, too, does so by its own error, and is a culprit as well.
                 culprits.add(work)
                 self._vanished()
                 self._open_group()
@@ -364,8 +385,10 @@ class Writer:
 
     def _open_group(self) -> None:
         """Begin the group, waiting at a seal. Raises MovedElsewhere when the lane was left."""
+        begun, self._begun = self._begun, False
         try:
-            self._control(self._begin)
+            if not begun:
+                self._control(self._begin)
         except apsw.BusyError as error:
             raise sealed_too_long(self._seal_wait_s) from error
         self._wall.up = False

@@ -103,7 +103,7 @@ def log_as_text() -> None:
     if root.handlers:
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
     handler.addFilter(Redacting())
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -169,9 +169,11 @@ class Logs:
     def _attempted(signal: StepAttempted) -> None:
         level = logging.DEBUG if signal.outcome == "done" else logging.INFO
         if log.isEnabledFor(level):
+            kind = "" if signal.error == signal.outcome else signal.error  # Do not write "retryable (retryable: …)".
+            why = " ".join(": ".join(filter(None, (kind, signal.message))).split())
             log.log(
                 level, "%s %s of %s, attempt %d: %s%s", signal.kind, signal.step, signal.workflow, signal.attempt,
-                signal.outcome, f" ({signal.error})" if signal.error else "",
+                signal.outcome, f" ({why})" if why else "",
                 extra=_fields(signal.machine, signal.workflow, signal.state, signal.step, signal.duration_s),
             )  # fmt: skip
 

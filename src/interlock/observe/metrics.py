@@ -21,10 +21,10 @@ from typing import ClassVar, Literal
 import msgspec
 
 from interlock.engine.dependencies.breakers import Breakers
-from interlock.engine.gauges import Depth, Gauges
 from interlock.engine.internals import WORKFLOWS
+from interlock.engine.operators.gauges import Depth, Gauges
 from interlock.errors import UnavailableError
-from interlock.lanes.contention import HotRow
+from interlock.lanes.hot_rows import HotRow
 from interlock.redaction import logger_of
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked, ResultLate, Signal, TransitionRejected
 
@@ -318,7 +318,7 @@ TOGETHER: dict[Metric, Callable[[tuple[float, float]], float]] = {
 """How the gauges of two engines of one process are combined, where it is not the sum: the worse of both."""
 
 
-class Counts:
+class EngineMetrics:
     """The metrics of all engines that it observes."""
 
     only_signals: ClassVar[tuple[type[Signal], ...]] = (

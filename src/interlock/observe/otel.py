@@ -17,11 +17,11 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from interlock.clock import Clock, RandomIds, SystemClock
-from interlock.engine.gauges import Gauges
+from interlock.engine.operators.gauges import Gauges
 from interlock.engine.tracer_protocol import Tracing
 from interlock.errors import DefinitionError, MissingExtra
 from interlock.observe import metrics as declared
-from interlock.observe.metrics import METRICS, SECONDS, SIZES, Cell, Counts, Values
+from interlock.observe.metrics import METRICS, SECONDS, SIZES, Cell, EngineMetrics, Values
 from interlock.redaction import logger_of
 from interlock.signals import Counting, Signal
 
@@ -68,7 +68,7 @@ class OpenTelemetry:
     traced as well. A ratio in the provider's own sampler would decide for each pass anew.
     """
 
-    only_signals = Counts.only_signals
+    only_signals = EngineMetrics.only_signals
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class OpenTelemetry:
         self._ratio = _ratio(ratio)
         self._tracer = tracers.get_tracer(SCOPE) if is_set(tracers) else None
         self.counting: Counting | None = None
-        self._counts: Counts | None = None
+        self._counts: EngineMetrics | None = None
         if is_set(meters):
             self._counts, is_new = counts_of(meters)
             if not isinstance(meters, Meters):
@@ -139,11 +139,11 @@ def _ratio(ratio: float | None) -> float:
 REMEMBERED_MAX = 10_000
 """Number of sets of attributes that are cached."""
 
-_COUNTED: "WeakKeyDictionary[AnyMeterProvider, Counts]" = WeakKeyDictionary()
+_COUNTED: "WeakKeyDictionary[AnyMeterProvider, EngineMetrics]" = WeakKeyDictionary()
 _COUNTING = Lock()
 
 
-def counts_of(provider: AnyMeterProvider) -> tuple[Counts, bool]:
+def counts_of(provider: AnyMeterProvider) -> tuple[EngineMetrics, bool]:
     """Return the counts of a provider, and whether they were created by this call.
 
     All observers of a provider share them. A provider accepts the callbacks of an instrument once, and silently drops
@@ -153,7 +153,7 @@ def counts_of(provider: AnyMeterProvider) -> tuple[Counts, bool]:
         found = _COUNTED.get(provider)
         if found is not None:
             return found, False
-        counts = _COUNTED[provider] = Counts()
+        counts = _COUNTED[provider] = EngineMetrics()
         meter = provider.get_meter(SCOPE)
         for metric in METRICS:
             if metric.kind == "counter":
@@ -166,7 +166,7 @@ def counts_of(provider: AnyMeterProvider) -> tuple[Counts, bool]:
 
 
 def _callback(
-    counts: Counts, metric: declared.Metric, read: Callable[[], Values]
+    counts: EngineMetrics, metric: declared.Metric, read: Callable[[], Values]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(options: CallbackOptions) -> Iterable[Observation]:
         del options
@@ -243,7 +243,7 @@ class Meters(MeterProvider):
         readers = [PeriodicExportingMetricReader(each, interval_ms) for each in self._exporters]
         super().__init__(readers, resource or Resource.create(), shutdown_on_exit=shutdown_on_exit)
 
-    def add(self, counts: Counts) -> None:
+    def add(self, counts: EngineMetrics) -> None:
         """Export these counts too."""
         for each in self._exporters:
             each.add(counts)
@@ -261,11 +261,11 @@ class SumExporter(MetricExporter):
         self._exporter = cast("Any", exporter)  # Its arguments have no types.
         self._clock: Clock = clock or SystemClock()
         self._begun_ns = self._now_ns()
-        self._counts: list[Counts] = []
+        self._counts: list[EngineMetrics] = []
         self._exported: dict[Key, tuple[list[int], float]] = {}
         """Sums of the last export, for exporters that want only the difference."""
 
-    def add(self, counts: Counts) -> None:
+    def add(self, counts: EngineMetrics) -> None:
         """Export these counts too."""
         self._counts.append(counts)
 

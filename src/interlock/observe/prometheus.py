@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import cast
 
-from interlock.engine.gauges import Gauges
+from interlock.engine.operators.gauges import Gauges
 from interlock.errors import MissingExtra
 from interlock.observe import metrics
-from interlock.observe.metrics import METRICS, Counts, Metric
+from interlock.observe.metrics import METRICS, EngineMetrics, Metric
 from interlock.signals import Signal
 
 try:
@@ -45,10 +45,10 @@ SHARED = {
 class Prometheus:
     """An observer that is scraped. With your own registry its metrics appear among yours."""
 
-    only_signals = Counts.only_signals
+    only_signals = EngineMetrics.only_signals
 
     def __init__(self, *, registry: CollectorRegistry | None = None) -> None:
-        self.counting = Counts()
+        self.counting = EngineMetrics()
         self._registry = registry or _own_registry()
         self._registry.register(self)
 

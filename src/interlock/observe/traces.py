@@ -33,7 +33,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from interlock.clock import Clock, RandomIds, SystemClock
-from interlock.engine.tracer_protocol import Begun
+from interlock.engine.tracer_protocol import AttemptTrace
 from interlock.errors import InterlockError, Refusal
 from interlock.store.records import HistoryRecord
 
@@ -88,7 +88,7 @@ NO_PARENT = Context()
 """The context of a span without a parent: the current context may belong to another call."""
 
 
-class Pass:
+class PassSpan:
     """One pass of a workflow."""
 
     __slots__ = (
@@ -167,13 +167,13 @@ class Pass:
             self.span.end(now_ns)
 
 
-class Attempted:
+class AttemptSpan:
     """One sampled attempt."""
 
     __slots__ = ("_attributes", "_begun_s", "_pass", "_span", "_traces", "_workflow")
 
     def __init__(
-        self, traces: "Traces", workflow: str, within: Pass | None, span: Span, attributes: Attributes
+        self, traces: "Traces", workflow: str, within: PassSpan | None, span: Span, attributes: Attributes
     ) -> None:
         self._traces = traces
         self._workflow = workflow
@@ -209,11 +209,11 @@ class Traces:
         self._tracer = tracer
         self._below = int(ratio * HASHES)
         """A workflow whose id has a smaller hash is sampled."""
-        self._unsampled = Pass(NonRecordingSpan(_unsampled_context()), "")
+        self._unsampled = PassSpan(NonRecordingSpan(_unsampled_context()), "")
         """Stands for all passes that are not sampled: they are many and identical."""
         self._nothing = _within(self._unsampled.context)
         """The context of their attempts, whose calls are not sampled either."""
-        self._passes: dict[str, Pass] = {}
+        self._passes: dict[str, PassSpan] = {}
         self._callers: dict[str, Span] = {}
 
     def called(self, workflow: str) -> None:
@@ -246,13 +246,13 @@ class Traces:
         kind: str,
         attempt: int,
         first: bool,  # noqa: FBT001 -- by position, as the protocol has it.
-    ) -> Begun:
+    ) -> AttemptTrace:
         """Begin an attempt, in the pass under way or in a new one that takes over the workflow."""
         here = self._passes.get(workflow)
         if here is None and kind != "effect":
             here = self._begin(machine, workflow, stored, goes_on=first)
         if here is not None and not here.is_recording:
-            return Begun(self._nothing.copy())
+            return AttemptTrace(self._nothing.copy())
         attributes: Attributes = {"order.id": workflow, "order.state": state, "pipeline.step": step, "step.name": step}
         if attempt > 1:
             attributes["step.attempt"] = attempt
@@ -263,8 +263,8 @@ class Traces:
         within = None
         if here is not None and kind != "effect":
             within, here.step, here.state = here, step, state
-        return Begun(
-            _within(trace.set_span_in_context(span, parent)), Attempted(self, workflow, within, span, attributes)
+        return AttemptTrace(
+            _within(trace.set_span_in_context(span, parent)), AttemptSpan(self, workflow, within, span, attributes)
         )
 
     def durable(
@@ -331,11 +331,11 @@ class Traces:
         for each in passes.values():
             each.end(each.state, "stopped", now_ns)
 
-    def is_under_way(self, workflow: str, which: Pass) -> bool:
+    def is_under_way(self, workflow: str, which: PassSpan) -> bool:
         """Return whether that pass of the workflow has not ended."""
         return self._passes.get(workflow) is which
 
-    def _begin(self, machine: str, workflow: str, stored: str, *, goes_on: bool = False) -> Pass:
+    def _begin(self, machine: str, workflow: str, stored: str, *, goes_on: bool = False) -> PassSpan:
         caller = self._callers.pop(workflow, None) if self._callers else None
         links = _links(stored) if stored else None
         here = self._unsampled
@@ -359,13 +359,13 @@ class Traces:
 
     def _sampled(
         self, machine: str, workflow: str, stored: str, caller: Span | None, links: list[Link] | None, *, goes_on: bool
-    ) -> Pass:
+    ) -> PassSpan:
         parent = NO_PARENT
         if caller is not None:
             parent = trace.set_span_in_context(caller, NO_PARENT)
         elif links and goes_on:
             parent = trace.set_span_in_context(NonRecordingSpan(links[0].context), NO_PARENT)
-        here = Pass(self._tracer.start_span(f"pass {machine}", parent, SpanKind.CONSUMER, links=links), stored)
+        here = PassSpan(self._tracer.start_span(f"pass {machine}", parent, SpanKind.CONSUMER, links=links), stored)
         here.named = {"machine": machine, "order.id": workflow}
         return here if here.is_recording else self._unsampled  # The provider's own sampler may refuse it.
 

@@ -16,32 +16,34 @@ from typing import Final, Literal, NamedTuple
 from interlock.clock import Clock
 from interlock.errors import DialectError
 from interlock.sql.parse import Body, Node, is_syntax_error, kind_of, names_of, parse, split, walk
+from interlock.sql.stored_values import Answer
 from interlock.sql.types import PLAIN_TYPES, refuse
-from interlock.sql.values import Answer
 
 PLANS_MAX: Final = 1024
 
 Kind = Literal["read", "write", "schema"]
 
 
-class Parameter(NamedTuple):
+class StatementParameter(NamedTuple):
     """One of the values that are passed beside the text."""
 
     place: int
     """From 0."""
 
 
-class Plan(NamedTuple):
+class StatementPlan(NamedTuple):
     """The plan for running one statement."""
 
     kind: Kind
     serializable: bool
     table: str | None = None
     """The one table that a statement under READ COMMITTED is about, or another one changes."""
-    key: tuple["Parameter | int | str", ...] = ()
+    key: tuple["StatementParameter | int | str", ...] = ()
     """What the row is chosen by: parameters, and values that stand in the text. With them a hot row has a name."""
     seeks: bool = False
     """It changes rows that it finds: to find none may mean that the row was replaced while it waited."""
+    adds_row_of: int | None = None
+    """How many arguments it has, if it inserts one row or changes the one that is there: one row changes, or none."""
 
 
 _CONTROL: Final = (
@@ -106,37 +108,51 @@ SIMPLE_NAMES: Final = tuple(sorted(_SIMPLE))
 
 
 @lru_cache(maxsize=PLANS_MAX)
-def plan_of(sql: str) -> Plan:
+def plan_of(sql: str) -> StatementPlan:
     """Return the plan of a statement. Raises DialectError for one that cannot run inside a transaction."""
     try:
         kind, body = split(parse(sql))
     except DialectError as error:
         if is_syntax_error(error):
-            return Plan("write", serializable=True)  # PostgreSQL will say what is wrong with it.
+            return StatementPlan("write", serializable=True)  # PostgreSQL will say what is wrong with it.
         raise
     found = list(walk(body))
     _refuse(kind, body, found)
     calls_are_known = all(_is_known(each, call) for each, call in found if each in {"FuncCall", "A_Expr", "TypeCast"})
     runs = _kind(kind, body, found, calls_are_known=calls_are_known)
     if kind not in _CHANGES | {"SelectStmt"}:
-        return Plan(runs, serializable=runs != "schema")
+        return StatementPlan(runs, serializable=runs != "schema")
     target = body.get("relation") if kind != "SelectStmt" else _only_table(body)
     others = [each for each, _ in found if each in _BEYOND or each == "RangeVar"]
     reads_one = calls_are_known and kind != "MergeStmt" and "withClause" not in body
     if kind == "SelectStmt":
         if reads_one and not others and "intoClause" not in body:
-            return Plan(runs, serializable=False)  # It looks at no table at all.
+            return StatementPlan(runs, serializable=False)  # It looks at no table at all.
         reads_one = reads_one and target is not None and others == ["RangeVar"] and "intoClause" not in body
     else:
         reads_one = reads_one and not others and not (kind == "InsertStmt" and not _has_plain_rows(body))
     if not reads_one or target is None or not target.get("inh"):
         table = None if runs != "write" else _changed_table(kind, body, found)
         key = () if table is None else tuple(dict.fromkeys(_key(kind, body)))
-        return Plan(runs, serializable=True, table=table, key=key)
+        return StatementPlan(runs, serializable=True, table=table, key=key)
     seeks = kind in {"UpdateStmt", "DeleteStmt"}
     if seeks and any(_name(call) in _VOLATILE for each, call in walk(body.get("whereClause")) if each == "FuncCall"):
-        return Plan(runs, serializable=True)  # It would find another row each time it is run.
-    return Plan(runs, serializable=False, table=_table_name(target), key=_key(kind, body), seeks=seeks)
+        return StatementPlan(runs, serializable=True)  # It would find another row each time it is run.
+    return StatementPlan(
+        runs,
+        serializable=False,
+        table=_table_name(target),
+        key=_key(kind, body),
+        seeks=seeks,
+        adds_row_of=_adds_row_of(body, found) if kind == "InsertStmt" and ";" not in sql else None,
+    )
+
+
+def _adds_row_of(body: Body, found: list[tuple[str, Body]]) -> int | None:
+    values = body.get("selectStmt", {}).get("SelectStmt", {}).get("valuesLists", ())
+    if len(values) != 1 or "returningList" in body:
+        return None
+    return max((each.get("number", 0) for kind, each in found if kind == "ParamRef"), default=0)
 
 
 def _name(call: Body) -> str:
@@ -225,7 +241,7 @@ def _is_plain(name: str) -> bool:
 # --- The key of a hot row --------------------------------------------------------------------------------------------
 
 
-def _key(kind: str, body: Body) -> tuple[Parameter | int | str, ...]:
+def _key(kind: str, body: Body) -> tuple[StatementParameter | int | str, ...]:
     """Return the values that choose the row: of `column = value` in WHERE, or of an upsert's key."""
     if kind == "InsertStmt":
         return _upsert_key(body)
@@ -245,10 +261,10 @@ def _equated(node: Node | None) -> Iterator[Node]:
         yield body["rexpr"]
 
 
-def _value(node: Node) -> Parameter | int | str | None:
+def _value(node: Node) -> StatementParameter | int | str | None:
     kind, body = split(node)
     if kind == "ParamRef":
-        return Parameter(body["number"] - 1)
+        return StatementParameter(body["number"] - 1)
     if kind != "A_Const":
         return None
     if "sval" in body:
@@ -256,7 +272,7 @@ def _value(node: Node) -> Parameter | int | str | None:
     return int(body["ival"].get("ival", 0)) if "ival" in body else None
 
 
-def _upsert_key(body: Body) -> tuple[Parameter, ...]:
+def _upsert_key(body: Body) -> tuple[StatementParameter, ...]:
     infer = body.get("onConflictClause", {}).get("infer", {})
     if "cols" not in body or not _has_plain_rows(body) or "selectStmt" not in body:
         return ()
@@ -264,7 +280,7 @@ def _upsert_key(body: Body) -> tuple[Parameter, ...]:
     values = body["selectStmt"]["SelectStmt"]["valuesLists"][0]["List"]["items"]
     keys = [node["IndexElem"].get("name") for node in infer.get("indexElems", ())]
     found = [_value(values[columns.index(key)]) for key in keys if key in columns and len(values) == len(columns)]
-    return tuple([value for value in found if isinstance(value, Parameter)])
+    return tuple([value for value in found if isinstance(value, StatementParameter)])
 
 
 # --- Plain tables, on which a statement has no effects beyond its own text (D1) --------------------------------------

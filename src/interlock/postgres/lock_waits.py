@@ -23,8 +23,8 @@ from typing import NamedTuple, cast
 import msgspec
 
 from interlock.errors import InterlockError
-from interlock.postgres.errors import translate_errors
 from interlock.postgres.pool import Link
+from interlock.postgres.translate_errors import translate_errors
 
 EVERY_S = 0.05
 EVERY_S_MIN = 0.01
@@ -112,7 +112,7 @@ class WaitedRow(msgspec.Struct, frozen=True, kw_only=True):
     """The mean time that one waits."""
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class LockWaits(msgspec.Struct, frozen=True, kw_only=True):
     """The lock waits of one period, with the counters of the database."""
 
     seconds: float
@@ -153,7 +153,7 @@ class _Table(NamedTuple):
     name: str
 
 
-async def sample(link: Link, seconds: float, every_s: float = EVERY_S) -> Waits:
+async def sample(link: Link, seconds: float, every_s: float = EVERY_S) -> LockWaits:
     """Look at who waits for `seconds`, every so often. Raises UnavailableError when the server is lost meanwhile."""
     sampler = Sampler(link)
     loop = asyncio.get_running_loop()
@@ -171,7 +171,7 @@ async def sample(link: Link, seconds: float, every_s: float = EVERY_S) -> Waits:
     after = await sampler.totals()
     took_s = max(loop.time() - begun_s, pause_s)
     commits, rollbacks, deadlocks = (max(0, new - old) for old, new in zip(before, after, strict=True))
-    return Waits(
+    return LockWaits(
         seconds=took_s,
         samples=sampler.samples,
         rows=sampler.rows(took_s),

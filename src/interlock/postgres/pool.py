@@ -21,7 +21,7 @@ from typing import Any, Protocol, cast
 
 from interlock.clock import Chance, SystemChance
 from interlock.errors import OutcomeUnknown
-from interlock.postgres.errors import (
+from interlock.postgres.translate_errors import (
     Away,
     LostConnection,
     NotNow,
@@ -53,7 +53,7 @@ PLANNING_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in PLANN
 NAME = "interlock"
 
 
-class Record(Protocol):
+class PostgresRow(Protocol):
     """A row of an answer."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -68,7 +68,7 @@ class Record(Protocol):
 class Prepared(Protocol):
     """A statement that the server knows."""
 
-    async def fetch(self, *values: object, timeout: float) -> list[Record]:  # noqa: ASYNC109 -- the driver's.
+    async def fetch(self, *values: object, timeout: float) -> list[PostgresRow]:  # noqa: ASYNC109 -- the driver's.
         """Run it."""
         ...
 
@@ -80,7 +80,7 @@ class Driver(Protocol):
         """Make a statement known to the server."""
         ...
 
-    async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[Record]:  # noqa: ASYNC109 -- the driver's.
+    async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[PostgresRow]:  # noqa: ASYNC109 -- the driver's.
         """Run a statement."""
         ...
 
@@ -120,7 +120,7 @@ class Link:
         """Return whether it is connected, as far as the driver knows, and no statement is under way on it."""
         return not self.spent and not self.driver.is_closed()
 
-    async def read(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def read(self, sql: str, values: Sequence[object]) -> list[PostgresRow]:
         """Run a statement that changes nothing."""
         with translate_errors(writing=False):
             if self._pooled:
@@ -133,7 +133,7 @@ class Link:
                 self._forget()
             return await (await self._statement(sql)).fetch(*values, timeout=self._timeout_s)
 
-    async def write(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def write(self, sql: str, values: Sequence[object]) -> list[PostgresRow]:
         """Run a statement that is a whole transaction.
 
         Raises OutcomeUnknown when it may have been committed, and LostConnection when it cannot have been: another
@@ -168,7 +168,7 @@ class Link:
             if not self.driver.is_closed():
                 self.driver.terminate()
 
-    async def _write(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def _write(self, sql: str, values: Sequence[object]) -> list[PostgresRow]:
         with translate_errors(writing=False):
             # To prepare a statement is not to run it: what breaks here has changed nothing.
             prepared = await self._statement(sql)
@@ -183,7 +183,7 @@ class Link:
 
     async def _run_in_transaction(
         self, begin: str, sql: str, values: Sequence[object], *, end: str = ""
-    ) -> list[Record]:
+    ) -> list[PostgresRow]:
         """Run in a transaction; nothing happens before COMMIT. Without an `end` the transaction stays open."""
         try:
             await self.driver.execute(begin + PLANNING_HERE, timeout=self._timeout_s)
@@ -327,16 +327,19 @@ class Pool:
         self._idle: list[Link] = []
         """The longest idle first; the last one is taken."""
         self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
+        self._promised = 0
+        """Waiters that were woken and have not run since. A caller that comes now must not take what they were woken
+        for: one that loops without a pause would be faster every time, and a waiter would starve."""
         self._closed = False
         self._reserved = int(address.connections_max * RESERVED_SHARE)
         self._retiring: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def read(self, sql: str, *values: object) -> list[Record]:
+    async def read(self, sql: str, *values: object) -> list[PostgresRow]:
         """Run a statement that changes nothing; repeated when the connection was lost."""
         return await self._retry(lambda link: link.read(sql, values), reserve=False)
 
-    async def write(self, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
+    async def write(self, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[PostgresRow]:
         """Run a statement that is a whole transaction; repeated only when it cannot have happened.
 
         Raises OutcomeUnknown when it may have happened, and UnavailableError when it has not.
@@ -370,7 +373,7 @@ class Pool:
         while self._ending:
             await asyncio.wait(self._ending)
 
-    async def _retry(self, call: Callable[[Link], Awaitable[list[Record]]], *, reserve: bool) -> list[Record]:
+    async def _retry(self, call: Callable[[Link], Awaitable[list[PostgresRow]]], *, reserve: bool) -> list[PostgresRow]:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             async with self.link(reserve=reserve) as link:
                 try:
@@ -387,7 +390,7 @@ class Pool:
         while True:
             if self._closed:
                 raise closed()
-            while self._idle and self._may_take(reserve=reserve):
+            while len(self._idle) > self._promised and self._may_take(reserve=reserve):
                 link = self._idle.pop()
                 if link.usable:
                     return link
@@ -447,8 +450,10 @@ class Pool:
             async with asyncio.timeout(pause_s):
                 try:
                     await waiting
+                    self._promised -= 1
                 except asyncio.CancelledError:
                     if waiting.done() and not waiting.cancelled():
+                        self._promised -= 1
                         self._wake()  # It was this one's turn, and it does not take it.
                     else:
                         self._waiting = deque(each for each in self._waiting if each[1] is not waiting)
@@ -501,13 +506,15 @@ class Pool:
         for _, waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
+                self._promised += 1
         self._waiting.clear()
 
     def _wake(self) -> None:
         """Wake the first waiter that may have a connection; waiters for the reserve come first."""
         for wanted in (True, False):
             for place, (reserve, waiting) in enumerate(self._waiting):
-                if reserve is wanted and not waiting.done():
+                if reserve is wanted and not waiting.done() and self._may_take(reserve=reserve):
                     del self._waiting[place]
                     waiting.set_result(None)
+                    self._promised += 1
                     return

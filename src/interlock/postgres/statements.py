@@ -19,10 +19,27 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 from uuid import UUID
 
 from interlock.errors import ConstraintViolation, InterlockError, OutcomeUnknown, TransactionError
-from interlock.postgres.errors import CONNECTION_STATES, LostConnection, asyncpg, is_stale, state_of, translate_errors
 from interlock.postgres.pool import Driver, Link, driver_of
+from interlock.postgres.translate_errors import (
+    CONNECTION_STATES,
+    LostConnection,
+    asyncpg,
+    is_stale,
+    state_of,
+    translate_errors,
+)
+from interlock.sql.stored_values import (
+    TIME_MAX,
+    TIME_MIN,
+    Answer,
+    Encoder,
+    Row,
+    encoder,
+    json_text,
+    refuse_dumped,
+    row_class,
+)
 from interlock.sql.types import PLAIN_TYPES
-from interlock.sql.values import TIME_MAX, TIME_MIN, Answer, Encoder, Row, encoder, json_text, refuse_dumped, row_class
 from interlock.urls import PostgresAddress
 
 # --- Values: the same Python types as on a lane, and the same refusals -----------------------------------------------
@@ -165,7 +182,7 @@ class _Prepared(NamedTuple):
     columns: tuple[tuple[str, str], ...]
 
 
-class Client(Link):
+class StatementLink(Link):
     """A connection that runs what users write."""
 
     def __init__(self, driver: Driver, address: PostgresAddress) -> None:
@@ -372,7 +389,7 @@ def _user_error(cause: BaseException, state: str | None) -> TransactionError | N
     return None
 
 
-async def opened(address: PostgresAddress) -> Client:
+async def opened(address: PostgresAddress) -> StatementLink:
     """Open a connection for statements of users."""
     settings = {"search_path": address.schema, "timezone": "UTC", "jit": "off", **PLAIN_TEXTS}
-    return Client(await driver_of(address, settings), address)
+    return StatementLink(await driver_of(address, settings), address)

@@ -6,10 +6,7 @@ An App opens nothing: the home of the workflows is passed when it is served. `Li
 everything that a client can make grow (G6); a request that reaches a bound is answered with 413, 408, 429 or 503.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -17,68 +14,98 @@ import msgspec
 from interlock.core.events import Event
 from interlock.core.policies import Dependency
 from interlock.engine.bound_machine import AnyMachine
+from interlock.engine.open_engine import refuse_other_machines
+from interlock.engine.path.caller_commands import Beginning
+from interlock.engine.schedules import Schedule
 from interlock.errors import DefinitionError
-from interlock.hotrow.tools import Tool
+from interlock.hotrow.tool_declarations import Tool
+from interlock.server.webhook_signatures import (
+    PREFIX,
+    SCHEMES,
+    Header,
+    Scheme,
+    keys_of,
+    matches,
+    standard_content,
+    verify,
+    with_version,
+)
 
-SIGNATURES_MAX = 20
 NAME_CHARACTERS_MAX = 100
-PREFIX = "whsec_"
 
-Mapped = tuple[str, Event | str, str | None]
-"""The workflow, the event (or its name, if it has no fields), and its key; None for the delivery's own id."""
+Mapped = tuple[str, Event | str, str | None] | tuple[str, Event, str | None, Beginning]
+"""The workflow, the event (or its name, if it has no fields), and its key; None for the delivery's own id.
+
+A fourth part, `(machine, context)`, starts a workflow that does not exist (E5).
+"""
 
 Mapper = Callable[[dict[str, object], str], Mapped | Awaitable[Mapped | None] | None]
 """Maps a payload and the id of its delivery to the event to send; None for a payload to ignore."""
 
 
 class Webhook:
-    """A source of webhooks: its name in the address, its secret (or several, during a change), and its mapper."""
+    """A source of webhooks: its name in the address, its secret (or several, during a change), and its mapper.
 
-    def __init__(self, source: str, *, secret: str | Sequence[str], map: Mapper) -> None:  # noqa: A002 -- the public name.
-        secrets = (secret,) if isinstance(secret, str) else tuple(secret)
-        wrong = None
+    `scheme` is how the sender signs: "standard" (Standard Webhooks), "stripe", "github", "shopify" or "slack".
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        secret: str | Sequence[str],
+        map: Mapper,  # noqa: A002 -- the public name.
+        scheme: Scheme = "standard",
+    ) -> None:
+        unchecked: object = secret  # Often a variable of the environment, which may be unset.
+        secrets = () if unchecked is None else (secret,) if isinstance(secret, str) else tuple(secret)
+        wrong, fix = None, 'Write Webhook("stripe", scheme="stripe", secret="whsec_…", map=function).'
         if not source or "/" in source or not source.isprintable() or len(source) > NAME_CHARACTERS_MAX:
             wrong = f"the source {source!r:.100} is not a part of an address"
         elif not secrets or not all(isinstance(each, str) and each.removeprefix(PREFIX) for each in secrets):
             wrong = f"the source {source!r} has no secret"
+            fix = "Pass the signing secret. If it comes from the environment, set the variable."
         elif not callable(map):
             wrong = f"the mapper of {source!r} cannot be called"
+        elif not _takes_two(map):
+            wrong = f"the mapper of {source!r} does not take two arguments"
+            fix = "Declare it as: def mapper(payload: dict[str, object], delivery_id: str)."
+        elif scheme not in SCHEMES:
+            wrong = f"the scheme {scheme!r:.100} of {source!r} is unknown; there are {', '.join(SCHEMES)}"
         if wrong is not None:
             raise DefinitionError(
                 f"{wrong}.",
                 why="A delivery is verified by its secret, and mapped to an event by its mapper.",
-                fix='Write Webhook("stripe", secret="whsec_…", map=function).',
+                fix=fix,
                 rule="bad-webhook",
             )
         self.source = source
         self.map = map
-        self._keys = tuple(key for each in secrets for key in _keys(each))
+        self.scheme: Scheme = scheme
+        self._keys = tuple(key for each in secrets for key in keys_of(scheme, each))
 
     def __repr__(self) -> str:
         return f"Webhook({self.source!r}, secret=…)"
 
+    def verify(self, header: Header, body: bytes, now_s: float) -> str | None:
+        """Return the id of a delivery with a valid and fresh signature, or None."""
+        return verify(self.scheme, self._keys, header, body, now_s)
+
     def signed(self, delivery: str, timestamp: str, body: bytes, signatures: str) -> bool:
-        """Return whether one of the signatures is valid. Takes the same time for an invalid one."""
-        content = f"{delivery}.{timestamp}.".encode() + body
-        expected = [base64.b64encode(hmac.digest(key, content, hashlib.sha256)) for key in self._keys]
-        found = False
-        for each in signatures.split(" ")[:SIGNATURES_MAX]:
-            version, _, signature = each.partition(",")
-            for known in expected:
-                found |= version == "v1" and hmac.compare_digest(known, signature.encode())
-        return found
+        """Return whether one of these signatures of Standard Webhooks is valid."""
+        content = standard_content(delivery, timestamp, body)
+        return matches("standard", self._keys, content, with_version(signatures, "v1"))
 
 
-def _keys(secret: str) -> list[bytes]:
-    """Return the keys for a secret. Without the prefix, senders disagree on whether it is base64; both are accepted."""
-    plain = secret.removeprefix(PREFIX)
-    keys = [] if plain is not secret and plain != secret else [secret.encode()]
+def _takes_two(mapper: Mapper) -> bool:
+    """Return whether a mapper can be called with a payload and an id; True where that cannot be known."""
     try:
-        keys.append(base64.b64decode(plain, validate=True))
-    except (binascii.Error, ValueError):
-        if not keys:
-            keys.append(plain.encode())
-    return [key for key in keys if key]
+        inspect.signature(mapper).bind({}, "")
+    except TypeError:
+        return False
+    except ValueError:  # Some built-ins have no signature.
+        return True
+    return True
 
 
 def by_source(webhooks: Sequence[Webhook]) -> dict[str, Webhook]:
@@ -99,7 +126,7 @@ def by_source(webhooks: Sequence[Webhook]) -> dict[str, Webhook]:
 
 
 class App:
-    """Machines, dependencies, webhooks and tools of one server."""
+    """Machines, dependencies, webhooks, tools, schedules and resources of one server."""
 
     def __init__(
         self,
@@ -108,6 +135,8 @@ class App:
         dependencies: Sequence[Dependency] = (),
         webhooks: Sequence[Webhook] = (),
         tools: Sequence[Tool] = (),
+        schedules: Sequence[Schedule] = (),
+        provide: Sequence[object] = (),
     ) -> None:
         if not machines:
             raise DefinitionError(
@@ -116,6 +145,7 @@ class App:
                 fix="Pass them: App(machines=[order]).",
                 rule="no-machine",
             )
+        refuse_other_machines(machines)
         for tool in tools:
             entry: object = tool  # Programs without a type checker may pass anything.
             if not isinstance(entry, Tool):
@@ -129,6 +159,8 @@ class App:
         self.dependencies = tuple(dependencies)
         self.webhooks = tuple(by_source(webhooks).values())
         self.tools = tuple(tools)
+        self.schedules = tuple(schedules)
+        self.provide = tuple(provide)
 
     def __repr__(self) -> str:
         return f"App(machines=[{', '.join(machine.name for machine in self.machines)}])"

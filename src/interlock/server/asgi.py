@@ -18,24 +18,23 @@ from interlock.server.app_declaration import Limits, Webhook
 from interlock.server.http_messages import (
     API_HEADERS,
     CLOSE,
-    Answer,
     AsgiScope,
     Disconnected,
+    HttpAnswer,
     Receive,
     Request,
     Send,
-    Streamed,
+    StreamedAnswer,
     answer_to,
     headers_of,
     slow_body,
 )
 from interlock.server.openapi import PAGES
 from interlock.server.problems import HttpProblem, log_unexpected
-from interlock.server.routes import ROUTES, Route, Router
-from interlock.server.security.audit import Audit
-from interlock.server.security.guard import Guard, Identity
+from interlock.server.routes import ROUTES, Endpoint, Router
+from interlock.server.security.guard import Audit, Guard, Identity
 from interlock.server.service import Service
-from interlock.ui.assets import PAGE, PREFIX, answer, assets
+from interlock.ui import PAGE, PREFIX, answer, assets
 
 RETRY_S = 1.0
 
@@ -43,9 +42,8 @@ CROWD = 256
 """With more room than this no head is refused: fewer heads than this arrive in one turn of the event loop."""
 
 
-async def asset(service: Service, request: Request) -> Answer:
+async def asset(_service: Service, request: Request) -> HttpAnswer:
     """Return one file of the dashboard, or 304 when the browser has it. A path is never joined to a folder."""
-    del service
     path = PREFIX + "/".join(request.parts) if request.parts else PAGE
     known = request.headers.get(b"if-none-match")
     found = answer(path, None if known is None else known.decode("latin-1"))
@@ -57,7 +55,7 @@ async def asset(service: Service, request: Request) -> Answer:
             fix="Load the page again: after an upgrade it names other files.",
         )
     headers = tuple((name.encode(), value.encode()) for name, value in found.headers)
-    return Answer(found.status, found.body, headers, secured=True)
+    return HttpAnswer(found.status, found.body, headers, secured=True)
 
 
 def _depths() -> list[str]:
@@ -65,13 +63,15 @@ def _depths() -> list[str]:
     return [PREFIX + "/".join(["{folder}"] * (depth - 1) + ["{path}"]) for depth in sorted(depths)]
 
 
-DASHBOARD: tuple[Route, ...] = tuple(Route("GET", None, path, asset, ignores_query=True) for path in (PAGE, *_depths()))
+DASHBOARD: tuple[Endpoint, ...] = tuple(
+    Endpoint("GET", None, path, asset, ignores_query=True) for path in (PAGE, *_depths())
+)
 
 
 class AsgiApp:
     """An ASGI app that serves one engine. Make one with `interlock.asgi`."""
 
-    def __init__(self, service: Service, routes: Sequence[Route] = ()) -> None:
+    def __init__(self, service: Service, routes: Sequence[Endpoint] = ()) -> None:
         self.service = service
         self._router = Router((*ROUTES, *PAGES, *DASHBOARD, *routes))
         self._admitted = 0
@@ -88,7 +88,7 @@ class AsgiApp:
             await receive()
             await send({"type": "websocket.close", "code": 1003, "reason": "WebSockets are not supported."})
 
-    def refusal(self, scope: AsgiScope) -> Answer | None:
+    def refusal(self, scope: AsgiScope) -> HttpAnswer | None:
         """Return the answer to a request that is refused by its head alone under overload (C7); None for all others.
 
         Most requests are refused then, and the cost of a refusal slows admitted requests down. A refusal therefore
@@ -146,7 +146,7 @@ class AsgiApp:
         service.under_way += 1
         try:
             answer = await self._answer(scope, request)
-            if isinstance(answer, Answer):
+            if isinstance(answer, HttpAnswer):
                 body = answer.body
                 length = (b"content-length", b"%d" % len(body))
                 headers = [*answer.headers, length, *(() if answer.secured else API_HEADERS)]
@@ -161,7 +161,7 @@ class AsgiApp:
         finally:
             service.under_way -= 1
 
-    async def _answer(self, scope: AsgiScope, request: Request) -> Answer | Streamed:
+    async def _answer(self, scope: AsgiScope, request: Request) -> HttpAnswer | StreamedAnswer:
         try:
             if self.service.under_way > self.service.limits.requests_max:
                 raise Overloaded(RETRY_S, f"{self.service.under_way:,} requests are under way already.")  # noqa: TRY301
@@ -184,13 +184,13 @@ class AsgiApp:
         except Exception as error:  # noqa: BLE001 -- every bug is answered with 500 and logged.
             return answer_to(log_unexpected(error, f"{request.method} {scope['path']!r:.200}"))
 
-    async def _check(self, route: Route, request: Request) -> None:
+    async def _check(self, route: Endpoint, request: Request) -> None:
         """Authorize the request by its route and path. Raises 401 and 403."""
         await self.service.guard.fresh()
         request.identity = authorize(self.service, route, request.parts, request.headers)
 
 
-def authorize(service: Service, route: Route, parts: Sequence[str], headers: Mapping[bytes, bytes]) -> Identity:
+def authorize(service: Service, route: Endpoint, parts: Sequence[str], headers: Mapping[bytes, bytes]) -> Identity:
     """Authorize a request by its head. Raises 401 and 403."""
     identity = service.guard.identify(headers)
     assert route.scope is not None
@@ -202,7 +202,7 @@ def authorize(service: Service, route: Route, parts: Sequence[str], headers: Map
     return identity
 
 
-async def _stream(answer: Streamed, request: Request, send: Send) -> None:
+async def _stream(answer: StreamedAnswer, request: Request, send: Send) -> None:
     """Send the pieces as they are produced, until the last one or until the client disconnects."""
     await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *API_HEADERS]})
     if request.method == "HEAD":

@@ -1,4 +1,4 @@
-"""HTTP messages: `Request`, as handlers use it, and `Answer`, complete or streamed.
+"""HTTP messages: `Request`, as handlers use it, and `HttpAnswer`, complete or streamed.
 
 A request is validated before it has an effect. An unknown query parameter is refused as a spelling mistake. A body is
 JSON in UTF-8, bounded in size, depth and time; it has no type, or a type of JSON, or one that clients set by default
@@ -13,6 +13,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from datetime import datetime
 from email.message import Message as EmailMessage
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
@@ -81,7 +82,7 @@ RETRY_S = 1
 """Seconds after which to retry when the server is unavailable, where nothing better is known."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """A whole answer."""
 
     status: int
@@ -91,7 +92,7 @@ class Answer(msgspec.Struct, frozen=True):
     """Whether it sets its own browser security headers, as a page does."""
 
 
-class Streamed(msgspec.Struct, frozen=True):
+class StreamedAnswer(msgspec.Struct, frozen=True):
     """An answer that is sent in pieces."""
 
     status: int
@@ -99,14 +100,14 @@ class Streamed(msgspec.Struct, frozen=True):
     headers: Headers
 
 
-def json_answer(value: object, *, status: int = 200, headers: Headers = ()) -> Answer:
+def json_answer(value: object, *, status: int = 200, headers: Headers = ()) -> HttpAnswer:
     """Encode a value as a JSON answer."""
-    return Answer(status, encode(value), JSON + headers)
+    return HttpAnswer(status, encode(value), JSON + headers)
 
 
-def listing(items: Sequence[object], cursor: str | None = None) -> Answer:
+def listing(items: Sequence[object], cursor: str | None = None) -> HttpAnswer:
     """Encode one page of items, with the cursor of the next page."""
-    return Answer(200, encode(Listing(tuple(items), cursor)))
+    return HttpAnswer(200, encode(Listing(tuple(items), cursor)))
 
 
 def etag(version: int) -> Headers:
@@ -114,7 +115,7 @@ def etag(version: int) -> Headers:
     return ((b"etag", b'"%d"' % version),)
 
 
-def answer_to(error: InterlockError, *, status: int | None = None) -> Answer:
+def answer_to(error: InterlockError, *, status: int | None = None) -> HttpAnswer:
     """Build the answer that reports an error."""
     problem = problem_of(error, status=status)
     headers = PROBLEM
@@ -125,7 +126,7 @@ def answer_to(error: InterlockError, *, status: int | None = None) -> Answer:
     retry_s = retry_after(error)
     if retry_s is not None:
         headers += ((b"retry-after", str(retry_s).encode()),)
-    return Answer(problem.status, encode(problem), headers)
+    return HttpAnswer(problem.status, encode(problem), headers)
 
 
 def retry_after(error: InterlockError) -> int | None:
@@ -212,6 +213,8 @@ CLOSE: Headers = ((b"connection", b"close"),)
 REST_BYTES_MAX = 65_536
 """Unread bytes of a body above which the connection ends after the answer."""
 
+WHERE = "where"
+
 PARAMETERS_MAX = 50
 NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 TRUTH = {"true": True, "1": True, "": True, "false": False, "0": False}
@@ -236,6 +239,7 @@ class Request:
         "read_bytes",
         "reads",
         "scope",
+        "where",
     )
 
     def __init__(self, scope: AsgiScope, receive: Receive, limits: Limits) -> None:
@@ -245,6 +249,8 @@ class Request:
         self.query_string: bytes = scope.get("query_string", b"")
         self.query: Mapping[str, str] = NO_QUERY
         """The parameters of the query, which the app has checked against those of the route."""
+        self.where: Sequence[str] = ()
+        """The conditions of a search: the one parameter that a query may have several times."""
         self.limits = limits
         self.parts: tuple[str, ...] = ()
         """The variable parts of the path, in order."""
@@ -297,7 +303,7 @@ class Request:
 
     def parse_query(self, known: Sequence[str]) -> None:
         """Set `query`. Raises InvalidPayload for a parameter that is not in `known`."""
-        self.query = _parse_query(self.query_string)
+        self.query, self.where = _parse_query(self.query_string)
         for name in self.query:
             if name not in known:
                 allowed = ", ".join(known) or "none"
@@ -306,6 +312,16 @@ class Request:
                     why="An unknown parameter is a spelling mistake.",
                     fix="Correct or remove it.",
                 )
+
+    @property
+    def person(self) -> str:
+        """The person whom the client names in the query; empty without one."""
+        return self.query.get("by", "")
+
+    @property
+    def actor(self) -> str:
+        """The actor of the request, for history and logs (F1)."""
+        return self.identity.acting(self.person) if self.query else self.identity.actor
 
     # --- body --------------------------------------------------------------------------------------------------------
 
@@ -479,7 +495,7 @@ def _too_deep(what: str) -> InvalidPayload:
     )
 
 
-def _parse_query(query: bytes) -> dict[str, str]:
+def _parse_query(query: bytes) -> tuple[dict[str, str], list[str]]:
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS_MAX)
     except ValueError as error:
@@ -490,14 +506,14 @@ def _parse_query(query: bytes) -> dict[str, str]:
         ) from error
     found: dict[str, str] = {}
     for name, value in pairs:
-        if name in found:
+        if name in found and name != WHERE:
             raise InvalidPayload(
                 f"the query parameter {name!r:.100} appears twice.",
                 why="Only one of the two could be meant.",
                 fix="Send it once.",
             )
         found[name] = value
-    return found
+    return found, [value for name, value in pairs if name == WHERE]
 
 
 def whole_number(query: Mapping[str, str], name: str, *, default: int, most: int, least: int = 1) -> int:
@@ -511,6 +527,24 @@ def whole_number(query: Mapping[str, str], name: str, *, default: int, most: int
         f"{name} is {text!r:.100}; it must be a whole number from {least} to {most:,}.",
         why="Every answer has a bound.",
         fix=f"Send {name} within its range.",
+    )
+
+
+def instant(query: Mapping[str, str], name: str) -> datetime | None:
+    """Return a time in the query; None if it is missing."""
+    text = query.get(name)
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text.replace(" ", "+"))  # A plus that was not encoded is a space.
+    except ValueError:
+        at = None
+    if at is not None and at.tzinfo is not None:
+        return at
+    raise InvalidPayload(
+        f"{name} is {text!r:.100}; it must be a time with its timezone.",
+        why="A time without a timezone is another instant on another machine.",
+        fix=f"Write it as {name}=2026-01-31T12:00:00Z.",
     )
 
 

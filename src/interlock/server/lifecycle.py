@@ -22,13 +22,12 @@ import msgspec
 from interlock.clock import SystemClock
 from interlock.engine.alerts.receivers import receivers_in
 from interlock.engine.engine import Engine
-from interlock.engine.settings import Admission
+from interlock.engine.engine_settings import Admission
 from interlock.errors import BadUsage, MissingExtra
 from interlock.observe.metrics import installed
 from interlock.server.app_declaration import App, Limits
 from interlock.server.asgi import AsgiApp, asgi
-from interlock.server.security.audit import Audit
-from interlock.server.security.guard import Guard, check_address
+from interlock.server.security.guard import Audit, Guard, check_address
 from interlock.server.security.stores import security_at
 from interlock.server.service import SIGNALS
 from interlock.server.worker_metrics import Siblings
@@ -163,6 +162,8 @@ async def serve(
             home,
             machines=app.machines,
             dependencies=app.dependencies,
+            schedules=app.schedules,
+            provide=app.provide,
             admission=admission or admission_from(),
             worker=worker,
             alerts=receivers_in(os.environ),
@@ -208,7 +209,7 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
     try:
         import uvicorn  # noqa: PLC0415 -- an extra, which may not be installed.
 
-        from interlock.server.protocol import bounded_protocol  # noqa: PLC0415 -- as above.
+        from interlock.server.uvicorn_protocol import bounded_protocol  # noqa: PLC0415 -- as above.
     except ImportError as error:
         raise MissingExtra(
             "`interlock serve` needs uvicorn and httptools, which are not installed.", extra="server"

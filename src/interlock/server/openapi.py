@@ -16,9 +16,9 @@ import msgspec
 
 import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
 from interlock.engine.bound_machine import BoundMachine
-from interlock.server.http_messages import PAGE, Answer, Request, json_answer
+from interlock.server.http_messages import PAGE, HttpAnswer, Request, json_answer
 from interlock.server.problems import HTTP_KINDS, TITLES, Headers, HttpProblem, phrase, problem_of
-from interlock.server.routes import ROUTES, Route, mounted_at
+from interlock.server.routes import ROUTES, Endpoint, mounted_at
 from interlock.server.security.keys import Scope
 from interlock.server.service import Service
 from interlock.wire import Problem, encode
@@ -112,6 +112,7 @@ _CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
     (400, "/v1/databases"): ("invalid-payload", "dialect"),
     (401, "/v1/webhooks"): ("bad-signature",),
     (404, "/v1/workflows/{"): ("workflow-not-found",),
+    (404, "/v1/pauses"): ("machine-not-found", "workflow-not-found"),
     (404, "/v1/dead-letters"): ("target-not-found",),
     (404, "/v1/breakers"): ("breaker-not-found",),
     (404, "/v1/limits"): ("breaker-not-found",),
@@ -121,6 +122,7 @@ _CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
     (409, "/v1/machines/{machine}/workflows"): ("workflow-exists",),
     (409, "/v1/workflows/{id}/events"): ("invalid-transition",),
     (409, "/v1/workflows/{id}/wait"): ("wait-failed",),
+    (409, "/v1/pauses"): ("workflow-exists", "invalid-transition"),
     (409, "/v1/databases"): ("transaction", "limit-reached"),
     (422, "/v1/databases"): ("constraint-violation", "transaction", "key-reused"),
     (503, "/v1/workflows/{id}/events"): ("unavailable", "outcome-unknown", "machine-mismatch"),
@@ -271,7 +273,7 @@ DESCRIPTION = (
 )
 
 
-def document(routes: Sequence[Route], *, root: str = "", machines: Sequence[BoundMachine] = ()) -> dict[str, object]:
+def document(routes: Sequence[Endpoint], *, root: str = "", machines: Sequence[BoundMachine] = ()) -> dict[str, object]:
     """Return the document of an app that is mounted at `root`, with examples for these machines."""
     bodies = machine_examples(machines)
     visible = [route for route in routes if route.summary]
@@ -311,7 +313,9 @@ def _version() -> str:
         return "source"
 
 
-def _operation(route: Route, references: dict[type, dict[str, object]], bodies: Examples | None) -> dict[str, object]:
+def _operation(
+    route: Endpoint, references: dict[type, dict[str, object]], bodies: Examples | None
+) -> dict[str, object]:
     operation: dict[str, object] = {
         "summary": route.summary,
         "operationId": _operation_id(route),
@@ -329,17 +333,17 @@ def _operation(route: Route, references: dict[type, dict[str, object]], bodies: 
     return operation
 
 
-def _operation_id(route: Route) -> str:
+def _operation_id(route: Endpoint) -> str:
     words = re.findall(r"[a-z]+", route.path.removeprefix("/v1"))
     return "_".join([route.method.lower(), *words])
 
 
-def _path_parameters(route: Route) -> Iterable[dict[str, object]]:
+def _path_parameters(route: Endpoint) -> Iterable[dict[str, object]]:
     for name in re.findall(r"{(\w+)}", route.path):
         yield {"name": name, "in": "path", "required": True, "schema": ID}
 
 
-def _parameters(route: Route) -> Iterable[dict[str, object]]:
+def _parameters(route: Endpoint) -> Iterable[dict[str, object]]:
     for each in route.parameters:
         found: dict[str, object] = {
             "name": each.name,
@@ -351,7 +355,7 @@ def _parameters(route: Route) -> Iterable[dict[str, object]]:
         yield found if each.example is None else {**found, "example": each.example}
 
 
-def _responses(route: Route, references: dict[type, dict[str, object]]) -> dict[str, object]:
+def _responses(route: Endpoint, references: dict[type, dict[str, object]]) -> dict[str, object]:
     responses: dict[str, object] = {}
     for status in route.answers:
         schema: dict[str, object] = {"type": "string"} if route.answer is None else references[route.answer]
@@ -401,7 +405,7 @@ td { border-top: 1px solid var(--line); padding: .25rem .5rem; vertical-align: t
 """
 
 
-async def openapi(service: Service, request: Request) -> Answer:
+async def openapi(service: Service, request: Request) -> HttpAnswer:
     """The OpenAPI document."""
     return json_answer(await _document(service, request, "/openapi.json"))
 
@@ -417,18 +421,17 @@ async def _document(service: Service, request: Request, path: str) -> dict[str, 
     return document(ROUTES, root=mounted_at(request.scope, path), machines=bounds)
 
 
-async def docs(service: Service, request: Request) -> Answer:
+async def docs(service: Service, request: Request) -> HttpAnswer:
     """Return the page about all routes, or the document for a client that accepts JSON but not HTML."""
     wanted = request.header(b"accept") or ""
     if "json" in wanted and "html" not in wanted:
         return json_answer(await _document(service, request, "/docs"), headers=VARY)
-    return Answer(200, page().encode(), PAGE + VARY, secured=True)
+    return HttpAnswer(200, page().encode(), PAGE + VARY, secured=True)
 
 
-async def style(service: Service, request: Request) -> Answer:
+async def style(_service: Service, _request: Request) -> HttpAnswer:
     """Return the style sheet of the page."""
-    del service, request
-    return Answer(200, STYLE.encode(), CSS)
+    return HttpAnswer(200, STYLE.encode(), CSS)
 
 
 def page() -> str:
@@ -446,7 +449,7 @@ def page() -> str:
     )
 
 
-def _article(route: Route) -> str:
+def _article(route: Endpoint) -> str:
     parts = [f"<article><h3><b>{route.method}</b>{html.escape(route.path)}</h3><p>{html.escape(route.summary)}.</p>"]
     if route.scope is not None:
         parts.append(f"<p>Scope: <code>{route.scope}</code></p>")
@@ -469,7 +472,7 @@ def _example_html(value: object) -> str:
     return html.escape(value if isinstance(value, str) else encode(value).decode())
 
 
-PAGES: tuple[Route, ...] = tuple(
-    Route("GET", None, path, handler, ignores_query=handler is style)
+PAGES: tuple[Endpoint, ...] = tuple(
+    Endpoint("GET", None, path, handler, ignores_query=handler is style)
     for path, handler in (("/openapi.json", openapi), ("/docs", docs), ("/docs/style.css", style))
 )

@@ -6,7 +6,7 @@ a route. A test has both a second time for every route, so that no route can be 
 The router is a tree of path segments; a literal segment takes precedence over a variable. Values are taken from the
 path as it was sent: an encoded slash stays in its id, which is refused as invalid, instead of selecting another route.
 
-Sections: `Route`, the router, the table.
+Sections: `Endpoint`, the router, the table.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,22 +18,26 @@ import msgspec
 
 import interlock.wire as wire  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
 from interlock.engine.dependencies.breakers import BreakerView
+from interlock.engine.engine_settings import Admission
+from interlock.engine.operators.attempts import Attempt
+from interlock.engine.operators.why import Why
 from interlock.engine.path.caller_commands import DOT_SEGMENTS
-from interlock.engine.settings import Admission
+from interlock.engine.pauses import PauseView
+from interlock.engine.schedules import ScheduleView
 from interlock.engine.views import Compensation, Counts, DeadLetter
 from interlock.errors import InvalidPayload
-from interlock.server.handlers import batch, operator_routes, sql, stream, webhooks, workflows
-from interlock.server.http_messages import Answer, AsgiScope, Request, Streamed
+from interlock.server.handlers import operator_routes, sql, stream, webhooks, workflows
+from interlock.server.http_messages import AsgiScope, HttpAnswer, Request, StreamedAnswer
 from interlock.server.problems import HttpProblem
 from interlock.server.security.keys import Scope
 from interlock.server.service import Service
 
-Handler = Callable[[Service, Request], Awaitable[Answer | Streamed]]
+Handler = Callable[[Service, Request], Awaitable[HttpAnswer | StreamedAnswer]]
 
 SEGMENTS_MAX = 20
 
 
-class Parameter(msgspec.Struct, frozen=True):
+class RouteParameter(msgspec.Struct, frozen=True):
     """A query parameter or a header, as OpenAPI describes it."""
 
     name: str
@@ -43,7 +47,7 @@ class Parameter(msgspec.Struct, frozen=True):
     example: object = None
 
 
-class Route(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """One route: its path, handler and scope, and its description for OpenAPI."""
 
     method: str
@@ -61,7 +65,7 @@ class Route(msgspec.Struct, frozen=True):
     enters: Literal["start", "event"] | None = None
     """The kind of call that the engine's admission may refuse."""
     tag: str = ""
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[RouteParameter, ...] = ()
     ignores_query: bool = False
     """Whether a query may have any parameters; other routes refuse those that they do not declare."""
     body: type | None = None
@@ -101,13 +105,13 @@ class _Node:
     def __init__(self) -> None:
         self.parts: dict[str, _Node] = {}
         self.value: _Node | None = None
-        self.methods: dict[str, Route] = {}
+        self.methods: dict[str, Endpoint] = {}
 
 
 class Router:
     """The routes of an app."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Endpoint]) -> None:
         self._root = _Node()
         for route in routes:
             node = self._root
@@ -120,7 +124,7 @@ class Router:
             assert route.method not in node.methods, route.path
             node.methods[route.method] = route
 
-    def find(self, method: str, scope: AsgiScope) -> tuple[Route, tuple[str, ...]]:
+    def find(self, method: str, scope: AsgiScope) -> tuple[Endpoint, tuple[str, ...]]:
         """Return the route of a request, and the values in its path. Raises 404 and 405."""
         node = self._root
         values: list[str] = []
@@ -207,7 +211,7 @@ def _no_method(method: str, allowed: list[str]) -> HttpProblem:
         "method-not-allowed",
         f"{method[:20]} is not allowed here; {known} is.",
         why="The path has no route for this method.",
-        fix=f"Use {known}.",
+        fix=f"Use {known}. The page /docs shows every path with its methods.",
         headers=((b"allow", known.encode()),),
     )
 
@@ -216,19 +220,49 @@ def _no_method(method: str, allowed: list[str]) -> HttpProblem:
 
 TEXT: dict[str, object] = {"type": "string"}
 NUMBER: dict[str, object] = {"type": "integer", "minimum": 1, "maximum": 1_000}
-CURSOR = Parameter("cursor", "The cursor of the previous page.", TEXT)
-LIMIT = Parameter("limit", "Maximum number of items.", NUMBER, example=100)
-MACHINE = Parameter("machine", "The name of a machine; without it, all machines.", TEXT, example="order")
-STATE = Parameter("state", "Only workflows in this state.", TEXT, example="charging")
-KEY = Parameter(
+SEARCH = (
+    RouteParameter(
+        "where",
+        "A condition on a field that the machine declares in `search=`: `field=value`, with one of the operators "
+        "`=`, `!=`, `<`, `<=`, `>`, `>=`, ` in ` and ` prefix `. May be sent several times: all must hold. A value may "
+        'be JSON: `null` means None, `"null"` a text.',
+        {"type": "array", "items": TEXT},
+        example=["customer=ada"],
+    ),
+    RouteParameter(
+        "updated_after", "Only workflows that moved last after this time.", {"type": "string", "format": "date-time"}
+    ),
+    RouteParameter(
+        "updated_before", "Only workflows that moved last before this time.", {"type": "string", "format": "date-time"}
+    ),
+    RouteParameter(
+        "order",
+        "`updated_at`, `created_at` or a searchable field; a minus in front reverses it.",
+        TEXT,
+        example="-updated_at",
+    ),
+)
+CURSOR = RouteParameter("cursor", "The cursor of the previous page.", TEXT)
+LIMIT = RouteParameter("limit", "Maximum number of items.", NUMBER, example=100)
+MACHINE = RouteParameter("machine", "The name of a machine; without it, all machines.", TEXT, example="order")
+STATE = RouteParameter("state", "Only workflows in this state.", TEXT, example="charging")
+KEY = RouteParameter(
     "Idempotency-Key",
     "An event repeated with the same key applies once, and gets the first answer again.",
     {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
     "header",
     "click-7",
 )
-MATCH = Parameter("If-Match", "Apply only if the workflow has this version, which is its ETag.", TEXT, "header", '"3"')
-IF_ALLOWED = Parameter(
+MATCH = RouteParameter(
+    "If-Match", "Apply only if the workflow has this version, which is its ETag.", TEXT, "header", '"3"'
+)
+BY = RouteParameter(
+    "by",
+    "The person who acts, where that is not the holder of the key; history and the audit log have both.",
+    {"type": "string", "maxLength": 200},
+    example="ada",
+)
+IF_ALLOWED = RouteParameter(
     "if_allowed",
     "Ignore an event that has no transition from the current state, instead of refusing it.",
     {"type": "boolean"},
@@ -244,14 +278,16 @@ WORKFLOW: dict[str, object] = {
     "created_at": "2026-01-01T12:00:00Z",
     "updated_at": "2026-01-01T12:00:01Z",
     "waiting": None,
+    "timers": [{"event": "CANCEL", "due_at": "2026-01-02T12:00:01Z"}],
+    "paused": False,
 }
 MOVE: dict[str, object] = {"id": "o-1", "state": "charging", "version": 2, "duplicate": False, "ignored": False}
 
 
-_read = partial(Route, "GET", Scope.READ)
-_send = partial(Route, "POST", Scope.SEND)
-_operate = partial(Route, "POST", Scope.OPERATE)
-_change = partial(Route, "PUT", Scope.OPERATE)
+_read = partial(Endpoint, "GET", Scope.READ)
+_send = partial(Endpoint, "POST", Scope.SEND, parameters=(BY,))
+_operate = partial(Endpoint, "POST", Scope.OPERATE, parameters=(BY,))
+_change = partial(Endpoint, "PUT", Scope.OPERATE, parameters=(BY,))
 
 _WORKFLOWS = (
     _send(
@@ -281,7 +317,7 @@ _WORKFLOWS = (
         "workflow",
         "Send an event; answered when its transition is durable",
         enters="event",
-        parameters=(KEY, MATCH, IF_ALLOWED),
+        parameters=(KEY, MATCH, IF_ALLOWED, BY),
         body=wire.EventBody,
         body_example={"event": "SUBMIT", "data": {"cents": 999}},
         answer=wire.ShownMove,
@@ -294,11 +330,57 @@ _WORKFLOWS = (
         "workflow",
         "The history of a workflow, in the order of versions",
         parameters=(
-            Parameter("cursor", "Only rows after this version.", {"type": "integer", "minimum": 0}),
-            Parameter("limit", "Maximum number of rows.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+            RouteParameter("cursor", "Only rows after this version.", {"type": "integer", "minimum": 0}),
+            RouteParameter("limit", "Maximum number of rows.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
         ),
         answer=wire.ShownRow,
         lists=True,
+    ),
+    _read(
+        "/v1/workflows/{id}/children",
+        workflows.children,
+        "workflow",
+        "The workflows that a workflow has started as its children, page by page",
+        parameters=(CURSOR, LIMIT),
+        answer=wire.ShownWorkflow,
+        lists=True,
+    ),
+    _read(
+        "/v1/workflows/{id}/attempts",
+        workflows.attempts,
+        "workflow",
+        "The attempts of a workflow's steps, undos and effects, the oldest first, page by page",
+        parameters=(
+            RouteParameter(
+                "after",
+                "Only those that have ended after the move to this version.",
+                {"type": "integer", "minimum": 0},
+            ),
+            CURSOR,
+            LIMIT,
+        ),
+        answer=Attempt,
+        lists=True,
+    ),
+    _operate(
+        "/v1/workflows/{id}/fork",
+        workflows.fork,
+        "workflow",
+        "Start a new workflow in the state and with the context that this one had at a version",
+        enters="start",
+        body=wire.ForkBody,
+        body_example={"at_version": 3, "id": "o-1-again"},
+        answer=wire.ShownWorkflow,
+        answers=(201,),
+        answer_example=WORKFLOW,
+        also=(404, 409, 429),
+    ),
+    _read(
+        "/v1/workflows/{id}/why",
+        workflows.why,
+        "workflow",
+        "Why a workflow is where it is, in plain words: how it came there, what it waits for, what can move it",
+        answer=Why,
     ),
     _read(
         "/v1/workflows/{id}/allowed",
@@ -306,8 +388,8 @@ _WORKFLOWS = (
         "workflow",
         "The events that have a transition from the current state",
         parameters=(
-            Parameter("event", "Also evaluate the guards of this event.", TEXT, example="SUBMIT"),
-            Parameter("data", "Its fields, as JSON.", TEXT, example='{"cents": 5}'),
+            RouteParameter("event", "Also evaluate the guards of this event.", TEXT, example="SUBMIT"),
+            RouteParameter("data", "Its fields, as JSON.", TEXT, example='{"cents": 5}'),
         ),
         answer=wire.ShownAllowed,
         lists=True,
@@ -316,8 +398,8 @@ _WORKFLOWS = (
         "/v1/workflows",
         workflows.find,
         "items",
-        "Find workflows by machine and state, page by page",
-        parameters=(MACHINE, STATE, CURSOR, LIMIT),
+        "Find workflows by machine, state, fields and time, page by page",
+        parameters=(MACHINE, STATE, *SEARCH, CURSOR, LIMIT),
         answer=wire.ShownWorkflow,
         lists=True,
         also=(404,),
@@ -329,7 +411,9 @@ _WORKFLOWS = (
         "The active workflows that have been in their state for too long",
         parameters=(
             MACHINE,
-            Parameter("older_than_s", "Longer than this; without it, than declared.", {"type": "number", "minimum": 0}),
+            RouteParameter(
+                "older_than_s", "Longer than this; without it, than declared.", {"type": "number", "minimum": 0}
+            ),
             STATE,
             LIMIT,
         ),
@@ -339,7 +423,7 @@ _WORKFLOWS = (
     ),
     _send(
         "/v1/events:batch",
-        batch.send_batch,
+        workflows.send_batch,
         "items",
         "Send many events, one per line of JSON; answers one result or problem per line, in order",
         body=wire.BatchLine,
@@ -361,13 +445,13 @@ _WORKFLOWS = (
         "workflow",
         "Wait until a workflow is in a state; 408 when the time is over, 409 when it can never get there",
         parameters=(
-            Parameter(
+            RouteParameter(
                 "state",
                 "A state, or several separated by commas; without it: a final or resting state.",
                 TEXT,
                 example="done",
             ),
-            Parameter(
+            RouteParameter(
                 "timeout_s",
                 f"Longest wait in seconds; the default and the maximum are {operator_routes.WAIT_S_MAX:g}.",
                 {"type": "number", "minimum": 0, "maximum": 1e10},
@@ -386,7 +470,7 @@ _MACHINES = (
         workflows.machine,
         "machine",
         "One machine with its diagram, and with `counts` how many workflows are in each state",
-        parameters=(Parameter("counts", "Count the workflows in each state.", {"type": "boolean"}),),
+        parameters=(RouteParameter("counts", "Count the workflows in each state.", {"type": "boolean"}),),
         answer=dict,
     ),
 )
@@ -405,10 +489,12 @@ _OPERATING = (
         "items",
         "Dead letters, which wait for a person, oldest first",
         parameters=(
-            Parameter(
+            RouteParameter(
                 "kind", "Only dead letters of this kind.", {"type": "string", "enum": ["step", "effect", "undo"]}
             ),
-            Parameter("limit", "Maximum number of dead letters.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+            RouteParameter(
+                "limit", "Maximum number of dead letters.", {"type": "integer", "minimum": 1, "maximum": 10_000}
+            ),
         ),
         answer=DeadLetter,
         lists=True,
@@ -463,10 +549,10 @@ _OPERATING = (
         "Events of the answering process, as server-sent events; Last-Event-ID resumes",
         parameters=(
             MACHINE,
-            Parameter("workflow", "Only this workflow.", TEXT),
-            Parameter("kind", f"Only some of {', '.join(wire.KINDS)}.", TEXT, example="transition_applied"),
-            Parameter("last_event_id", "As the header, for clients that cannot set headers.", TEXT),
-            Parameter("Last-Event-ID", "Resume after this event.", TEXT, "header"),
+            RouteParameter("workflow", "Only this workflow.", TEXT),
+            RouteParameter("kind", f"Only some of {', '.join(wire.KINDS)}.", TEXT, example="transition_applied"),
+            RouteParameter("last_event_id", "As the header, for clients that cannot set headers.", TEXT),
+            RouteParameter("Last-Event-ID", "Resume after this event.", TEXT, "header"),
         ),
         answer_media="text/event-stream",
         also=(404, 429),
@@ -498,7 +584,7 @@ _OPERATING = (
         answer=Admission,
         answer_example={"rate_per_s": 500.0, "burst": 1000.0, "in_flight_max": 100000},
     ),
-    Route(
+    Endpoint(
         "POST",
         Scope.ADMIN,
         "/v1/prune",
@@ -509,10 +595,140 @@ _OPERATING = (
         body_example={"older_than_s": 2592000, "dry_run": True},
         answer=wire.ShownPruned,
         answer_example={"workflows": 12, "events": 60, "more": False},
+        parameters=(BY,),
+    ),
+)
+_SCHEDULE: dict[str, object] = {
+    "name": "nightly",
+    "machine": "order",
+    "cron": "0 3 * * *",
+    "every_s": None,
+    "timezone": "Europe/Berlin",
+    "overlap": "skip",
+    "catch_up": "last",
+    "paused": False,
+    "next_due": "2026-01-02T02:00:00Z",
+    "last": "nightly.2026-01-01T02:00:00Z",
+    "waiting": 0,
+    "started": 1,
+    "skipped": 0,
+}
+_PAUSES = (
+    _read(
+        "/v1/pauses",
+        operator_routes.pauses,
+        "home",
+        "The active pauses of this home, oldest first",
+        answer=PauseView,
+        lists=True,
+    ),
+    _operate(
+        "/v1/pauses",
+        operator_routes.pause,
+        "home",
+        "Pause a workflow, a machine or one of its states: nothing begins there until it is resumed; events apply",
+        body=wire.PauseBody,
+        body_example={"machine": "order", "state": "charging", "note": "the bank is down"},
+        answer=PauseView,
+        answer_example={
+            "machine": "order",
+            "state": "charging",
+            "workflow": None,
+            "by": "ada",
+            "note": "the bank is down",
+            "since": "2026-01-01T12:00:00Z",
+        },
+        also=(404, 409),
+    ),
+    _operate(
+        "/v1/pauses/resume",
+        operator_routes.resume,
+        "home",
+        "Go on with what was paused, named as in the pause",
+        body=wire.PauseBody,
+        body_example={"machine": "order", "state": "charging"},
+        answer=wire.ShownResume,
+        answer_example={"resumed": True},
+        also=(404, 409),
+    ),
+)
+_SCHEDULES = (
+    _read(
+        "/v1/schedules",
+        operator_routes.schedules,
+        "home",
+        "The schedules of this home, oldest first",
+        answer=ScheduleView,
+        lists=True,
+    ),
+    _read(
+        "/v1/schedules/{name}",
+        operator_routes.schedule,
+        "home",
+        "One schedule",
+        answer=ScheduleView,
+        answer_example=_SCHEDULE,
+    ),
+    _change(
+        "/v1/schedules/{name}",
+        operator_routes.put_schedule,
+        "home",
+        "Store a schedule, or change it; one that was paused stays paused",
+        body=wire.ScheduleBody,
+        body_example={"machine": "order", "cron": "0 3 * * *", "timezone": "Europe/Berlin", "context": {"cents": 0}},
+        answer=ScheduleView,
+        answer_example=_SCHEDULE,
+    ),
+    Endpoint(
+        "DELETE",
+        Scope.OPERATE,
+        "/v1/schedules/{name}",
+        operator_routes.delete_schedule,
+        "home",
+        "Delete a schedule; workflows that it started go on",
+        answer=ScheduleView,
+        answer_example=_SCHEDULE,
+        parameters=(BY,),
+    ),
+    _operate(
+        "/v1/schedules/{name}/pause",
+        operator_routes.pause_schedule,
+        "home",
+        "Start nothing at due times until the schedule is resumed",
+        answer=ScheduleView,
+        answer_example=_SCHEDULE | {"paused": True, "next_due": None},
+    ),
+    _operate(
+        "/v1/schedules/{name}/resume",
+        operator_routes.resume_schedule,
+        "home",
+        "Start at due times again; those that passed meanwhile are not caught up with",
+        answer=ScheduleView,
+        answer_example=_SCHEDULE,
+    ),
+    _operate(
+        "/v1/schedules/{name}/trigger",
+        operator_routes.trigger_schedule,
+        "home",
+        "Start one workflow now",
+        answer=wire.ShownStarts,
+        answer_example={"name": "nightly", "count": 1, "id": "nightly.2026-01-01T12:00:00Z"},
+        also=(422,),
+    ),
+    _operate(
+        "/v1/schedules/{name}/backfill",
+        operator_routes.backfill_schedule,
+        "home",
+        "Start the workflows of due times in the past",
+        body=wire.BackfillBody,
+        body_example={"since": "2026-01-01T00:00:00Z", "until": "2026-01-03T00:00:00Z"},
+        answer=wire.ShownStarts,
+        answer_example={"name": "nightly", "count": 2, "id": None},
+        also=(422,),
     ),
 )
 _DATABASES = (
-    Route(
+    Endpoint(
         "POST",
         Scope.ADMIN,
         "/v1/databases/{name}/transactions",
@@ -527,21 +743,22 @@ _DATABASES = (
         answer=wire.ShownTransaction,
         answer_example={"results": [{"count": 1, "rows": None}]},
         also=(409, 422, 429),
+        parameters=(BY,),
     ),
 )
 _WEBHOOKS = (
     # The signature of the source replaces the key, because a source cannot send a bearer token.
-    Route(
+    Endpoint(
         "POST",
         None,
         "/v1/webhooks/{source}",
         webhooks.deliver,
         None,
-        "Receive a webhook, signed according to Standard Webhooks",
+        "Receive a webhook, verified by the signature of its scheme",
         parameters=(
-            Parameter("webhook-id", "The id of the delivery.", TEXT, "header"),
-            Parameter("webhook-timestamp", "Seconds since the epoch.", TEXT, "header"),
-            Parameter("webhook-signature", "v1, and HMAC-SHA256 in base64.", TEXT, "header"),
+            RouteParameter("webhook-id", "Standard Webhooks: the id of the delivery.", TEXT, "header"),
+            RouteParameter("webhook-timestamp", "Standard Webhooks: seconds since the epoch.", TEXT, "header"),
+            RouteParameter("webhook-signature", "Standard Webhooks: v1, and HMAC-SHA256 in base64.", TEXT, "header"),
         ),
         body=dict,
         body_example={"type": "charge.succeeded", "data": {"order": "o-1"}},
@@ -560,7 +777,7 @@ _HEALTH = (
         also=(501,),
     ),
     # Probes hold no workflow data. Neither do the pages, which request their data with the key of the viewer.
-    Route(
+    Endpoint(
         "GET",
         None,
         "/healthz",
@@ -571,7 +788,7 @@ _HEALTH = (
         answer=wire.ShownHealth,
         answers=(200, 503),
     ),
-    Route(
+    Endpoint(
         "GET",
         None,
         "/readyz",
@@ -584,12 +801,14 @@ _HEALTH = (
     ),
 )
 
-ROUTES: tuple[Route, ...] = tuple(
+ROUTES: tuple[Endpoint, ...] = tuple(
     msgspec.structs.replace(route, tag=tag)
     for tag, routes in {
         "Workflows": _WORKFLOWS,
         "Machines": _MACHINES,
         "Operating": _OPERATING,
+        "Schedules": _SCHEDULES,
+        "Pauses": _PAUSES,
         "Databases": _DATABASES,
         "Webhooks": _WEBHOOKS,
         "Health": _HEALTH,

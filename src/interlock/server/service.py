@@ -3,10 +3,13 @@
 This is the one module that uses an engine's internals. The server needs what programs do not: a machine by
 name, the machine of a workflow without another read, whether a start created a workflow, the store's health, and the
 engine's observers. It also caches the counts of workflows, and listens for the signals that stop the process.
+
+Sections: databases of the home, cached counts, stop signals, latest signals, service.
 """
 
 import asyncio
 import contextlib
+import re
 import signal
 import threading
 from collections import deque
@@ -16,28 +19,183 @@ from enum import Enum
 from types import FrameType
 from typing import Protocol, cast, runtime_checkable
 
+from interlock.catalog.catalog import Catalog
 from interlock.clock import Clock, RandomIds, SystemClock
 from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.database.database import Database
+from interlock.database.inventory import is_absent
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.engine import Engine
+from interlock.engine.engine_settings import Admission
 from interlock.engine.internals import EngineParts
-from interlock.engine.path.caller_commands import Start
-from interlock.engine.retention import Pruner
-from interlock.engine.settings import Admission
+from interlock.engine.operators.retention import Pruner
+from interlock.engine.path.caller_commands import Beginning, Start, check_id, no_workflow
 from interlock.engine.views import View
-from interlock.errors import InterlockError, InvalidPayload, MovedElsewhere, NotPermitted, UnavailableError
+from interlock.errors import (
+    InterlockError,
+    InvalidPayload,
+    LimitReached,
+    MovedElsewhere,
+    NotPermitted,
+    UnavailableError,
+)
 from interlock.server.app_declaration import Limits, Webhook, by_source
-from interlock.server.databases import Databases
 from interlock.server.http_messages import Request
 from interlock.server.problems import HttpProblem
-from interlock.server.security.audit import Audit
-from interlock.server.security.guard import Guard
+from interlock.server.security.guard import Audit, Guard
 from interlock.server.worker_metrics import Siblings
 from interlock.signals import Signal
+from interlock.store.open_store import NAME
 from interlock.store.protocol import Batch
-from interlock.wire import PruneBody, ShownPruned
+from interlock.urls import is_postgres_url, parse_postgres_url, with_schema
+from interlock.wire import BeginBody, PruneBody, ShownPruned
+
+# --- Databases of the home -------------------------------------------------------------------------------------------
+# Opened by their first request and closed with the server. The database that holds the workflows is not reachable:
+# clients change a workflow by sending it events. A schema of PostgreSQL that holds a home is not served as a database,
+# whatever its name.
+
+HOLDS_A_HOME = """
+SELECT count(*) FILTER (WHERE relname IN ('workflows', 'workflow_events', 'workflow_effects')) = 3
+    OR count(*) FILTER (WHERE relname IN ('security_documents', 'security_audit')) = 2
+    OR count(*) FILTER (WHERE relname IN ('workflows_moved', 'workflows_arriving', 'interlock_catalog')) > 0
+FROM pg_catalog.pg_class WHERE relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1)"""
+"""Detect a home by its tables: another home, and workflows set aside by a move, have schemas of any name."""
+
+
+class Databases:
+    """The databases at one home, by name."""
+
+    def __init__(self, home: str | None, opened: Mapping[str, Database] | None = None, *, most: int = 100) -> None:
+        self._home = home
+        self._passed = dict(opened or {})
+        self._most = most
+        self._opening: dict[str, asyncio.Task[Database]] = {}
+
+    async def get(self, name: str, *, makes: bool = True) -> Database:
+        """Return the database of that name, opening it if needed. Raises 404 for a name that cannot be one.
+
+        With `makes` False it also raises 404 for a database that does not exist yet: a misspelled name neither creates
+        a database nor counts as an open one.
+        """
+        if name in self._passed:
+            return self._passed[name]
+        if name not in self._opening:
+            self._refuse(name)
+            if not makes:
+                await self._refuse_absent(name)
+        opening = self._opening.get(name)
+        if opening is None:
+            self._refuse_if_full()
+            opening = self._opening[name] = asyncio.get_running_loop().create_task(self._open(name))
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:
+            if opening.done() and self._opening.get(name) is opening and (opening.cancelled() or opening.exception()):
+                del self._opening[name]
+            raise
+
+    def open_now(self) -> dict[str, Database]:
+        """Return the open databases by name."""
+        opened = {
+            name: task.result()
+            for name, task in self._opening.items()
+            if task.done() and not task.cancelled() and task.exception() is None
+        }
+        return {**self._passed, **opened}
+
+    async def close(self) -> None:
+        """Close the databases that were opened here."""
+        for name, task in list(self._opening.items()):
+            del self._opening[name]
+            results = await asyncio.gather(task, return_exceptions=True)
+            for database in results:
+                if isinstance(database, Database):
+                    await database.close()
+
+    def _refuse(self, name: str) -> None:
+        check_id(name, "the name of a database")
+        home = self._home
+        own = parse_postgres_url(home).schema if home is not None and is_postgres_url(home) else NAME
+        if home is None:
+            raise _not_found(
+                name,
+                why="The app has neither a database of that name nor a home.",
+                fix="Pass it to the app: interlock.asgi(engine, home=…) or databases={…}.",
+            )
+        if name == own:
+            raise reserved_database(name)
+
+    async def _refuse_absent(self, name: str) -> None:
+        home = self._home
+        assert home is not None
+        if is_postgres_url(home):
+            url = _schema_url(home, name)
+        else:
+            catalog = Catalog(home)
+            url = catalog.address(name, await catalog.entry(name))
+        if await is_absent(url):
+            raise _not_found(
+                name,
+                why="The first transaction that creates a table creates the database.",
+                fix="Correct the name, or create a table first.",
+            )
+
+    def _refuse_if_full(self) -> None:
+        if len(self._opening) >= self._most:
+            raise LimitReached(
+                f"{len(self._opening)} databases are open already (databases_max).",
+                why="Everything that can grow has a limit.",
+                fix="Use an open database, or raise databases_max.",
+            )
+
+    async def _open(self, name: str) -> Database:
+        home = self._home
+        assert home is not None
+        if home == "memory:":
+            return await Database.open(home)
+        if is_postgres_url(home):
+            url = _schema_url(home, name)
+            await _refuse_home(url, name)
+            return await Database.open(url)
+        return await Database.open(name, home=home)
+
+
+async def _refuse_home(url: str, name: str) -> None:
+    """Raise 404 for a schema that holds a home. Called before it is opened, which would create tables in it."""
+    from interlock.postgres.pool import Pool  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    address = parse_postgres_url(url)
+    pool = Pool(address._replace(connections_max=1))
+    try:
+        [(holds,)] = await pool.read(HOLDS_A_HOME, address.schema)
+    finally:
+        await pool.close()
+    if holds:
+        raise reserved_database(name)
+
+
+def reserved_database(name: str) -> HttpProblem:
+    """Build the error for a database that holds a home."""
+    return _not_found(name, why="It holds workflows, which only events may change.", fix="Use another name.")
+
+
+def _not_found(name: str, *, why: str, fix: str) -> HttpProblem:
+    what = f"there is no database {name!r:.300} here."
+    return HttpProblem("database-not-found", what, why=why, fix=fix)
+
+
+def _schema_url(home: str, name: str) -> str:
+    """Return the address of the home with another schema."""
+    if re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) is None or name.startswith("pg_") or name == "information_schema":
+        raise InvalidPayload(
+            f"{name!r:.100} is not the name of a database here.",
+            why="On PostgreSQL a database is a schema.",
+            fix="Use up to 63 lower-case letters, digits and underscores.",
+        )
+    return with_schema(home, name)
+
 
 # --- Cached counts of workflows per state ----------------------------------------------------------------------------
 # A count reads every workflow. A small store counts for each call, so that a caller sees the event it has just sent.
@@ -55,7 +213,7 @@ SHARE = 9
 KEPT_S_MAX = 30.0
 
 
-class Counts:
+class CachedCounts:
     """Counts of one store, cached."""
 
     def __init__(self, count: Callable[[], Awaitable[Counted]], clock: Clock) -> None:
@@ -270,8 +428,8 @@ class Service:
         """Makes a request's trace the current one in a block; None without tracing."""
         self.siblings: Siblings | None = None
         """The other workers of this server; None for a single process."""
-        self._counts = Counts(self._count_states, self.clock)
-        self.machines: Mapping[str, BoundMachine] = self._inside.machines
+        self._counts = CachedCounts(self._count_states, self.clock)
+        self.machines: Mapping[str, BoundMachine] = self._inside.declared
         self.only = next(iter(self.machines.values())) if len(self.machines) == 1 else None
         self._by_event: dict[str, BoundMachine | None] = {}
         for bound in self.machines.values():
@@ -306,9 +464,14 @@ class Service:
     async def machine_of(self, workflow: str) -> BoundMachine:
         """Return the machine of a workflow. Raises WorkflowNotFound."""
         live = self._inside.pipeline.known(workflow) or self._inside.pipeline.supposed(workflow)
-        if live is not None:
-            return live.bound
-        return self.machines[(await self.engine.get(workflow)).machine]
+        return self.bound_of(workflow, (await self.engine.get(workflow)).machine if live is None else live.bound.name)
+
+    def bound_of(self, workflow: str, machine: str) -> BoundMachine:
+        """Return the machine of a workflow. Raises WorkflowNotFound for a schedule, which has routes of its own."""
+        bound = self.machines.get(machine)
+        if bound is None:
+            raise no_workflow(workflow)
+        return bound
 
     def known_machine(self, workflow: str) -> str | None:
         """Return the name of a workflow's machine if it is known without a read."""
@@ -316,6 +479,13 @@ class Service:
             return self.only.name
         live = self._inside.pipeline.known(workflow) or self._inside.pipeline.supposed(workflow)
         return None if live is None else live.bound.name
+
+    def decode_start(self, body: BeginBody, name: str, data: bytes) -> tuple[Beginning, Event]:
+        """Decode the start of a workflow, and the event, which is one of the same machine. Raises InvalidPayload."""
+        bound = self.machine(body.machine)
+        context = bound.codec.decode_context(bytes(body.context), strict=True)
+        event = cast("Event", bound.codec.decode_event(name, data, strict=True))
+        return (bound.machine, context), event
 
     async def decode_event(self, workflow: str, name: str, data: bytes) -> Event:
         """Decode an event for a workflow. Raises InvalidPayload for an unknown event or invalid data.
@@ -362,9 +532,11 @@ class Service:
         """Return the error that `refuse_if_full` would raise after `ahead` other requests."""
         return self._inside.gate.refusal(ahead, starts=starts)
 
-    async def start(self, bound: BoundMachine, workflow: str, context: object) -> tuple[View[Enum, object], bool]:
+    async def start(
+        self, bound: BoundMachine, workflow: str, context: object, by: str
+    ) -> tuple[View[Enum, object], bool]:
         """Start a workflow; also return whether it existed before."""
-        starting = Start(bound, workflow, context)
+        starting = Start(bound, workflow, context, by=by)
         view = cast("View[Enum, object]", await self.engine._admit(starting))  # noqa: SLF001 -- see above.
         return view, starting.found
 
@@ -415,13 +587,17 @@ class Service:
 
     @asynccontextmanager
     async def audit_action(
-        self, request: Request, action: str, target: str, *, before: object, after: object
+        self, request: Request, action: str, target: str, *, before: object, after: object, by: str = ""
     ) -> AsyncGenerator[None]:
-        """Write an operator's action to the audit log before the block carries it out, and its failure after."""
+        """Write an operator's action to the audit log before the block carries it out, and its failure after.
+
+        `by` is the person whom the body names; otherwise the query may name one.
+        """
         if self._audit is None:
             yield
             return
-        async with self._audit.action(request.identity, action, target, before=before, after=after):
+        who = by or request.person
+        async with self._audit.action(request.identity, action, target, before=before, after=after, by=who):
             yield
 
     @property

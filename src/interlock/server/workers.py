@@ -17,7 +17,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
-from interlock.engine.settings import Admission
+from interlock.engine.engine_settings import Admission
 from interlock.errors import BadUsage
 from interlock.server.app_declaration import App
 from interlock.server.lifecycle import FINISH_S, Listening, admission_from, bound_socket, open_guard, serve

@@ -12,13 +12,13 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from interlock.sql import calls
-from interlock.sql.calls import comparable, condition, keyed, sorting_key
-from interlock.sql.casts import convert, is_constant_node, settled
-from interlock.sql.entries import FUNCTIONS
+from interlock.sql import operators_and_functions
+from interlock.sql.casts import convert, is_constant_node
+from interlock.sql.operators_and_functions import comparable, condition, determined, keyed, sorting_key
 from interlock.sql.parse import Body, Node, described, kind_of, names_of, only, split, walk, without_positions
+from interlock.sql.registered_functions import FUNCTIONS
 from interlock.sql.scope import NO_REFERENCES, Scope, Term, combined, texts_of
-from interlock.sql.types import INT8, JSONB, PLAIN_TYPES, TEXT, Type, refuse, wrong
+from interlock.sql.types import INT8, JSONB, PLAIN_TYPES, Type, refuse, wrong
 
 Walk = Callable[[Node, Scope], Term]
 
@@ -172,8 +172,11 @@ def build(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> T
     if distinct:
         comparable(typed[0].type, f"{name}(DISTINCT …)")
         separated = _is_separated(name, values)
-        if (len(values) > 1 and not separated) or (name in _COLLECTING and not order):
+        if (len(values) > 1 and not separated) or (name in _DOCUMENTS and not order):
             raise refuse(f"{name}(DISTINCT …) here.", fix="Select the distinct values in a subquery first.")
+        if name in _COLLECTING and not order:
+            # PostgreSQL finds the distinct values by sorting them.
+            order = f" ORDER BY {keyed(typed[0])} NULLS LAST"
     if name in _DOCUMENTS:
         typed = _documents(name, values, distinct=distinct)
     word = "DISTINCT " if distinct else ""
@@ -196,16 +199,16 @@ def build(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> T
 
 
 def _signature(name: str, values: Sequence[Term]) -> tuple[list[Type], str]:
-    found = calls.chosen(name, values)
+    found = operators_and_functions.chosen(name, values)
     if found is None:
         raise wrong(
             f"{name}({', '.join(str(value.type) for value in values)}) does not exist.", fix="Cast the argument."
         )
     if name == "count":
-        return [TEXT if value.type.name == "unknown" else value.type for value in values], "int8"
+        return [determined(value).type for value in values], "int8"
     if name in _DOCUMENTS:
-        return [settled(value).type for value in values], "json" if name in _JSON else "jsonb"
-    kinds, gives = calls.types_of(found, values)
+        return [determined(value).type for value in values], "json" if name in _JSON else "jsonb"
+    kinds, gives = operators_and_functions.types_of(found, values)
     if gives not in PLAIN_TYPES or (name in {"min", "max"} and not _has_extremes(kinds[0])):
         raise refuse(f"the aggregate {name}() of {values[0].type}.", fix="Compute it in Python, or cast the argument.")
     return kinds, gives
@@ -214,16 +217,16 @@ def _signature(name: str, values: Sequence[Term]) -> tuple[list[Type], str]:
 def _has_extremes(kind: Type) -> bool:
     if kind.is_array:
         comparable(kind, "min() and max()")
-    return kind in _EXTREMES or kind.is_number or kind.is_array
+    return kind in _EXTREMES or kind.is_number or kind.is_array or bool(kind.labels)
 
 
 _EXTREMES: Final = frozenset(
-    PLAIN_TYPES[name] for name in ("text", "date", "time", "timestamp", "timestamptz", "interval", "bytea")
+    PLAIN_TYPES[name] for name in ("text", "bpchar", "date", "time", "timestamp", "timestamptz", "interval", "bytea")
 )
 
 
 def _function(name: str, values: Sequence[Term]) -> str:
-    found = calls.chosen(name, values)
+    found = operators_and_functions.chosen(name, values)
     assert found is not None
     entry = FUNCTIONS.get((name, found.takes))
     if entry is None or entry.function is None:
@@ -235,9 +238,9 @@ def _documents(name: str, values: Sequence[Term], *, distinct: bool) -> list[Ter
     if name in _JSON:
         return _json(name, values, distinct=distinct)
     if name == "jsonb_agg":
-        terms = [calls.document_of(value) for value in values]
+        terms = [operators_and_functions.document_of(value) for value in values]
     else:
-        terms = [calls.object_key(values[0]), calls.document_of(values[1])]
+        terms = [operators_and_functions.object_key(values[0]), operators_and_functions.document_of(values[1])]
     if distinct and values[0].type != JSONB:
         raise refuse(f"{name}(DISTINCT …) of {values[0].type}.", fix="Select the distinct values in a subquery first.")
     return terms
@@ -249,8 +252,8 @@ def _json(name: str, values: Sequence[Term], *, distinct: bool) -> list[Term]:
     if name == "json_agg":
         if values[0].type.is_array:
             raise refuse(f"json_agg() of {values[0].type}.", fix="Use jsonb_agg().")
-        return [calls.json_of(values[0])]
-    return [calls.json_key(values[0]), calls.json_of(values[1])]
+        return [operators_and_functions.json_of(values[0])]
+    return [operators_and_functions.json_key(values[0]), operators_and_functions.json_of(values[1])]
 
 
 def _is_separated(name: str, values: Sequence[Term]) -> bool:
@@ -283,6 +286,7 @@ def union_of_groupings(body: Body, column_name: Callable[[Node], str]) -> Body:
     if body.get("groupDistinct"):
         sets = _distinct(sets)
     every = [without_positions(node) for listed in sets for node in listed]
+    _check_spelling([*targets, body.get("havingClause"), body["groupClause"], body.get("sortClause")])
     queries = [_grouped_query(body, named, listed, every) for listed in sets]
     tail: Body = {name: body[name] for name in ("limitOffset", "limitCount", "limitOption") if name in body}
     if "sortClause" in body:
@@ -291,6 +295,16 @@ def union_of_groupings(body: Body, column_name: Callable[[Node], str]) -> Body:
     for query in queries[1:]:
         whole = {"op": "SETOP_UNION", "all": True, "larg": whole, "rarg": query}
     return {**whole, **tail}
+
+
+def _check_spelling(nodes: object) -> None:
+    """Refuse a column by its name alone beside the same one with its table: here they would be two."""
+    spelled: dict[str, int] = {}
+    for kind, found in walk(nodes):
+        if kind == "ColumnRef" and kind_of(found["fields"][-1]) == "String":
+            names = names_of(found["fields"])
+            if spelled.setdefault(names[-1], len(names)) != len(names):
+                raise _refuse_sets(f"with {names[-1]!r} both with and without its table")
 
 
 def _distinct(sets: Sequence[list[Node]]) -> list[list[Node]]:

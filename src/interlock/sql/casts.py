@@ -5,18 +5,21 @@ column, `explicit` by CAST. The catalog says which casts exist on which occasion
 have their bodies. A cast that PostgreSQL has and a lane has not is refused.
 """
 
-from collections.abc import Sequence
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from msgspec.structs import replace
 
-from interlock.sql import catalog, literals
-from interlock.sql.catalog import Occasion
-from interlock.sql.entries import CASTS
+from interlock.sql import literals, postgres_catalog
 from interlock.sql.functions import decimals
 from interlock.sql.literals import text_literal, written
 from interlock.sql.parse import Body, kind_of, names_of, only, split
-from interlock.sql.scope import Term, call
+from interlock.sql.postgres_catalog import Occasion
+from interlock.sql.registered_functions import CASTS
+from interlock.sql.scope import Term, Translation, call
+from interlock.sql.stored_values import NUMERIC_DIGITS_MAX
 from interlock.sql.types import (
     INT4,
     INT8,
@@ -32,7 +35,6 @@ from interlock.sql.types import (
     refuse,
     wrong,
 )
-from interlock.sql.values import NUMERIC_DIGITS_MAX
 
 # --- Constants of a statement ----------------------------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ def settled(term: Term) -> Term:
 
 def unified(terms: Sequence[Term], what: str) -> tuple[Type, list[Term]]:
     """Return all terms in the one type that PostgreSQL chooses for them."""
-    common = catalog.common_type([term.type.name for term in terms])
+    common = postgres_catalog.common_type([term.type.name for term in terms])
     if common is None:
         listed = " and ".join(dict.fromkeys(str(term.type) for term in terms if term.type is not UNKNOWN))
         raise wrong(f"{what} types {listed} cannot be matched.", fix="Cast one of them.")
@@ -122,12 +124,16 @@ def convert(term: Term, kind: Type, occasion: Occasion) -> Term:
 
 def _conversion(term: Term, kind: Type, occasion: Occasion) -> Term:
     source, target = term.type.name, kind.name
-    if not catalog.can_cast(source, target, occasion):
-        if catalog.can_cast(source, target, "explicit"):
+    if not postgres_catalog.can_cast(source, target, occasion):
+        if postgres_catalog.can_cast(source, target, "explicit"):
             raise wrong(f"{term.type} where {kind} is needed.", fix=f"Cast it: CAST(… AS {kind}).")
         raise wrong(f"there is no cast from {term.type} to {kind}.")
     if term.type.is_text and kind.is_text:
         return replace(term, type=kind.plain)
+    if term.type.labels or kind.labels:
+        return _labelled(term, kind)
+    if term.type.is_array and kind.is_text and term.type.element.name != "jsonb":
+        return call("interlock_array_text", kind.plain, term, extra=text_literal(term.type.element.name))
     build = CASTS.get((source, target))
     if build is None and term.type.is_array and kind.is_array:
         build = CASTS.get(("any[]", "any[]"))
@@ -138,6 +144,13 @@ def _conversion(term: Term, kind: Type, occasion: Occasion) -> Term:
     return build([term], kind.plain)
 
 
+def _labelled(term: Term, kind: Type) -> Term:
+    """Return a cast between an enumeration and text: no other type has one."""
+    if kind.labels:
+        return call("interlock_place_of", kind, term, extra=text_literal(json.dumps(kind.labels)))
+    return call("interlock_label_at", kind.plain, term, extra=text_literal(json.dumps(term.type.labels)))
+
+
 _SAME_FORM: Final = frozenset(
     {("int2", "int4"), ("int2", "int8"), ("int4", "int8"), ("varchar", "text"), ("text", "varchar")}
 )
@@ -145,6 +158,11 @@ _SAME_FORM: Final = frozenset(
 
 
 def _fit_text(term: Term, kind: Type, length: int, occasion: Occasion) -> Term:
+    if kind.name == "bpchar":
+        return _fit_padded(term, kind, length, occasion)
+    if kind.is_array:
+        fit = "interlock_varchar_array" if occasion == "explicit" else "interlock_varchar_items"
+        return term if term.type == kind else call(fit, kind, term, extra=str(length))
     if term.literal is not None and len(term.literal) <= length:
         return replace(term, type=kind)
     if occasion == "explicit":
@@ -152,8 +170,20 @@ def _fit_text(term: Term, kind: Type, length: int, occasion: Occasion) -> Term:
     return term if term.type == kind else call("interlock_varchar", kind, term, extra=str(length))
 
 
+def _fit_padded(term: Term, kind: Type, length: int, occasion: Occasion) -> Term:
+    """Return the value as char(n) has it: filled with blanks, and cut off by a cast alone."""
+    if term.type == kind:
+        return term
+    if term.literal is not None and len(term.literal) <= length:
+        padded = term.literal.ljust(length)
+        return replace(term, type=kind, text=text_literal(padded), literal=padded)
+    return call("interlock_char_cut" if occasion == "explicit" else "interlock_char", kind, term, extra=str(length))
+
+
 def _fit_precision(term: Term, kind: Type) -> Term:
     precision, scale = cast("int", kind.precision), kind.scale
+    if kind.is_array:
+        return call("interlock_numeric_items", kind, term, extra=f"{precision}, {scale}")
     if kind.name != "numeric":
         rounding = "interlock_round_clock" if kind.name == "time" else "interlock_round_time"
         return call(rounding, kind, term, extra=str(precision))
@@ -166,7 +196,7 @@ def _fit_precision(term: Term, kind: Type) -> Term:
 
 # --- Types as a statement writes them --------------------------------------------------------------------------------
 # Only listed types are read, with the sizes that PostgreSQL allows for them. A type that SQLite cannot keep exactly
-# is refused with the one to use instead: `real` would silently become double precision, `char(n)` would not pad.
+# is refused with the one to use instead: `real` would silently become double precision.
 
 VARCHAR_LENGTH_MAX: Final = 10_485_760
 _FRACTION_DIGITS_MAX: Final = 6
@@ -174,14 +204,15 @@ _TIMED: Final = frozenset({"time", "timestamp", "timestamptz"})
 _SERIAL_NAMES: Final = {"serial2": "smallserial", "serial4": "serial", "serial8": "bigserial"}
 _INSTEAD: Final = {
     "float4": "double precision",
-    "bpchar": "text or varchar(n)",
     "timetz": "timestamptz, or time",
     "money": "numeric",
     "char": "text",
+    "inet": "text",
+    "cidr": "text",
 }
 
 
-def column_type(body: Body) -> tuple[Type, str | None]:
+def column_type(body: Body, enumerations: Mapping[str, Type] | None = None) -> tuple[Type, str | None]:
     """Return the type of a column, and its serial name if it is one."""
     only("TypeName", body, "names", "typmods", "typemod", "arrayBounds")
     names = names_of(body["names"])
@@ -191,29 +222,33 @@ def column_type(body: Body) -> tuple[Type, str | None]:
     sizes = [_size(node) for node in body.get("typmods", ())]
     if name in SERIALS and len(names) == 1 and not body.get("arrayBounds"):
         return SERIALS[name], name
-    kind = _plain(name, sizes)
+    named = None if names[0] == "pg_catalog" or sizes else (enumerations or {}).get(names[-1])
+    kind = named or _plain(name, sizes)
     if not body.get("arrayBounds"):
         return kind, None
-    if kind != kind.plain:
+    if kind.name in _TIMED and kind.precision is not None:
         raise refuse(
             f"the type {kind}[].",
-            why="A lane keeps no size for the elements of an array, and would store larger ones.",
+            why="A lane keeps no precision for the elements of an array, and would store longer ones.",
             fix=f"Use {kind.plain}[].",
         )
-    array = array_of(kind)
+    array = array_of(kind.plain)
     if array is None or len(body["arrayBounds"]) > 1:
         raise refuse(f"the type {kind}{'[]' * len(body['arrayBounds'])}.", fix="Use a one-dimensional array, or jsonb.")
-    return array, None
+    return (dataclasses.replace(kind, name=array.name) if kind.sizes else array), None
 
 
-def cast_type(body: Body) -> Type:
+def cast_type(body: Body, translation: Translation) -> Type:
     """Return the type that a value is cast to."""
-    kind, serial = column_type(body)
+    kind, serial = column_type(body, translation.schema.enumerations)
+    if kind.name not in _STANDARD_TYPES:
+        translation.tables.update(names_of(body["names"]))
     if serial:
         raise wrong(f"the type {serial} is not one to cast to.", fix="Cast to bigint.")
     return kind
 
 
+_STANDARD_TYPES: Final = frozenset(PLAIN_TYPES)
 _UNITS: Final = {4: "years", 2: "months", 8: "days", 1024: "hours", 2048: "minutes", 4096: "seconds"}
 """PostgreSQL's bits for the fields of an interval."""
 
@@ -235,10 +270,10 @@ def _size(node: dict[str, Body]) -> int:
 
 def _plain(name: str, sizes: list[int]) -> Type:
     match name, sizes:
-        case "varchar", [length]:
+        case "varchar" | "bpchar", [length]:
             if not 1 <= length <= VARCHAR_LENGTH_MAX:
-                raise wrong(f"varchar({length}).", fix=f"Use a length from 1 to {VARCHAR_LENGTH_MAX}.")
-            return Type("varchar", length=length)
+                raise wrong(f"a length of {length} characters.", fix=f"Use a length from 1 to {VARCHAR_LENGTH_MAX}.")
+            return Type(name, length=length)
         case "numeric", [precision, *rest]:
             return _numeric(precision, rest[0] if rest else 0)
         case _, [digits] if name in _TIMED:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.sql import dml, select, windows
-from interlock.sql.ddl import alter, drop, indexes, sequences, tables, views
+from interlock.sql.ddl import alter_and_drop, create_table, create_view, enumerations, sequences
 from interlock.sql.dml import Change
 from interlock.sql.parse import NESTING, Body, Node, only, parse, split, unsupported, walk
 from interlock.sql.schema import Schema
 from interlock.sql.scope import Scope, Translation
+from interlock.sql.stored_values import Kind, ResultColumn, Statement
 from interlock.sql.types import TEXT, refuse
-from interlock.sql.values import Kind, ResultColumn, Statement
 
 _CHANGES: Final[dict[str, Callable[[Body, Translation], Change]]] = {
     "InsertStmt": dml.insert,
@@ -26,17 +26,29 @@ _CHANGES: Final[dict[str, Callable[[Body, Translation], Change]]] = {
     "DeleteStmt": dml.delete,
 }
 _DEFINITIONS: Final[dict[str, Callable[[Body, Translation], str]]] = {
-    "CreateStmt": tables.create_table,
-    "IndexStmt": indexes.create_index,
-    "AlterTableStmt": alter.alter_table,
-    "RenameStmt": alter.rename,
-    "TruncateStmt": drop.truncate,
-    "DropStmt": drop.drop,
+    "CreateStmt": create_table.create_table,
+    "IndexStmt": create_table.create_index,
+    "AlterTableStmt": alter_and_drop.alter_table,
+    "RenameStmt": alter_and_drop.rename,
+    "TruncateStmt": alter_and_drop.truncate,
+    "DropStmt": alter_and_drop.drop,
     "CreateSeqStmt": sequences.create_sequence,
     "AlterSeqStmt": sequences.alter_sequence,
-    "ViewStmt": views.create_view,
-    "CreateSchemaStmt": tables.create_schema,
+    "ViewStmt": create_view.create_view,
+    "CreateSchemaStmt": create_table.create_schema,
+    "CreateTableAsStmt": create_table.create_table_as,
+    "CreateEnumStmt": enumerations.create_enumeration,
+    "AlterEnumStmt": enumerations.alter_enumeration,
 }
+_INSTEAD: Final = {
+    "TransactionStmt": (
+        "a statement that begins or ends a transaction.",
+        "Each call is one whole transaction.",
+        "Use transact() for several statements.",
+    ),
+    "CommentStmt": ("COMMENT ON.", "A lane keeps no descriptions.", "Leave it out, or run it on PostgreSQL alone."),
+}
+"""What applications send and a lane does not have: what it is, why, and what to do instead."""
 STATEMENTS_MAX: Final = 1024
 
 
@@ -74,12 +86,9 @@ def _statement(node: Node, translation: Translation) -> Statement:
         return _explained(body, translation)
     definition = _DEFINITIONS.get(kind)
     if definition is None:
-        if kind == "TransactionStmt":
-            raise refuse(
-                "a statement that begins or ends a transaction.",
-                why="Each call is one whole transaction.",
-                fix="Use transact() for several statements.",
-            )
+        if kind in _INSTEAD:
+            what, why, fix = _INSTEAD[kind]
+            raise refuse(what, why=why, fix=fix)
         raise unsupported(node)
     text = definition(body, translation)
     if translation.parameters:

@@ -13,17 +13,26 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from interlock.sql.calls import SEQUENCE_FUNCTIONS
 from interlock.sql.casts import convert, settled
 from interlock.sql.expressions import expression, predicate
 from interlock.sql.from_clause import column_texts, sources, table_name, table_relation
 from interlock.sql.literals import text_literal
+from interlock.sql.operators_and_functions import SEQUENCE_FUNCTIONS
 from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_list, quoted_name, split, walk
 from interlock.sql.schema import Column, Constraint, Table, definition_parts, names_in, parts_of, sequence_of
 from interlock.sql.scope import Output, Relation, Scope, Term, Translation
-from interlock.sql.select import Draft, common_queries, common_tables, derived, draft, fixed, listed_items, written_with
+from interlock.sql.select import (
+    QueryDraft,
+    common_queries,
+    common_tables,
+    derived,
+    draft,
+    fixed,
+    listed_items,
+    written_with,
+)
+from interlock.sql.stored_values import ResultColumn, StatementStep, step
 from interlock.sql.types import INTEGER_RANGE, UNKNOWN, refuse, wrong
-from interlock.sql.values import ResultColumn, StatementStep, step
 
 # --- Targets and assigned values -------------------------------------------------------------------------------------
 
@@ -72,6 +81,8 @@ def writable(table: Table, name: str, *, overriding: bool = False) -> Column:
             f"a value for {name!r}, which is GENERATED ALWAYS.",
             fix="Leave the column out, or write INSERT … OVERRIDING SYSTEM VALUE.",
         )
+    if column.is_generated:
+        raise wrong(f"a value for {name!r}, which is a generated column.", fix="Leave the column out, or use DEFAULT.")
     return column
 
 
@@ -129,6 +140,8 @@ def assignments(nodes: Sequence[Node], table: Table, scope: Scope) -> list[Assig
                 raise term.failing  # PostgreSQL computes constants before the statement runs, and fails, too.
         for (name, _), term in zip(pairs, terms, strict=True):
             column = known_column(table, name) if term is None else writable(table, name)
+            if column.is_generated:
+                raise refuse(f"SET {name} = DEFAULT of a generated column.", fix="Leave it out: it follows the others.")
             listed.append(((column,), default_text(column) if term is None else assigned(term, column)))
     names = [column.name for columns, _ in listed for column in columns]
     if len(set(names)) != len(names):
@@ -240,7 +253,7 @@ def _refuse_sources(nodes: Sequence[Node], sources: Sequence[Relation]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InsertSource:
     """The rows of an INSERT: a query for the columns, and whether it is proven to give one row at most."""
 
     columns: Sequence[Column]
@@ -279,7 +292,7 @@ def insert(body: Body, translation: Translation) -> Change:
         source = _source(query, into, around, conflict=conflict is not None)
     number = _numbered_by_sqlite(table)
     if source is None and number is not None:
-        source = Source([number], f"VALUES ({default_text(number)})", single=True)
+        source = InsertSource([number], f"VALUES ({default_text(number)})", single=True)
     text = f"{head}INSERT INTO {target} "
     if source is None:
         if conflict is not None:
@@ -308,7 +321,7 @@ class _Target:
         return writable(self.table, name, overriding=self.overriding)
 
 
-def _source(node: Node, into: _Target, around: Scope, *, conflict: bool) -> Source | None:
+def _source(node: Node, into: _Target, around: Scope, *, conflict: bool) -> InsertSource | None:
     """Return the source of the rows; None if they consist of defaults alone."""
     body = node["SelectStmt"]
     if set(body) <= {"valuesLists", "limitOption", "op"}:
@@ -323,17 +336,17 @@ def _source(node: Node, into: _Target, around: Scope, *, conflict: bool) -> Sour
     number = _numbered_by_sqlite(into.table)
     names = [f"c{place}" for place in range(len(targets))]
     if number is None and outer == names:
-        return Source(targets, query.write(), single=query.single)
+        return InsertSource(targets, query.write(), single=query.single)
     # Numbers are given, and values converted, in the order of the rows, so after they are sorted.
     outer = [_checked_key(text, target) for text, target in zip(outer, targets, strict=True)]
     if number is not None and number not in targets:
         targets, outer = [*targets, number], [*outer, default_text(number)]
     rows = f"WITH interlock_sorted ({', '.join(names)}) AS MATERIALIZED ({query.write()}) "
     text = f"{rows}SELECT {', '.join(outer)} FROM interlock_sorted"  # noqa: S608 -- made of quoted names
-    return Source(targets, text, single=query.single)
+    return InsertSource(targets, text, single=query.single)
 
 
-def _conversions(query: Draft, targets: Sequence[Column]) -> list[str]:
+def _conversions(query: QueryDraft, targets: Sequence[Column]) -> list[str]:
     """Convert the columns of a query for their targets; return what is left to convert around it, as c0, c1, ….
 
     PostgreSQL sorts and compares what was selected, then converts it.
@@ -362,7 +375,7 @@ def _conversions(query: Draft, targets: Sequence[Column]) -> list[str]:
     return outer
 
 
-def _values(rows: Sequence[Sequence[Node]], into: _Target, around: Scope) -> Source | None:
+def _values(rows: Sequence[Sequence[Node]], into: _Target, around: Scope) -> InsertSource | None:
     columns, table = into.columns, into.table
     scope = Scope(around.translation, queries=around.queries, volatile=True, place="VALUES")
     counts = {len(row) for row in rows}
@@ -386,7 +399,7 @@ def _values(rows: Sequence[Sequence[Node]], into: _Target, around: Scope) -> Sou
     volatile: set[str] = set()
     written = [_row(row, [(place, used[place]) for place in kept], into, scope, volatile) for row in rows]
     chosen = [used[place] for place in kept]
-    return Source(chosen, f"VALUES {', '.join(written)}", single=len(rows) == 1, volatile=frozenset(volatile))
+    return InsertSource(chosen, f"VALUES {', '.join(written)}", single=len(rows) == 1, volatile=frozenset(volatile))
 
 
 def _row(
@@ -415,15 +428,19 @@ def _is_default(node: Node) -> bool:
 
 
 def _upsert(
-    clause: Body, table: Table, relation: Relation, translation: Translation, source: Source
+    clause: Body, table: Table, relation: Relation, translation: Translation, source: InsertSource
 ) -> tuple[str, str]:
     """Return the source as SQLite needs it, and the text of ON CONFLICT."""
     only("OnConflictClause", clause, "action", "infer", "targetList", "whereClause")
     infer = clause.get("infer", {})
     only("InferClause", infer, "indexElems", "whereClause", "conname")
     keys = _conflict_keys(infer, table)
-    target = f" ({quoted_list(key.name for key in keys)})" if keys else ""
+    computed = _conflict_expressions(infer, relation, translation)
+    listed_keys = [*(quoted_name(key.name) for key in keys), *computed]
+    target = f" ({', '.join(listed_keys)})" if listed_keys else ""
     if "whereClause" in infer:
+        if computed:
+            raise refuse("ON CONFLICT of an expression with WHERE.", fix="Use an index without WHERE.")
         condition = _partial(infer["whereClause"], relation, translation)
         _check_partial(keys, condition, table)
         target += condition
@@ -431,7 +448,7 @@ def _upsert(
     plain = source.text if source.text.startswith("VALUES ") else f"SELECT * FROM ({source.text}) WHERE 1"  # noqa: S608
     if clause["action"] == "ONCONFLICT_NOTHING":
         return plain, f" ON CONFLICT{target} DO NOTHING"
-    if not keys:
+    if not listed_keys:
         raise refuse("ON CONFLICT DO UPDATE without columns.", fix="Write ON CONFLICT (column) DO UPDATE SET …")
     scope = Scope(translation, volatile=True, subqueries=False, place="DO UPDATE")
     scope.add(relation)
@@ -442,23 +459,45 @@ def _upsert(
         return plain, text
     if "whereClause" in infer:
         raise refuse("ON CONFLICT (…) WHERE … DO UPDATE with several rows.", fix="Insert one row per statement.")
+    if computed:
+        raise refuse("ON CONFLICT of an expression DO UPDATE with several rows.", fix="Insert one row per statement.")
     changed = {column.name for columns, _ in listed for column in columns}
     return _guarded(source, keys, changed, conditional="whereClause" in clause), text
 
 
 def _conflict_keys(infer: Body, table: Table) -> list[Column]:
     if "conname" in infer:
-        if infer["conname"] != f"{table.name}_pkey" or not table.primary_key:
-            raise refuse(f"ON CONFLICT ON CONSTRAINT {infer['conname']}.", fix="Name its columns: ON CONFLICT (a, b).")
-        return [known_column(table, name) for name in table.primary_key]
+        return [known_column(table, name) for name in _constraint_columns(infer["conname"], table)]
     keys: list[Column] = []
     for node in infer.get("indexElems", ()):
         element = node["IndexElem"]
         if element["ordering"] != "SORTBY_DEFAULT" or element["nulls_ordering"] != "SORTBY_NULLS_DEFAULT":
             raise wrong("ASC, DESC or NULLS in ON CONFLICT.", fix="Name the columns alone.")
-        only("IndexElem", element, "name", "ordering", "nulls_ordering")
-        keys.append(known_column(table, element["name"]))
+        only("IndexElem", element, "name", "expr", "ordering", "nulls_ordering")
+        if "name" in element:
+            keys.append(known_column(table, element["name"]))
     return list(dict.fromkeys(keys))
+
+
+def _conflict_expressions(infer: Body, relation: Relation, translation: Translation) -> list[str]:
+    """Return the expressions of a unique index, which SQLite compares with those of the index itself."""
+    scope = Scope(translation, subqueries=False, place="ON CONFLICT (…)")
+    scope.add(replace(relation, written=""))
+    nodes = [node["IndexElem"]["expr"] for node in infer.get("indexElems", ()) if "expr" in node["IndexElem"]]
+    terms = [expression(node, scope) for node in nodes]
+    if any(term.parameter or "?" in term.text for term in terms):
+        raise wrong("a parameter in the expression of ON CONFLICT.", fix="Write the expression of the index.")
+    return [f"({term.checked.text})" for term in terms]
+
+
+def _constraint_columns(name: str, table: Table) -> tuple[str, ...]:
+    """Return the columns of a primary key or a unique constraint by its name."""
+    found = {each.name: each for each in definition_parts(table.definition)[1]}.get(name)
+    if found is None and name == f"{table.name}_pkey" and table.primary_key:
+        return table.primary_key
+    if found is None or found.kind not in {"PRIMARY KEY", "UNIQUE"}:
+        raise wrong(f"{name!r} is not a key or a unique constraint of {table.name!r}.", fix="Name the columns.")
+    return found.columns
 
 
 def _partial(node: Node, relation: Relation, translation: Translation) -> str:
@@ -481,7 +520,7 @@ def _check_partial(keys: Sequence[Column], condition: str, table: Table) -> None
         )
 
 
-def _guarded(source: Source, keys: Sequence[Column], changed: set[str], *, conditional: bool) -> str:
+def _guarded(source: InsertSource, keys: Sequence[Column], changed: set[str], *, conditional: bool) -> str:
     """Return the rows, the key of each recorded."""
     places = {column.name: place for place, column in enumerate(source.columns)}
     for key in keys:

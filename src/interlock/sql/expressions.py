@@ -1,7 +1,7 @@
 """The walk over expressions: each listed node becomes a term, every other one is refused.
 
 The list is by kind of node, and each handler names the fields it reads (`only`), so nothing that PostgreSQL's grammar
-knows can slip through unread. Types, operators and functions are chosen in `catalog`, names in `scope`.
+knows can slip through unread. Types, operators and functions are chosen in `postgres_catalog`, names in `scope`.
 
 Sections: the walk, leaves, operators, rows, membership, branches, casts and arrays, calls, subqueries, column names.
 """
@@ -13,12 +13,23 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from interlock.sql import aggregates, calls, casts, catalog
-from interlock.sql.calls import comparable, compare, computable, condition, keyed, member, operate, sides, with_array
+from interlock.sql import aggregates, casts, operators_and_functions, postgres_catalog
 from interlock.sql.casts import convert, settled, unified
 from interlock.sql.literals import text_literal
-from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_name, split, unsupported
+from interlock.sql.operators_and_functions import (
+    comparable,
+    compare,
+    computable,
+    condition,
+    keyed,
+    member,
+    operate,
+    sides,
+    with_array,
+)
+from interlock.sql.parse import UNPARSABLE, Body, Node, kind_of, names_of, only, quoted_name, split, unsupported
 from interlock.sql.scope import Query, Scope, Term, call, combined, texts_of
+from interlock.sql.stored_values import ARRAY_ITEMS_MAX
 from interlock.sql.types import (
     BOOL,
     DATE,
@@ -36,7 +47,6 @@ from interlock.sql.types import (
     refuse,
     wrong,
 )
-from interlock.sql.values import ARRAY_ITEMS_MAX
 
 Handler = Callable[[Body, Scope], Term]
 
@@ -168,7 +178,7 @@ def _operator(body: Body, scope: Scope) -> Term:
     named = [node["CollateClause"]["collname"] for node in (body["lexpr"], body["rexpr"]) if "CollateClause" in node]
     if len(named) > 1 and names_of(named[0]) != names_of(named[1]):
         raise wrong("two collations in one comparison.", fix="Leave one out.")
-    read = compared if name in calls.COMPARISONS else expression
+    read = compared if name in operators_and_functions.COMPARISONS else expression
     return operate(name, read(body["lexpr"], scope), read(body["rexpr"], scope))
 
 
@@ -186,6 +196,9 @@ def _distinct(body: Body, scope: Scope) -> Term:
     if JSON in (one.type, other.type):
         # PostgreSQL accepts the constant NULL beside it, although json has no equality.
         raise refuse("IS DISTINCT FROM on json.", fix="Use IS NULL, or cast it to jsonb.")
+    for value, beside in ((one, other), (other, one)):
+        if value.parameter is not None and beside.type is UNKNOWN and beside.text == "NULL":
+            operators_and_functions.determined(value)  # PostgreSQL makes IS NULL of it.
     left, right = sides(one, other)
     return replace(compare("IS" if body["kind"] == "AEXPR_NOT_DISTINCT" else "IS NOT", left, right), nullable=False)
 
@@ -194,6 +207,8 @@ def _nullif(body: Body, scope: Scope) -> Term:
     left, right = stable(body["lexpr"], scope, "NULLIF"), stable(body["rexpr"], scope, "NULLIF")
     value, other = sides(left, right)
     test = compare("=", value, other)
+    # The result is the left operand of =. Beside a moment a date is compared as its beginning, and stays a date.
+    value = left if left.type.name == "date" else value
     return combined(f"CASE WHEN {test.text} THEN NULL ELSE {value.checked.text} END", value.type, (test, value))
 
 
@@ -214,11 +229,10 @@ def _between(body: Body, scope: Scope) -> Term:
 def _between_symmetric(body: Body, low: Node, high: Node, scope: Scope) -> Term:
     parts: list[Term] = []
     for one, other in ((low, high), (high, low)):
-        value = stable(body["lexpr"], scope, "BETWEEN SYMMETRIC")
-        parts += [
-            operate(">=", value, stable(one, scope, "BETWEEN")),
-            operate("<=", value, stable(other, scope, "BETWEEN")),
-        ]
+        for operator, bound in ((">=", one), ("<=", other)):
+            # Each time anew: the first comparison may have given a parameter its type.
+            value = stable(body["lexpr"], scope, "BETWEEN SYMMETRIC")
+            parts.append(operate(operator, value, stable(bound, scope, "BETWEEN")))
     first, second, third, fourth = (part.text for part in parts)
     text = f"({first} AND {second}) OR ({third} AND {fourth})"
     return combined(f"NOT ({text})" if body["kind"] == "AEXPR_NOT_BETWEEN_SYM" else text, BOOL, parts)
@@ -323,10 +337,9 @@ def _in_terms(value: Term, terms: list[Term], scope: Scope) -> Term:
     """Return IN with a list: constants are compared in one common type, columns one by one, as PostgreSQL does."""
     constants = [term for term in terms if not any(number == scope.number for number, _ in term.bare)]
     others = [term for term in terms if term not in constants] if len(constants) < len(terms) else []
-    common = catalog.common_type([value.type.name, *(term.type.name for term in constants)])
+    common = postgres_catalog.common_type([value.type.name, *(term.type.name for term in constants)])
     parts: list[Term] = []
-    if len(constants) > 1 and common is not None:
-        kind = PLAIN_TYPES[common]
+    if len(constants) > 1 and common is not None and not (kind := PLAIN_TYPES[common]).is_array:
         parts.append(_in_constants(value, [convert(term, kind, "implicit") for term in constants], kind))
     else:
         parts += [operate("=", value, term) for term in constants]
@@ -482,12 +495,16 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 def _cast(body: Body, scope: Scope) -> Term:
     only("TypeCast", body, "arg", "typeName")
+    if body.get("location") == -1 and kind_of(body["arg"]) == "ParamRef":
+        # The library's grammar takes a parameter where PostgreSQL's has a constant alone.
+        raise refuse("a type before a parameter.", why=UNPARSABLE, fix="Write the type after it: $1::integer.")
     unit = casts.interval_unit(body["typeName"])
     if unit and _WHOLE.fullmatch(count := body["arg"].get("A_Const", {}).get("sval", {}).get("sval", "")):
         return convert(casts.string(f"{count} {unit}"), INTERVAL, "explicit")
-    kind = casts.cast_type(body["typeName"])
+    kind = casts.cast_type(body["typeName"], scope.translation)
     if kind_of(body["arg"]) == "A_ArrayExpr" and kind.is_array:
-        return _array_of(body["arg"]["A_ArrayExpr"].get("elements", ()), scope, kind.element)
+        made = _array_of(body["arg"]["A_ArrayExpr"].get("elements", ()), scope, kind.element)
+        return convert(made, kind, "explicit")
     return convert(expression(body["arg"], scope), kind, "explicit")
 
 
@@ -498,7 +515,7 @@ def _array(body: Body, scope: Scope) -> Term:
 def _array_of(nodes: Sequence[Node], scope: Scope, element: Type | None) -> Term:
     if any(kind_of(node) == "A_ArrayExpr" for node in nodes):
         raise refuse("an array of arrays.", fix="Use jsonb.")
-    if len(nodes) >= calls.ARGUMENTS_MAX:
+    if len(nodes) >= operators_and_functions.ARGUMENTS_MAX:
         raise refuse(f"ARRAY[…] of {len(nodes)} elements.", fix="Pass a list as a parameter: $1::bigint[].")
     terms = [expression(node, scope) for node in nodes]
     if element is not None:
@@ -574,7 +591,7 @@ def _collated(body: Body, scope: Scope, *, sorts: bool = False) -> Term:
 
 def _by_position(name: str, nodes: Sequence[Node]) -> list[Node]:
     """Return arguments with names at their positions."""
-    known = calls.NAMED_ARGUMENTS.get(name)
+    known = operators_and_functions.NAMED_ARGUMENTS.get(name)
     if known is None:
         raise refuse(f"{name}() with named arguments.", fix="Pass them by position.")
     nothing: Node = {"A_Const": {"ival": {}}}
@@ -589,6 +606,20 @@ def _by_position(name: str, nodes: Sequence[Node]) -> list[Node]:
     return [listed.get(argument, nothing) for argument in known]
 
 
+_OF_ROWS: Final = frozenset({"to_jsonb", "to_json", "row_to_json", "jsonb_agg"})
+
+
+def _whole_row(body: Body, scope: Scope) -> list[tuple[str, Term]] | None:
+    """Return the columns of the one argument if it is a whole row: to_jsonb(t) or to_jsonb(t.*)."""
+    nodes: list[Node] = body.get("args", [])
+    if len(nodes) != 1 or kind_of(nodes[0]) != "ColumnRef":
+        return None
+    fields = nodes[0]["ColumnRef"]["fields"]
+    starred = kind_of(fields[-1]) == "A_Star"
+    names = names_of(fields[:-1] if starred else fields)
+    return scope.whole_row(names[0], starred=starred) if len(names) == 1 else None
+
+
 def _call(body: Body, scope: Scope) -> Term:
     names = names_of(body["funcname"])
     if len(names) > 1 and names[0] != "pg_catalog":
@@ -596,15 +627,25 @@ def _call(body: Body, scope: Scope) -> Term:
     name = names[-1]
     if "over" in body:
         return scope.translation.window({"FuncCall": body}, scope)
+    row = _whole_row(body, scope) if name in _OF_ROWS else None
+    if row is not None and name in aggregates.NAMES:
+        to_jsonb = {"funcname": [{"String": {"sval": "to_jsonb"}}], "args": body["args"]}
+        body = {**body, "args": [{"FuncCall": to_jsonb}]}
     if name in aggregates.NAMES:
         return aggregates.called(name, body, scope, expression)
     only("FuncCall", body, "funcname", "args", "funcformat")
+    if name == "extract" and body["funcformat"] == "COERCE_SQL_SYNTAX" and kind_of(body["args"][0]) == "ParamRef":
+        raise refuse("a parameter as the field of EXTRACT.", why=UNPARSABLE, fix="Use date_part($1, …).")
+    if row is not None:
+        return operators_and_functions.row_document(name, row)
     if any(kind_of(node) == "NamedArgExpr" for node in body.get("args", ())):
         body = {**body, "args": _by_position(name, body["args"])}
-    if name in calls.SEQUENCE_FUNCTIONS:
+    if name in operators_and_functions.SEQUENCE_FUNCTIONS:
         nodes = body.get("args", ())
-        return calls.of_sequence(name, nodes, [expression(node, scope) for node in nodes[1:]], scope.translation)
-    return calls.called(name, [expression(node, scope) for node in body.get("args", ())])
+        return operators_and_functions.of_sequence(
+            name, nodes, [expression(node, scope) for node in nodes[1:]], scope.translation
+        )
+    return operators_and_functions.called(name, [expression(node, scope) for node in body.get("args", ())])
 
 
 # --- Subqueries ------------------------------------------------------------------------------------------------------
@@ -620,7 +661,7 @@ def subquery(node: Node, scope: Scope) -> Query:
 def _sublink(body: Body, scope: Scope) -> Term:
     kind = body["subLinkType"]
     if kind == "EXISTS_SUBLINK":
-        query = subquery(body["subselect"], scope)
+        query = subquery(_with_column(body["subselect"]), scope)
         return Term(f"EXISTS ({query.text})", BOOL, bare=query.bare, nullable=False)
     if kind == "EXPR_SUBLINK":
         return _scalar(subquery(body["subselect"], scope))
@@ -629,6 +670,15 @@ def _sublink(body: Body, scope: Scope) -> Term:
     if kind in {"ANY_SUBLINK", "ALL_SUBLINK"}:
         return _in_query(body, scope, over_all=kind == "ALL_SUBLINK")
     raise refuse("such a subquery as a value.", fix="Use EXISTS, IN, or a subquery of one column.")
+
+
+def _with_column(node: Node) -> Node:
+    """Return the query of EXISTS with a column if it has none: EXISTS (SELECT FROM t)."""
+    select = node["SelectStmt"]
+    if not {"targetList", "valuesLists", "larg"}.isdisjoint(select):
+        return node
+    one: Node = {"A_Const": {"ival": {"ival": 1}}}
+    return {"SelectStmt": {**select, "targetList": [{"ResTarget": {"val": one}}]}}
 
 
 def _single_column(query: Query, what: str, alias: str = "s") -> tuple[str, Type]:

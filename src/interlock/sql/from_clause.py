@@ -13,14 +13,14 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from interlock.errors import TransactionError
-from interlock.sql import catalog
-from interlock.sql.calls import ARGUMENTS_MAX, operate, types_of
+from interlock.sql import postgres_catalog
 from interlock.sql.casts import column_type, convert, string
-from interlock.sql.entries import FUNCTIONS
 from interlock.sql.expressions import coalesce, expression, predicate
 from interlock.sql.functions.sets import COLUMNS, RECORD_FUNCTIONS, SET_FUNCTIONS
+from interlock.sql.operators_and_functions import ARGUMENTS_MAX, operate, types_of
 from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_name, split, unsupported, walk
-from interlock.sql.schema import View
+from interlock.sql.registered_functions import FUNCTIONS
+from interlock.sql.schema import ViewDefinition
 from interlock.sql.scope import Merged, Output, Query, Relation, Scope, Term, combined
 from interlock.sql.types import INT8, JSON, JSONB, PLAIN_TYPES, TEXT, UNKNOWN, Type, refuse, wrong
 
@@ -268,7 +268,9 @@ def _table(body: Body, alias: str | None, columns: list[str], scope: Scope, deri
     return _renamed(relation, columns), text
 
 
-def _view(view: View, alias: str | None, columns: list[str], scope: Scope, derived: Derived) -> tuple[Relation, str]:
+def _view(
+    view: ViewDefinition, alias: str | None, columns: list[str], scope: Scope, derived: Derived
+) -> tuple[Relation, str]:
     """Return the query of a view in its place."""
     translation = scope.translation
     translation.tables.add(view.name)
@@ -340,7 +342,7 @@ def _read(text: str, kind: Type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionInFrom:
     """A call of a function in FROM: its terms, and the names that the statement gives to the result."""
 
     name: str
@@ -364,7 +366,7 @@ def _function(body: Body, alias: str | None, columns: list[str], scope: Scope) -
     with scope.at(f"{name}()", volatile=False):
         terms = [expression(argument, scope) for argument in node["FuncCall"].get("args", [])]
     scope.outside.update(*(term.bare for term in terms))
-    call = Call(name, terms, alias, columns, bool(body.get("ordinality")))
+    call = FunctionInFrom(name, terms, alias, columns, bool(body.get("ordinality")))
     if (name in RECORD_FUNCTIONS) != ("coldeflist" in body):
         raise wrong(f"{name}() and a list of column definitions.", fix="Write it after jsonb_to_recordset() alone.")
     if "coldeflist" in body:
@@ -376,13 +378,15 @@ _KNOWN: Final = "Use unnest(), generate_series(), jsonb_array_elements() or json
 
 
 def _rows_relation(
-    call: Call, given: Sequence[str], kinds: Sequence[Type], texts: Sequence[str], rows: str
+    call: FunctionInFrom, columns: Sequence[str], kinds: Sequence[Type], texts: Sequence[str], rows: str
 ) -> tuple[Relation, str]:
     """Return the relation of json_each(rows); a column without a name of its own is called like the relation."""
     name = call.alias or call.name
     written = quoted_name(name)
     single = len(kinds) == 1
-    names = [known or (name if single else call.name) for known in given] + (["ordinality"] if call.ordinality else [])
+    names = [known or (name if single else call.name) for known in columns] + (
+        ["ordinality"] if call.ordinality else []
+    )
     if len(call.columns) > len(names):
         raise wrong(f"{len(call.columns)} names for the {len(names)} columns of {call.name}().")
     names = [*call.columns, *names[len(call.columns) :]]
@@ -408,7 +412,7 @@ def _texts(kinds: Sequence[Type]) -> list[str]:
     return [_read(f"json_extract({{0}}.value, '$[{place}]')", kind) for place, kind in enumerate(kinds)]
 
 
-def _records(call: Call, definitions: Sequence[Node]) -> tuple[Relation, str]:
+def _records(call: FunctionInFrom, definitions: Sequence[Node]) -> tuple[Relation, str]:
     """Return jsonb_to_recordset(): each column is the member of its name, read as its type reads text."""
     if len(call.terms) != 1 or call.ordinality or call.columns:
         raise refuse(f"such a call of {call.name}().", fix="Write it with one document: … AS t (a integer, b text).")
@@ -435,7 +439,7 @@ def _records(call: Call, definitions: Sequence[Node]) -> tuple[Relation, str]:
     return Relation(name, tuple(outputs), written), f"json_each({rows.text}) AS {written}"
 
 
-def _unnest(call: Call) -> tuple[Relation, str]:
+def _unnest(call: FunctionInFrom) -> tuple[Relation, str]:
     for term in call.terms:
         if term.type is UNKNOWN:
             raise wrong("unnest() of an array of unknown type.", fix="Cast it: unnest($1::bigint[]).")
@@ -449,10 +453,10 @@ def _unnest(call: Call) -> tuple[Relation, str]:
     return _rows_relation(call, [""] * len(kinds), kinds, _texts(kinds), rows)
 
 
-def _set(call: Call, scope: Scope) -> tuple[Relation, str]:
+def _set(call: FunctionInFrom, scope: Scope) -> tuple[Relation, str]:
     try:
-        found = catalog.find_function(call.name, *[term.type.name for term in call.terms])
-    except catalog.Ambiguous:
+        found = postgres_catalog.find_function(call.name, *[term.type.name for term in call.terms])
+    except postgres_catalog.Ambiguous:
         raise wrong(f"the types of the arguments of {call.name}() are unknown.", fix="Cast one: $1::bigint.") from None
     if found is None:
         raise wrong(f"{call.name}() of such arguments does not exist.", fix="Cast the arguments.")
@@ -471,7 +475,7 @@ def _set(call: Call, scope: Scope) -> tuple[Relation, str]:
     return _rows_relation(call, names, kinds, _texts(kinds), entry.build(terms, TEXT).text)
 
 
-def _series(call: Call, terms: Sequence[Term], kind: Type) -> tuple[Relation, str]:
+def _series(call: FunctionInFrom, terms: Sequence[Term], kind: Type) -> tuple[Relation, str]:
     if len(call.columns) > 1:
         raise wrong(f"{len(call.columns)} names for the one column of generate_series().")
     name = call.alias or call.name

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from interlock.sql.aggregates import NAMES as AGGREGATES
-from interlock.sql.calls import CALLABLE_NAMES
+from interlock.sql.operators_and_functions import CALLABLE_NAMES
 from interlock.sql.parse import (
     NESTING,
     Body,

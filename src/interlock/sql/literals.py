@@ -11,12 +11,11 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Final
-from uuid import UUID
 
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.functions import arrays, documents, times
+from interlock.sql.stored_values import TIME_MAX, TIME_MIN, StoredValue, array_text, is_storable, numeric_text
 from interlock.sql.types import INTEGER_RANGE, PLAIN_TYPES, Name, Type, refuse, wrong
-from interlock.sql.values import TIME_MAX, TIME_MIN, StoredValue, array_text, is_storable, numeric_text
 
 _SPACE: Final = " \t\n\r\f\v"
 _INTEGER = re.compile(r"[ \t\n\r\f\v]*([+-]?[0-9]+)[ \t\n\r\f\v]*")
@@ -28,7 +27,7 @@ _MOMENT = re.compile(
 )
 _CLOCK = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,15}))?)?", re.ASCII)
 _BYTES = re.compile(r"(?:\\x((?:[0-9a-fA-F]{2})*))?")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID = re.compile(r"(\{)?(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}(?(1)\})")
 _OFFSET_HOURS_MAX: Final = 15
 _TRUTHS: Final = {
     **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), 1),
@@ -43,7 +42,6 @@ _WIDER: Final[dict[Name, re.Pattern[str]]] = {
     **dict.fromkeys(("timestamptz", "timestamp", "date", "time"), _TIMES),
     "bytea": re.compile(""),
     "interval": re.compile(r"[0-9]|inf|^pt$", re.IGNORECASE),
-    "uuid": re.compile(r"^\{?(?:[0-9a-fA-F]{4}-?){8}\}?$"),
 }
 """What PostgreSQL may read beyond the readers below."""
 
@@ -54,13 +52,14 @@ _PLAIN_FORM: Final[dict[Name, str]] = {
     "timestamp": "Write '2030-12-31 23:59:59', or pass a parameter.",
     "timestamptz": "Write '2030-12-31 23:59:59+00', or pass a parameter.",
     "interval": "Write numbers with units: '1 day 12 hours', '1.5 seconds', '02:30:00', 'P1DT12H'.",
-    "uuid": "Write it with four hyphens, or pass a parameter.",
 }
 
 
 def read(text: str, kind: Type) -> StoredValue:
     """Return the stored value of a text. Raises TransactionError where PostgreSQL does, or DialectError."""
     try:
+        if kind.labels:
+            return kind.labels.index(text)
         return _READERS[kind.name](text) if not kind.is_array else _read_array(text, kind)
     except DialectError:
         raise
@@ -73,7 +72,7 @@ def read(text: str, kind: Type) -> StoredValue:
                 fix=_PLAIN_FORM.get(kind.name, "Write plain decimal digits, or pass a parameter."),
             ) from error
         what = f"invalid input for type {kind}: {text[:40]!r}."
-        raise wrong(what, fix=f"Write a {kind}, or pass it as a parameter.") from error
+        raise wrong(what, fix=f"Write a value of type {kind}, or pass it as a parameter.") from error
 
 
 def written(value: StoredValue) -> str:
@@ -192,7 +191,7 @@ def _read_time(text: str) -> int:
 def _read_uuid(text: str) -> bytes:
     if not _UUID.fullmatch(text):
         raise ValueError(text)
-    return UUID(text).bytes
+    return bytes.fromhex(text.strip("{}").replace("-", ""))
 
 
 def _read_bytes(text: str) -> bytes:
@@ -219,6 +218,7 @@ _READERS: Final[dict[Name, Callable[[str], StoredValue]]] = {
     "float8": read_float,
     "text": _read_text,
     "varchar": _read_text,
+    "bpchar": _read_text,
     "bool": _read_bool,
     "bytea": _read_bytes,
     "date": _read_date,

@@ -82,7 +82,14 @@ def _library() -> ctypes.CDLL:
             why="There is a wheel for Linux and macOS. Workflows do not need it.",
             fix="Install it: pip install postgast",
         )
-    library = ctypes.CDLL(str(file))
+    try:
+        library = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise UnavailableError(
+            f"SQL on a lane needs PostgreSQL's parser, which this system cannot load: {error}.",
+            why="The package postgast was installed for another system. Workflows do not need it.",
+            fix="Install it for this one: pip install --force-reinstall postgast",
+        ) from error
     library.pg_query_parse.argtypes, library.pg_query_parse.restype = [ctypes.c_char_p], _Result
     library.pg_query_free_parse_result.argtypes = [_Result]
     return library
@@ -159,7 +166,51 @@ def only(kind: str, body: Body, *names: str) -> None:
     """Refuse the node if any other field is set: what is not read here would change the meaning."""
     for name, value in body.items():
         if name not in names and name not in _POSITIONS and value not in _DEFAULTS_OR_EMPTY:
-            raise refuse(f"{described(kind)} with {_spelled(name)} is outside the subset.")
+            what, fix = _NAMED.get((kind, name), (f"{described(kind)} with {_spelled(name).strip()}", ""))
+            raise refuse(f"{what} is outside the subset.", fix=fix)
+
+
+_NAMED: Final = {
+    ("ResTarget", "indirection"): (
+        "an assignment to a part of a column, as in SET a[1] = … and SET data['k'] = …,",
+        "Assign the whole value: jsonb_set(data, '{k}', …).",
+    ),
+    ("SelectStmt", "intoClause"): ("SELECT … INTO", "Write CREATE TABLE … AS."),
+    ("CreateStmt", "options"): ("CREATE TABLE … WITH (…)", "Leave it out: a lane has no storage parameters."),
+    ("CreateStmt", "inhRelations"): ("INHERITS", "Create an ordinary table with all columns."),
+    ("CreateStmt", "partspec"): ("PARTITION BY", "Create an ordinary table."),
+    ("CreateStmt", "oncommit"): ("ON COMMIT", "Create an ordinary table, and drop it."),
+    ("IndexStmt", "options"): ("CREATE INDEX … WITH (…)", "Leave it out: a lane has no storage parameters."),
+    ("IndexStmt", "indexIncludingParams"): ("CREATE INDEX … INCLUDE", "Leave it out, or index these columns, too."),
+    ("IndexStmt", "nulls_not_distinct"): ("NULLS NOT DISTINCT", "Declare the columns NOT NULL."),
+    ("Constraint", "nulls_not_distinct"): ("NULLS NOT DISTINCT", "Declare the columns NOT NULL."),
+    ("Constraint", "deferrable"): ("DEFERRABLE of another constraint than a reference", "Leave it out."),
+    ("Constraint", "initdeferred"): ("DEFERRABLE of another constraint than a reference", "Leave it out."),
+    ("ExplainStmt", "options"): ("EXPLAIN with options", "Write EXPLAIN alone: it gives the plan of SQLite."),
+    ("JoinExpr", "alias"): ("an alias of a join in parentheses", "Write the join as a subquery."),
+    ("SortBy", "useOp"): ("ORDER BY … USING", "Write ASC or DESC."),
+}
+"""What readers call a field that is outside the subset, and what to write instead."""
+
+_KINDS: Final = {
+    "TableLikeClause": ("CREATE TABLE (LIKE …)", "Name the columns."),
+    "VariableSetStmt": ("SET", "A lane has no settings of a session; times are in UTC."),
+    "VariableShowStmt": ("SHOW", "A lane has no settings of a session."),
+    "VacuumStmt": ("VACUUM and ANALYZE", "Leave it out: a lane needs none."),
+    "LockStmt": ("LOCK TABLE", "Leave it out: the transactions of a lane run one after the other."),
+    "ConstraintsSetStmt": ("SET CONSTRAINTS", "Leave it out: deferred references are checked at the commit."),
+    "CreateExtensionStmt": ("CREATE EXTENSION", "Leave it out: gen_random_uuid() and the digests are there without."),
+    "GrantStmt": ("GRANT and REVOKE", "Leave it out: a lane has no roles."),
+    "CreateDomainStmt": ("CREATE DOMAIN", "Use the type below it, with CHECK in the tables."),
+    "CompositeTypeStmt": ("CREATE TYPE of several columns", "Use columns, or jsonb."),
+    "CreateFunctionStmt": ("CREATE FUNCTION", "Compute it in Python, inside transact()."),
+    "CreateTrigStmt": ("CREATE TRIGGER", "Do it in Python, inside transact()."),
+    "CopyStmt": ("COPY", "Use INSERT … SELECT * FROM unnest($1::…[], …) for many rows."),
+    "MergeStmt": ("MERGE", "Use INSERT … ON CONFLICT."),
+    "RangeTableSample": ("TABLESAMPLE", "Use ORDER BY random() LIMIT."),
+    "RowExpr": ("ROW(…) as a value", "Use columns, or jsonb_build_object()."),
+}
+"""The same of whole nodes."""
 
 
 class _NothingSaid:
@@ -188,7 +239,9 @@ def described(kind: str) -> str:
 
 def unsupported(node: Node) -> Exception:
     """Return the refusal of a node that is not in the list."""
-    return refuse(f"{described(kind_of(node))} is outside the subset.")
+    kind = kind_of(node)
+    what, fix = _KINDS.get(kind, (described(kind), ""))
+    return refuse(f"{what} {'are' if ' and ' in what else 'is'} outside the subset.", fix=fix)
 
 
 def walk(value: object) -> Iterator[tuple[str, Body]]:

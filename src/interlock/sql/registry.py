@@ -2,23 +2,34 @@
 
 A body is a function in Python, a text of SQLite, or a builder of terms. An entry with a Python body is also what a lane
 registers on its connections, as `interlock_<name>`: those names stand in CHECKs and defaults of stored schemas, so a
-name that was used once stays. Python bodies take and give stored values (see `values`); they receive no NULL unless
-the entry says so, because nearly all of PostgreSQL's functions are strict.
+name that was used once stays. Python bodies take and give stored values (see `stored_values`). They receive no NULL
+unless the entry says so, because nearly all of PostgreSQL's functions are strict.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from interlock.errors import TransactionError
 from interlock.sql.scope import Term, call, combined
+from interlock.sql.stored_values import StoredValue
 from interlock.sql.types import Type
-from interlock.sql.values import StoredValue
 
 Build = Callable[[Sequence[Term], Type], Term]
 """Makes the term of a call from its converted arguments and the type that it gives."""
 
 Implementation = Callable[..., StoredValue]
+Body = (
+    Callable[[], StoredValue]
+    | Callable[[Any], StoredValue]
+    | Callable[[Any, Any], StoredValue]
+    | Callable[[Any, Any, Any], StoredValue]
+    | Callable[[Any, Any, Any, Any], StoredValue]
+    | Callable[[Any, Any, Any, Any, Any], StoredValue]
+    | Callable[[Any, Any, Any, Any, Any, Any], StoredValue]
+)
+"""A body by the number of its arguments, so that type checkers read a lambda whose arguments have no types."""
+
 ANY_NUMBER: Final = -1
 
 
@@ -77,7 +88,7 @@ def function(
     name: str,
     takes: str,
     gives: str,
-    body: Implementation,
+    body: Body,
     *,
     sqlite: str = "",
     null: bool = False,
@@ -87,14 +98,19 @@ def function(
     return _python("function", name, takes, gives, body, sqlite or name, null=null, unchecked=unchecked)
 
 
+def internal(name: str, takes: str, gives: str, body: Body, *, null: bool = False) -> Entry:
+    """Declare a function that other entries call by its name; PostgreSQL has none of that name."""
+    return function(f"interlock {name}", takes, gives, body, sqlite=name, null=null)
+
+
 def operator(
-    name: str, takes: str, gives: str, body: Implementation, *, sqlite: str, null: bool = False, unchecked: bool = False
+    name: str, takes: str, gives: str, body: Body, *, sqlite: str, null: bool = False, unchecked: bool = False
 ) -> Entry:
     """Declare an operator with a body in Python."""
     return _python("operator", name, takes, gives, body, sqlite, null=null, unchecked=unchecked)
 
 
-def cast(source: str, target: str, body: Implementation, *, sqlite: str = "", unchecked: bool = False) -> Entry:
+def cast(source: str, target: str, body: Body, *, sqlite: str = "", unchecked: bool = False) -> Entry:
     """Declare a cast with a body in Python."""
     return _python("cast", "", source, target, body, sqlite or f"{source}_to_{target}", null=False, unchecked=unchecked)
 
@@ -125,7 +141,7 @@ def _python(
     name: str,
     takes: str,
     gives: str,
-    body: Implementation,
+    body: Body,
     sqlite: str,
     *,
     null: bool,
@@ -133,7 +149,8 @@ def _python(
 ) -> Entry:
     arguments = _listed(takes)
     count = ANY_NUMBER if "any" in arguments else len(arguments)
-    made = Function(f"interlock_{sqlite}", body if null else strict(body), count)
+    implementation: Implementation = body
+    made = Function(f"interlock_{sqlite}", implementation if null else strict(implementation), count)
     return Entry(kind, name, arguments, gives, _calling(made.name, unchecked=unchecked), made)
 
 

@@ -11,15 +11,20 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, Literal, cast
 
 from interlock.sql.parse import Body, parse, split, walk
-from interlock.sql.types import INT8, INTEGER_RANGE, SERIALS, Type, parse_declared
+from interlock.sql.types import INT8, INTEGER_RANGE, SERIALS, Type, enumeration, parse_declared
+
+DEFINITIONS_MAX: Final = 1024
+"""Definitions of tables whose parts are kept."""
 
 COLUMNS_QUERY: Final = """
-SELECT catalog.name, info.name, info.type, info."notnull", info.dflt_value, info.pk
-FROM sqlite_schema AS catalog JOIN pragma_table_info(catalog.name) AS info
-WHERE catalog.type = 'table' ORDER BY catalog.name, info.cid
+SELECT catalog.name, info.name, info.type, info."notnull", iif(info.hidden = 3, 'generated', info.dflt_value), info.pk
+FROM sqlite_schema AS catalog JOIN pragma_table_xinfo(catalog.name) AS info
+WHERE catalog.type = 'table' AND info.hidden IN (0, 3) ORDER BY catalog.name, info.cid
 """
 REFERENCES_QUERY: Final = """
 SELECT DISTINCT catalog.name, reference."table"
@@ -34,6 +39,9 @@ IDENTITIES_QUERY: Final = """
 SELECT sql FROM interlock_definitions
 WHERE sql LIKE '%identity%' OR sql LIKE '%rename%' OR sql LIKE '%drop%' ORDER BY number
 """
+
+GENERATED: Final = "generated"
+"""The default of a column that is GENERATED ALWAYS AS (…) STORED; that of no other column is a name."""
 
 # Table, column, declared type, NOT NULL, default, place in the primary key: a row of COLUMNS_QUERY.
 ColumnRow = tuple[str, str, str, int, str | None, int]
@@ -119,6 +127,11 @@ class Column:
     default: str | None = None
     sequence: NumberSequence | None = None
 
+    @property
+    def is_generated(self) -> bool:
+        """Whether it is computed of other columns, so that nothing else writes it."""
+        return self.default == GENERATED
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -143,7 +156,7 @@ _VIEW: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ViewDefinition:
     """One view: its columns, everything that it reads, and the statement that made it."""
 
     name: str
@@ -157,12 +170,23 @@ class View:
         return parse(self.text)["ViewStmt"]
 
 
-def _view_of(name: str, text: str) -> View | None:
+_ENUMERATION: Final = re.compile(r"AS SELECT 'enum' AS kind, '((?:[^']|'')*)' AS labels", re.DOTALL)
+
+
+def _kept(name: str, text: str) -> "NumberSequence | Type | ViewDefinition | None":
+    """Return what a view of SQLite keeps: a sequence, an enumeration or a view."""
+    found = _ENUMERATION.search(text)
+    if found is None:
+        return sequence_of(text) or _view_of(name, text)
+    return enumeration(name, cast("list[str]", json.loads(found[1].replace("''", "'"))))
+
+
+def _view_of(name: str, text: str) -> ViewDefinition | None:
     found = _VIEW.search(text)
     if found is None:
         return None
     shape = json.loads(found["shape"].replace("''", "'"))
-    return View(name, tuple(shape["columns"]), frozenset(shape["tables"]), found["text"].replace("''", "'"))
+    return ViewDefinition(name, tuple(shape["columns"]), frozenset(shape["tables"]), found["text"].replace("''", "'"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +199,12 @@ class Schema:
     sequences: Mapping[str, NumberSequence] = field(default_factory=dict[str, NumberSequence])
     """Those of columns and those of CREATE SEQUENCE."""
 
-    views: Mapping[str, View] = field(default_factory=dict[str, View])
+    views: Mapping[str, ViewDefinition] = field(default_factory=dict[str, ViewDefinition])
+    enumerations: Mapping[str, Type] = field(default_factory=dict[str, Type])
 
-    def find(self, name: str) -> Table | NumberSequence | View | None:
-        """The table, sequence or view of that name."""
-        return self.tables.get(name) or self.sequences.get(name) or self.views.get(name)
+    def find(self, name: str) -> Table | NumberSequence | ViewDefinition | Type | None:
+        """The table, sequence, view or enumeration of that name."""
+        return self.tables.get(name) or self.sequences.get(name) or self.views.get(name) or self.enumerations.get(name)
 
     def table(self, name: str) -> Table | None:
         """The table of that name, in the very spelling of the catalog."""
@@ -199,24 +224,17 @@ def schema_from_rows(
     `identities` are those of the first preview, by table and column.
     """
     declared = identities or {}
-    names: set[str] = set()
     texts: dict[str, str] = {}
     indexes: dict[str, list[tuple[str, str]]] = {}
-    sequences: dict[str, NumberSequence] = {}
-    views: dict[str, View] = {}
-    for kind, name, table, text in objects:
-        if kind == "view":
-            if (sequence := sequence_of(text or "")) is not None:
-                sequences[name] = sequence
-            elif (view := _view_of(name, text or "")) is not None:
-                views[name] = view
-            continue
+    listed_objects = list(objects)
+    for kind, name, table, text in listed_objects:
         if kind == "table":
             texts[name] = text or ""
-            continue
-        names.add(name)
-        if text is not None:
+        elif kind == "index" and text is not None:
             indexes.setdefault(table, []).append((name, text))
+    kept = {name: _kept(name, text or "") for kind, name, _, text in listed_objects if kind == "view"}
+    sequences = {name: each for name, each in kept.items() if isinstance(each, NumberSequence)}
+    enumerations = {name: each for name, each in kept.items() if isinstance(each, Type)}
     pointing: dict[str, set[str]] = {}
     for table, target in references:
         pointing.setdefault(table, set()).add(target)
@@ -225,7 +243,9 @@ def schema_from_rows(
     foreign: set[str] = set()
     for table, name, kind, not_null, default, place in rows:
         numbering = declared.get((table, name), "serial")
-        column = _column(table, name, kind, numbering, not_null=bool(not_null), default=default, in_key=place > 0)
+        old = _numbered_column(table, name, default, numbering) if place and kind.upper() == "INTEGER" else None
+        known = parse_declared(kind, enumerations)
+        column = old or (None if known is None else _column(name, known, not_null=bool(not_null), default=default))
         if column is None:
             foreign.add(table)
             continue
@@ -246,7 +266,9 @@ def schema_from_rows(
         for table, listed in columns.items()
         if table not in foreign
     }
-    return Schema(version, tables, frozenset(names), sequences, views)
+    names = frozenset(name for kind, name, _, _ in listed_objects if kind == "index")
+    views = {name: each for name, each in kept.items() if isinstance(each, ViewDefinition)}
+    return Schema(version, tables, names, sequences, views, enumerations)
 
 
 # --- Identities of the first preview ---------------------------------------------------------------------------------
@@ -289,20 +311,17 @@ def identities(definitions: Iterable[str]) -> dict[tuple[str, str], Numbering]:
     return found
 
 
-def _column(
-    table: str, name: str, kind: str, numbering: Numbering, *, not_null: bool, default: str | None, in_key: bool
-) -> Column | None:
-    if kind.upper() == "INTEGER":
-        # The form of the first preview: SQLite numbered the rows, and the default said how wide a number is.
-        serial = SERIALS.get((default or "").strip("'"))
-        if serial is None or not in_key:
-            return None
-        maximum = INTEGER_RANGE[serial.name][1]
-        made = NumberSequence(chosen(table, (name,), "seq"), numbering, maximum=maximum, table=table)
-        return Column(name, serial, nullable=False, has_default=True, default=made.nextval, sequence=made)
-    known = parse_declared(kind)
-    if known is None:
+def _numbered_column(table: str, name: str, default: str | None, numbering: Numbering) -> Column | None:
+    """Return a key in the form of the first preview: SQLite numbered the rows, and the default said how wide one is."""
+    serial = SERIALS.get((default or "").strip("'"))
+    if serial is None:
         return None
+    maximum = INTEGER_RANGE[serial.name][1]
+    made = NumberSequence(chosen(table, (name,), "seq"), numbering, maximum=maximum, table=table)
+    return Column(name, serial, nullable=False, has_default=True, default=made.nextval, sequence=made)
+
+
+def _column(name: str, known: Type, *, not_null: bool, default: str | None) -> Column:
     sequence = None if default is None else sequence_of(default)
     owned = sequence if sequence is not None and sequence.kind != "sequence" else None
     return Column(name, known, nullable=not not_null, has_default=default is not None, default=default, sequence=owned)
@@ -338,8 +357,12 @@ def names_in(text: str) -> list[str]:
     return [_unquoted(token) for token in _TOKENS.findall(text) if token.startswith('"')]
 
 
-def definition_parts(definition: str) -> tuple[dict[str, str], list[Constraint]]:
-    """Return the texts of the columns, by name, and the constraints of a table."""
+@lru_cache(maxsize=DEFINITIONS_MAX)
+def definition_parts(definition: str) -> tuple[Mapping[str, str], tuple[Constraint, ...]]:
+    """Return the texts of the columns, by name, and the constraints of a table.
+
+    Each definition asks for those of all tables, to find a name that is free.
+    """
     columns: dict[str, str] = {}
     constraints: list[Constraint] = []
     for part in parts_of(definition):
@@ -350,7 +373,7 @@ def definition_parts(definition: str) -> tuple[dict[str, str], list[Constraint]]
             columns[_unquoted(name[0]) if name else part.split()[0]] = part
         else:
             constraints.append(_constraint_of(matched))
-    return columns, constraints
+    return MappingProxyType(columns), tuple(constraints)
 
 
 def _constraint_of(matched: re.Match[str]) -> Constraint:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from interlock.errors import InterlockError
 from interlock.sql.parse import Node, quoted_name
 from interlock.sql.schema import NumberSequence, Schema, Table
+from interlock.sql.stored_values import StatementStep
 from interlock.sql.types import UNKNOWN, Type, refuse, wrong
-from interlock.sql.values import StatementStep
 
 INTERNAL_PREFIXES: Final = ("interlock_", "sqlite_", "pg_")
 SYSTEM_COLUMNS: Final = frozenset({"ctid", "cmax", "cmin", "oid", "rowid", "_rowid_", "tableoid", "xmax", "xmin"})
@@ -390,6 +390,41 @@ class Scope:
                 return self.column(known.name, known.value)
         return None
 
+    def whole_row(self, name: str, *, starred: bool) -> list[tuple[str, Term]] | None:
+        """Return the columns of the row that a relation's name stands for; None if the name alone means a column.
+
+        The terms are as without GROUP BY: PostgreSQL takes a whole row there if its key is grouped by, and else none.
+        """
+        scopes: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            scopes.append(scope)
+            scope = scope.parent
+        if not starred and any(each.has_column(name) for each in scopes):
+            return None
+        found = [(each, known) for each in scopes for known in each.relations if known.name == name]
+        if not found or found[0][1].value is not None:
+            return None
+        scope, relation = found[0]
+        if not relation.written:
+            raise refuse(
+                f"the whole row of {name!r} in {self.place}.",
+                why="A later column would be in it.",
+                fix="Name its columns.",
+            )
+        if relation.outer:
+            raise refuse(
+                f"the whole row of {name!r}, which may be without one.",
+                why="PostgreSQL gives NULL then, and not a document.",
+                fix="Name its columns.",
+            )
+        return [(output.name, scope.bare_term(relation, output)) for output in relation.columns]
+
+    def has_column(self, name: str) -> bool:
+        """Return whether a name alone is that of a column at this level."""
+        columns = (output.name for known in self.relations for output in known.columns)
+        return name in columns or self.value_of(name) is not None
+
     def _refuse_special(self, relation: str | None, name: str) -> None:
         """Refuse names that PostgreSQL resolves although no table has such a column."""
         scope: Scope | None = self
@@ -403,11 +438,15 @@ class Scope:
 
     def term(self, relation: Relation, output: Output) -> Term:
         """Return a column of this scope as a term."""
+        return self.grouped_term(self.bare_term(relation, output))
+
+    def bare_term(self, relation: Relation, output: Output) -> Term:
+        """Return a column as a term, whatever GROUP BY names."""
         text = output.text or quoted_name(output.name)
         if relation.written and not output.text:
             text = f"{relation.written}.{text}"
         bare = frozenset({(self.number, text)})
-        return self.grouped_term(Term(text, output.type, bare=bare, nullable=output.nullable or relation.outer))
+        return Term(text, output.type, bare=bare, nullable=output.nullable or relation.outer)
 
     def grouped_term(self, term: Term) -> Term:
         """Return the term; if GROUP BY names it, its columns need no aggregate around them."""

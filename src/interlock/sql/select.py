@@ -1,12 +1,11 @@
 """Queries: SELECT with its clauses, VALUES, unions of them, and common table expressions.
 
-A SELECT is translated into a `Draft` first and written out last, because the types of its bare literals may be decided
-by what surrounds it: the other side of a UNION, or the columns of an INSERT. Clauses are translated in PostgreSQL's
-order, which decides the types of parameters: FROM, the list, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, LIMIT. What
-GROUP BY names is known only after the list, so a grouped query translates its list twice.
+A SELECT is translated into a `QueryDraft` first and written out last, because the types of its bare literals may be
+decided by what surrounds it: the other side of a UNION, or the columns of an INSERT. Clauses are translated in
+PostgreSQL's order, which decides the types of parameters: FROM, the list, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT,
+LIMIT. What GROUP BY names is known only after the list, so a grouped query translates its list twice.
 
-Where PostgreSQL and SQLite resolve or default differently, the difference is written out: ORDER BY says where NULLs go,
-GROUP BY repeats expressions instead of aliases, a negative LIMIT raises.
+Differences of the engines are written out: ORDER BY says where NULLs go, GROUP BY repeats expressions, not aliases.
 
 Sections: GROUP BY, ORDER BY, LIMIT, locks, proof of one row, drafts, queries, SELECT, common table expressions.
 """
@@ -18,26 +17,33 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from interlock.sql import aggregates, catalog
+from interlock.sql import aggregates, postgres_catalog
 from interlock.sql.aggregates import direction
-from interlock.sql.calls import comparable, computable, keyed, sorting_key
 from interlock.sql.casts import convert, settled
 from interlock.sql.expressions import STAR, column_name, compared, expression, predicate
 from interlock.sql.from_clause import relations
 from interlock.sql.functions.sets import COLUMNS, SET_FUNCTIONS
-from interlock.sql.parse import Body, Node, kind_of, names_of, only, quoted_list, quoted_name, split, unsupported, walk
+from interlock.sql.operators_and_functions import comparable, computable, keyed, sorting_key
+from interlock.sql.parse import (
+    Body,
+    Node,
+    kind_of,
+    names_of,
+    only,
+    quoted_list,
+    quoted_name,
+    split,
+    unsupported,
+    walk,
+    without_positions,
+)
 from interlock.sql.scope import LISTED_ROWS, Output, Query, Reference, Relation, Scope, Term
-from interlock.sql.types import INT8, PLAIN_TYPES, TEXT, UNKNOWN, Type, refuse, wrong
+from interlock.sql.types import INT8, PLAIN_TYPES, TEXT, UNKNOWN, Type, collate, refuse, wrong
 from interlock.sql.windows import name_windows
 
 
-def collate(kind: Type) -> str:
-    """Return the COLLATE that a column of that type needs where SQLite merges or sorts rows by it; or nothing."""
-    return "" if kind.collation is None else f" COLLATE {kind.collation}"
-
-
 @dataclass(frozen=True, slots=True)
-class Item:
+class SelectItem:
     """One item of a SELECT list: an expression, or a column that * stands for."""
 
     name: str
@@ -56,7 +62,7 @@ class Item:
 # --- GROUP BY --------------------------------------------------------------------------------------------------------
 
 
-def grouping(nodes: Sequence[Node], scope: Scope, items: Sequence[Item]) -> tuple[Term, ...]:
+def grouping(nodes: Sequence[Node], scope: Scope, items: Sequence[SelectItem]) -> tuple[Term, ...]:
     """Return the terms of GROUP BY: a number is a place in the list, a bare name is a column, or else an alias."""
     terms: list[Term] = []
     for node in nodes:
@@ -68,16 +74,16 @@ def grouping(nodes: Sequence[Node], scope: Scope, items: Sequence[Item]) -> tupl
     return tuple(terms)
 
 
-def _grouped_item(node: Node, scope: Scope, items: Sequence[Item]) -> Item:
+def _grouped_item(node: Node, scope: Scope, items: Sequence[SelectItem]) -> SelectItem:
     if kind_of(node) == "A_Const":
         return items[_place(node, len(items), "GROUP BY") - 1]
     name = _bare_name(node)
     if name is None or any(output.name == name for known in scope.relations for output in known.columns):
-        return Item("", node)
+        return SelectItem("", node)
     chosen = [item for item in items if item.name == name]
     if len(chosen) > 1 and len({str(item.node) for item in chosen}) > 1:
         raise wrong(f"GROUP BY {name!r} is ambiguous.")
-    return chosen[0] if chosen else Item("", node)
+    return chosen[0] if chosen else SelectItem("", node)
 
 
 def _bare_name(node: Node) -> str | None:
@@ -291,13 +297,13 @@ def fixed(node: Node, scope: Scope) -> set[str]:
     return found
 
 
-# --- Draft: a parsed query whose columns can still get their types from its context ----------------------------------
+# --- QueryDraft: a parsed query whose columns can still get their types from its context -----------------------------
 # The other side of a UNION, the columns of an INSERT or the other rows of VALUES decide what a bare literal is. So a
 # query is kept as terms, and its text is made last.
 
 
 @dataclass(slots=True)
-class Draft:
+class QueryDraft:
     """A query before it is written out: its list can still be given types."""
 
     terms: list[Term]
@@ -307,7 +313,7 @@ class Draft:
     whole: bool = False  # Whether HAVING makes one group of all rows although the list has no aggregate.
     checked: bool = True  # Whether results must be verified here, because rows are dropped or merged afterwards.
     head: str = ""
-    parts: list["Draft"] = field(default_factory=list["Draft"])
+    parts: list["QueryDraft"] = field(default_factory=list["QueryDraft"])
     rows: list[list[Term]] = field(default_factory=list[list[Term]])  # Of VALUES.
     first: "First | None" = None
     operator: str = ""
@@ -332,7 +338,7 @@ class Draft:
         else:
             self.terms = _typed(self.terms, kinds)
 
-    def settle(self) -> "Draft":
+    def settle(self) -> "QueryDraft":
         """Give the columns that are still untyped a type: bare literals are text."""
         whole = self.parts or self.rows
         self.give_types([TEXT if kind is UNKNOWN and whole else kind for kind in self.types])
@@ -490,7 +496,7 @@ _OPERATIONS: Final = {"SETOP_UNION": "UNION", "SETOP_INTERSECT": "INTERSECT", "S
 _TAIL: Final = ("sortClause", "limitOffset", "limitCount", "limitOption", "withClause", "op")
 
 
-def draft(node: Node, scope: Scope) -> Draft:
+def draft(node: Node, scope: Scope) -> QueryDraft:
     """Translate a query; `scope` is a fresh one, whose parent is whatever the query can see."""
     kind, body = split(node)
     if kind != "SelectStmt":
@@ -498,7 +504,7 @@ def draft(node: Node, scope: Scope) -> Draft:
     return draft_select(body, scope)
 
 
-def draft_select(body: Body, scope: Scope) -> Draft:
+def draft_select(body: Body, scope: Scope) -> QueryDraft:
     """Translate the fields of a query."""
     head = common_tables(body.get("withClause"), scope)
     if body.get("op", "SETOP_NONE") != "SETOP_NONE":
@@ -530,7 +536,7 @@ def derived(node: Node, scope: Scope, names: Sequence[str] = (), *, lateral: boo
     return query
 
 
-def finished(query: Draft, names: Sequence[str] = ()) -> Query:
+def finished(query: QueryDraft, names: Sequence[str] = ()) -> Query:
     """Return a query inside FROM or WITH, under other names for its columns if there are any."""
     query.rename(names)
     result = _finished(query.settle())
@@ -540,18 +546,20 @@ def finished(query: Draft, names: Sequence[str] = ()) -> Query:
     return result
 
 
-def _finished(result: Draft) -> Query:
+def _finished(result: QueryDraft) -> Query:
     return Query(result.write(), result.outputs(), single=result.single, bare=result.bare)
 
 
 def _met(left: Type, right: Type, operator: str) -> Type:
-    found = UNKNOWN.name if left is UNKNOWN and right is UNKNOWN else catalog.common_type([left.name, right.name])
+    found = (
+        UNKNOWN.name if left is UNKNOWN and right is UNKNOWN else postgres_catalog.common_type([left.name, right.name])
+    )
     if found is None:
         raise wrong(f"{operator} types {left} and {right} cannot be matched.", fix="Cast one of them.")
     return PLAIN_TYPES[found]
 
 
-def _set_operation(body: Body, scope: Scope) -> Draft:
+def _set_operation(body: Body, scope: Scope) -> QueryDraft:
     only("SelectStmt", body, "larg", "rarg", "all", *_TAIL)
     operator = _OPERATIONS[body["op"]]
     every = bool(body.get("all"))
@@ -564,7 +572,7 @@ def _set_operation(body: Body, scope: Scope) -> Draft:
         raise wrong(f"the sides of {operator} have {len(left.terms)} and {len(right.terms)} columns.")
     kinds = [_met(one, other, operator) for one, other in zip(left.types, right.types, strict=True)]
     kinds = [TEXT if kind is UNKNOWN else kind for kind in kinds]
-    result = Draft([Term("", kind) for kind in kinds], left.names, parts=parts)
+    result = QueryDraft([Term("", kind) for kind in kinds], left.names, parts=parts)
     result.operator = f"{operator} ALL" if every else operator
     result.bare = left.bare | right.bare
     result.give_types(kinds)
@@ -576,7 +584,7 @@ def _set_operation(body: Body, scope: Scope) -> Draft:
     return result
 
 
-def _values(body: Body, scope: Scope) -> Draft:
+def _values(body: Body, scope: Scope) -> QueryDraft:
     """Return VALUES as a query: each column has the type in which all rows meet."""
     only("SelectStmt", body, "valuesLists", *_TAIL)
     rows: list[list[Term]] = []
@@ -589,13 +597,13 @@ def _values(body: Body, scope: Scope) -> Draft:
     kinds: list[Type] = []
     for column in zip(*rows, strict=True):
         known = [term.type.name for term in column if term.type is not UNKNOWN]
-        found = catalog.common_type(known) if known else UNKNOWN.name
+        found = postgres_catalog.common_type(known) if known else UNKNOWN.name
         if found is None:
             raise wrong(
                 f"VALUES types {' and '.join(dict.fromkeys(known))} cannot be matched.", fix="Cast one of them."
             )
         kinds.append(PLAIN_TYPES[found])
-    result = Draft([Term("", kind) for kind in kinds], names, rows=rows, single=len(rows) == 1)
+    result = QueryDraft([Term("", kind) for kind in kinds], names, rows=rows, single=len(rows) == 1)
     result.bare = frozenset(reference for terms in rows for term in terms for reference in term.bare)
     if "sortClause" in body:
         result.settle()
@@ -612,7 +620,7 @@ _SELECT: Final = (
 )  # fmt: skip
 
 
-def _select(body: Body, scope: Scope) -> Draft:
+def _select(body: Body, scope: Scope) -> QueryDraft:
     only("SelectStmt", body, *_SELECT)
     body = with_rows_in_from(body)
     text = relations(body.get("fromClause", ()), scope, derived)
@@ -644,7 +652,7 @@ def _select(body: Body, scope: Scope) -> Draft:
     if having is not None:
         text += f" HAVING {having.checked.text}"
         used.append(having)
-    result = Draft(terms, names, body=text, distinct=_is_distinct(body, terms))
+    result = QueryDraft(terms, names, body=text, distinct=_is_distinct(body, terms))
     keys = ordering(body.get("sortClause", ()), scope, terms, names, distinct=result.distinct, used=used)
     sums_up = having is not None or any(term.aggregate for term in used)
     result.whole = sums_up and not groups and not any(term.aggregate for term in terms)
@@ -678,12 +686,15 @@ def with_rows_in_from(body: Body) -> Body:
     targets = [node["ResTarget"] for node in body.get("targetList", ())]
     if not any(kind_of(each["val"]) not in _PLAIN and _gives_rows(each["val"]) for each in targets):
         return body
+    grouped = _grouped_by_rows(body, targets)
     for clause, word in (("groupClause", "GROUP BY"), ("havingClause", "HAVING"), ("windowClause", "WINDOW")):
-        if clause in body:
+        if clause in body and not (grouped and clause != "windowClause"):
             raise refuse(f"a function that gives rows in a list, with {word}.", fix="Write it in FROM of a subquery.")
     for kind, found in walk([*(each["val"] for each in targets), *body.get("sortClause", ())]):
         is_group = kind == "FuncCall" and ("over" in found or names_of(found["funcname"])[-1] in aggregates.NAMES)
-        if is_group or (kind in {"CaseExpr", "CoalesceExpr", "SubLink"} and _gives_rows({kind: found})):
+        if (is_group and not grouped) or (
+            kind in {"CaseExpr", "CoalesceExpr", "SubLink"} and _gives_rows({kind: found})
+        ):
             raise refuse("a function that gives rows beside an aggregate, or inside CASE.", fix="Write it in FROM.")
     if "lockingClause" in body:
         raise wrong("FOR UPDATE with a function that gives rows in the list.")
@@ -705,7 +716,37 @@ def with_rows_in_from(body: Body) -> Body:
         "functions": [{"List": {"items": [{"FuncCall": function}, {}]}}],
         "alias": {"aliasname": LISTED_ROWS, "colnames": columns},
     }
-    return {**body, "targetList": listed, "fromClause": [*body.get("fromClause", ()), {"RangeFunction": source}]}
+    made = {**body, "targetList": listed, "fromClause": [*body.get("fromClause", ()), {"RangeFunction": source}]}
+    return {**made, "groupClause": grouped} if grouped else made
+
+
+def _grouped_by_rows(body: Body, targets: Sequence[Body]) -> list[Node]:
+    """Return GROUP BY for a list with one function that gives rows and is grouped by; empty if it is not.
+
+    PostgreSQL gives the rows of such a function before it groups, and those of any other after that.
+    """
+    [*places] = [place for place, each in enumerate(targets, 1) if _gives_rows(each["val"])]
+    if (
+        len(places) != 1
+        or kind_of(targets[places[0] - 1]["val"]) != "FuncCall"
+        or _gives_rows(body.get("havingClause"))
+    ):
+        return []
+    target = targets[places[0] - 1]
+    alias, value = target.get("name"), without_positions(target["val"])
+    inputs = {names_of(found["fields"][-1:])[0] for kind, found in walk(value) if kind == "ColumnRef"}
+    first = _named_column(f"{LISTED_ROWS}_0")
+    items: list[Node] = []
+    for node in body.get("groupClause", ()):
+        plain = without_positions(node)
+        is_alias = alias is not None and alias not in inputs and plain == _named_column(alias)
+        is_place = node.get("A_Const", {}).get("ival", {}).get("ival") == places[0]
+        items.append(first if is_alias or is_place or plain == value else node)
+    return items if first in items and not any(_gives_rows(node) for node in items) else []
+
+
+def _named_column(name: str) -> Node:
+    return {"ColumnRef": {"fields": [{"String": {"sval": name}}]}}
 
 
 def _gives_rows(value: object) -> bool:
@@ -733,7 +774,7 @@ def _replaced(value: object, calls: list[Body]) -> object:
     return {name: _replaced(member, calls) for name, member in node.items()}
 
 
-def _list(items: Sequence[Item], scope: Scope) -> list[Term]:
+def _list(items: Sequence[SelectItem], scope: Scope) -> list[Term]:
     with scope.at("the SELECT list", aggregates=True, windows=True):
         return [item.term(scope) for item in items]
 
@@ -745,9 +786,9 @@ def _having(body: Body, scope: Scope) -> Term | None:
         return predicate(body["havingClause"], scope, "HAVING")
 
 
-def listed_items(nodes: Sequence[Node], scope: Scope) -> list[Item]:
+def listed_items(nodes: Sequence[Node], scope: Scope) -> list[SelectItem]:
     """Return the items of the list with their names, stars written out."""
-    items: list[Item] = []
+    items: list[SelectItem] = []
     for node in nodes:
         kind, body = split(node)
         only(kind, body, "name", "val")
@@ -758,9 +799,9 @@ def listed_items(nodes: Sequence[Node], scope: Scope) -> list[Item]:
             if len(relation) > 1:
                 raise refuse(f"{'.'.join(relation)}.*.", fix="Name the table alone: t.*")
             found = scope.star_terms(relation[0] if relation else None)
-            items += [Item(name, column=term) for name, term in found]
+            items += [SelectItem(name, column=term) for name, term in found]
         else:
-            items.append(Item(body.get("name") or _name(value, scope), value, alias=body.get("name")))
+            items.append(SelectItem(body.get("name") or _name(value, scope), value, alias=body.get("name")))
     return items
 
 
@@ -912,7 +953,7 @@ def _recursive(node: Node, name: str, names: Sequence[str], scope: Scope) -> Que
     right.give_types(left.types)
     if not every and any(kind.collation for kind in left.types):
         raise refuse("UNION on numeric in a recursive query.", fix="Use UNION ALL.")
-    whole = Draft([replace(term, nullable=True) for term in left.terms], left.names, parts=[left, right])
+    whole = QueryDraft([replace(term, nullable=True) for term in left.terms], left.names, parts=[left, right])
     whole.operator = "UNION ALL" if every else "UNION"
     whole.bare = left.bare | right.bare
     return finished(whole, ())

@@ -6,17 +6,25 @@ never changes a stored value. Some declared types have the word `text` added: th
 what looks like a number into one. Types that SQLite's byte order would sort wrongly have a collation.
 """
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from interlock.errors import DialectError, TransactionError
 
 Name = str
-"""PostgreSQL's internal name of a type; an array has [] after its element's name."""
+"""PostgreSQL's internal name of a type; an array has [] after its element's name.
+
+That of an enumeration has its labels in it, because each database has its own: `mood`, a separator, a JSON list.
+"""
 
 _ARRAY: Final = "[]"
+_LABELS: Final = "\x1f"
+"""What stands between the name of an enumeration and its labels."""
+
 INTEGER_RANGE: Final[dict[Name, tuple[int, int]]] = {
     "int2": (-(2**15), 2**15 - 1),
     "int4": (-(2**31), 2**31 - 1),
@@ -31,6 +39,7 @@ _SPELLING: Final[dict[Name, str]] = {
     "float8": "double precision",
     "text": "text",
     "varchar": "varchar",
+    "bpchar": "bpchar",
     "bool": "boolean",
     "bytea": "bytea",
     "date": "date",
@@ -45,7 +54,7 @@ _SPELLING: Final[dict[Name, str]] = {
 }
 """The types of expressions and columns, as errors and declarations spell them."""
 
-_ELEMENTS: Final[tuple[Name, ...]] = tuple(name for name in _SPELLING if name not in {"unknown", "json"})
+_ELEMENTS: Final[tuple[Name, ...]] = tuple(name for name in _SPELLING if name not in {"unknown", "json", "bpchar"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +67,34 @@ class Type:
     scale: int | None = None
 
     def __str__(self) -> str:
-        spelled = _SPELLING.get(self.name, self.name)
-        if self.length is not None:
-            return f"{spelled}({self.length})"
-        if self.precision is not None and self.scale is not None:
-            return f"{spelled}({self.precision},{self.scale})"
-        return f"{spelled}({self.precision})" if self.precision is not None else spelled
+        spelled = _SPELLING.get(self.name, self.title)
+        if not self.sizes:
+            return spelled
+        # A text of fixed length is char(n); char alone would be char(1).
+        return f"{spelled.removesuffix(_ARRAY).removeprefix('bp')}{self.sizes}{_ARRAY if self.is_array else ''}"
+
+    @property
+    def sizes(self) -> str:
+        """Length, or precision and scale, in parentheses; empty without them. Those of an array are its elements'."""
+        sizes = ",".join(str(size) for size in (self.length, self.precision, self.scale) if size is not None)
+        return f"({sizes})" if sizes else ""
 
     @property
     def plain(self) -> "Type":
         """The same type without length, precision and scale: what an expression over it has."""
         return PLAIN_TYPES[self.name]
+
+    @property
+    def title(self) -> str:
+        """PostgreSQL's internal name, without the labels of an enumeration."""
+        name, separator, _ = self.name.partition(_LABELS)
+        return f"{name}{_ARRAY}" if separator and self.is_array else name
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of an enumeration, in its order: a value is stored as its place among them. Else nothing."""
+        _, separator, labels = self.name.partition(_LABELS)
+        return labels_of(labels) if separator and not self.is_array else ()
 
     @property
     def is_integer(self) -> bool:
@@ -104,10 +130,27 @@ class Type:
         return _COLLATIONS.get(self.name)
 
 
-_COLLATIONS: Final[dict[Name, str]] = {name: f"interlock_{name}" for name in ("numeric", "interval", "jsonb")}
+_COLLATIONS: Final[dict[Name, str]] = {name: f"interlock_{name}" for name in ("numeric", "interval", "jsonb", "bpchar")}
 for _element in _ELEMENTS:
     _SPELLING[f"{_element}{_ARRAY}"] = f"{_SPELLING[_element]}{_ARRAY}"
-PLAIN_TYPES: Final[dict[Name, Type]] = {name: Type(name) for name in _SPELLING}
+
+
+class _Types(dict[Name, Type]):
+    """All types by name. Those of enumerations, and arrays of them, are made of their names."""
+
+    def __missing__(self, name: Name) -> Type:
+        if _LABELS not in name:
+            raise KeyError(name)
+        return Type(name)
+
+    def get(self, name: Name, default: Type | None = None) -> Type | None:  # type: ignore[override]
+        return self[name] if _LABELS in name else super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and _LABELS in name)
+
+
+PLAIN_TYPES: Final = _Types({name: Type(name) for name in _SPELLING})
 
 INT2, INT4, INT8 = PLAIN_TYPES["int2"], PLAIN_TYPES["int4"], PLAIN_TYPES["int8"]
 NUMERIC, FLOAT8 = PLAIN_TYPES["numeric"], PLAIN_TYPES["float8"]
@@ -115,7 +158,18 @@ TEXT, VARCHAR, BOOL, BYTEA = PLAIN_TYPES["text"], PLAIN_TYPES["varchar"], PLAIN_
 DATE, TIME, TIMESTAMP = PLAIN_TYPES["date"], PLAIN_TYPES["time"], PLAIN_TYPES["timestamp"]
 TIMESTAMPTZ, INTERVAL = PLAIN_TYPES["timestamptz"], PLAIN_TYPES["interval"]
 UUID_TYPE, JSON, JSONB, UNKNOWN = (PLAIN_TYPES[name] for name in ("uuid", "json", "jsonb", "unknown"))
-TEXT_ARRAY = PLAIN_TYPES["text[]"]
+
+
+def enumeration(name: str, labels: Sequence[str]) -> Type:
+    """Return the type of an enumeration."""
+    return Type(f"{name}{_LABELS}{json.dumps(labels, ensure_ascii=False)}")
+
+
+@lru_cache(maxsize=256)
+def labels_of(text: str) -> tuple[str, ...]:
+    """Return the labels that a JSON list has."""
+    return tuple(json.loads(text))
+
 
 FLOAT_MAX: Final = "1.7976931348623157e308"
 
@@ -126,8 +180,11 @@ SERIALS: Final[dict[str, Type]] = {"smallserial": INT2, "serial": INT4, "bigseri
 
 def array_of(kind: Type) -> Type | None:
     """Return the array of that type, or None without one."""
-    return PLAIN_TYPES.get(f"{kind.name}{_ARRAY}")
+    return None if kind.is_array else PLAIN_TYPES.get(f"{kind.name}{_ARRAY}")
 
+
+_ENUMERATION: Final = "int enum_"
+"""The word int makes SQLite keep a whole number, whatever the name."""
 
 _TEXT_ADDED: Final = frozenset({"numeric", "interval", "json", "jsonb"})
 
@@ -136,17 +193,22 @@ def declared(kind: Type) -> str:
     """Return the type as SQLite's CREATE TABLE has it. Never `integer`: SQLite numbers such a key itself."""
     if kind.is_array:
         # Brackets would quote a name. "[1,2]" is not a number, so no affinity changes it.
-        return f"array {kind.name.removesuffix(_ARRAY)}"
+        return f"array {declared(kind.element) if kind.element.labels else kind.element.name}{kind.sizes}"
+    if kind.labels:
+        return f"{_ENUMERATION}{kind.title}"
     if kind.name == "int4":
         return "int4"
     if kind.name in _TEXT_ADDED:
-        size = "" if kind.precision is None else f"({kind.precision},{kind.scale})"
-        return f"{kind.name} text{size}"
+        return f"{kind.name} text{kind.sizes}"
     return str(kind)
 
 
-def parse_declared(text: str) -> Type | None:
+def parse_declared(text: str, enumerations: Mapping[str, Type] | None = None) -> Type | None:
     """Return the type that `declared` wrote, or None for a column that the dialect did not create."""
+    array, is_enumeration, name = text.partition(_ENUMERATION)
+    if is_enumeration:
+        found = (enumerations or {}).get(name)
+        return array_of(found) if found is not None and array else found
     matched = _DECLARED.fullmatch(text.strip().lower())
     if matched is None:
         return None
@@ -154,23 +216,23 @@ def parse_declared(text: str) -> Type | None:
     kind = _BY_DECLARED.get(base)
     if kind is None or first is None:
         return kind
-    if kind is VARCHAR and second is None:
-        return Type("varchar", length=int(first))
-    if kind is NUMERIC and second is not None:
-        return Type("numeric", precision=int(first), scale=int(second))
-    if kind.name in {"time", "timestamp", "timestamptz"} and second is None:
-        return Type(kind.name, precision=int(first))
-    return None
+    if kind.name in {"numeric", "numeric[]"} and second is not None:
+        return Type(kind.name, precision=int(first), scale=int(second))
+    if second is not None or kind.name not in {"varchar", "varchar[]", "bpchar", "time", "timestamp", "timestamptz"}:
+        return None
+    is_text = kind.name.startswith(("varchar", "bpchar"))
+    return Type(kind.name, length=int(first)) if is_text else Type(kind.name, precision=int(first))
 
 
 _DECLARED = re.compile(r"(?P<base>[a-z0-9 ]+?)\s*(?:\(\s*(?P<first>\d+)\s*(?:,\s*(?P<second>-?\d+)\s*)?\))?")
 _BY_DECLARED: Final[dict[str, Type]] = {declared(kind): kind for kind in PLAIN_TYPES.values() if kind is not UNKNOWN}
+_BY_DECLARED["char"] = PLAIN_TYPES["bpchar"]
 _BY_DECLARED["jsonb"] = JSONB  # As it was written while a document was an object or an array alone.
 
 
 def enforcement(kind: Type, column: str, *, nullable: bool = True) -> str:
     """Return the condition of the CHECK that makes SQLite keep the type; `column` is already quoted. NULL may pass."""
-    stored, limit = _STORED.get(kind.name, "text"), _LIMITS.get(kind.name)
+    stored, limit = "integer" if kind.labels else _STORED.get(kind.name, "text"), _LIMITS.get(kind.name)
     if kind.name == "bool":
         return f"{column} IN (0, 1)"
     # One comparison less on the hot path.
@@ -198,6 +260,7 @@ _LIMITS: Final[dict[Name, Callable[[Type, str], str]]] = {
     "int2": _ranged,
     "int4": _ranged,
     "varchar": _short,
+    "bpchar": lambda kind, column: "" if kind.length is None else f" AND length({column}) = {kind.length}",
     "float8": lambda _, column: f" AND {column} BETWEEN -{FLOAT_MAX} AND {FLOAT_MAX}",
     "uuid": lambda _, column: f" AND length({column}) = 16",
 }
@@ -216,3 +279,8 @@ def refuse(what: str, *, why: str = "", fix: str = "") -> DialectError:
 def wrong(what: str, *, fix: str = "") -> TransactionError:
     """Return the error to raise for what PostgreSQL refuses, too, before it runs anything."""
     return TransactionError(what, why="PostgreSQL refuses it, too.", fix=fix)
+
+
+def collate(kind: Type) -> str:
+    """Return the COLLATE that a column of that type needs where SQLite merges or sorts rows by it; or nothing."""
+    return "" if kind.collation is None else f" COLLATE {kind.collation}"

@@ -1,25 +1,27 @@
 """Window functions: OVER, named windows, and the frames that both engines understand alike.
 
 SQLite's window functions were modelled on PostgreSQL's, down to the default frame; what differs is written out: where
-NULLs go, by which collation values are sorted, and the types of results. Offsets must be written numbers, so that
-nothing about them is left for the run: PostgreSQL takes a negative lag for a lead, SQLite raises.
+NULLs go, by which collation values are sorted, and the types of results. Offsets must be written numbers, or
+parameters, which are verified when the statement runs: PostgreSQL takes a negative lag for a lead, SQLite raises.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from interlock.sql import aggregates, calls, catalog
+from interlock.sql import aggregates, operators_and_functions, postgres_catalog
 from interlock.sql.aggregates import ordering_key
-from interlock.sql.calls import comparable, sorting_key
 from interlock.sql.casts import convert, is_constant_node
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.parse import Body, Node, names_of, only
+from interlock.sql.operators_and_functions import comparable, sorting_key
+from interlock.sql.parse import Body, Node, names_of, only, walk
 from interlock.sql.scope import Scope, Term, combined, texts_of
-from interlock.sql.types import INT4, INT8, NUMERIC, PLAIN_TYPES, UNKNOWN, refuse, wrong
+from interlock.sql.types import INT4, INT8, NUMERIC, PLAIN_TYPES, UNKNOWN, Type, refuse, wrong
 
 OFFSET_MAX: Final = 2**31 - 1
+_PARAMETER: Final = re.compile(r"\?\d+")
 _RANKS: Final = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist"})
 _OFFSETS: Final = {"lag": 0, "lead": 0, "nth_value": 1}
 """Functions whose second argument is a place, and the smallest one."""
@@ -71,7 +73,7 @@ def _function(name: str, body: Body, scope: Scope) -> Term:
     if name in aggregates.NAMES:
         return _aggregate(name, body, scope)
     if name not in WINDOW_FUNCTIONS:
-        known = catalog.functions_named(name)
+        known = postgres_catalog.functions_named(name)
         if not known or any(found.kind != "f" for found in known):
             raise refuse(f"{name}() over a window.", fix="Collect the values in a query around it.")
         raise wrong(f"{name}() is not a window function.", fix="Leave out OVER.")
@@ -79,10 +81,10 @@ def _function(name: str, body: Body, scope: Scope) -> Term:
         raise wrong(f"FILTER or DISTINCT on {name}(), which is not an aggregate.", fix="Filter in a query inside.")
     nodes = body.get("args", [])
     if name in _OFFSETS and len(nodes) > 1:
-        place = str(_offset(nodes[1], f"{name}()", least=_OFFSETS[name]))
+        place = _place(nodes[1], name, scope, least=_OFFSETS[name])
         terms = [expression(node, scope) for node in (nodes[0], *nodes[2:])]
     elif name == "ntile" and len(nodes) == 1:
-        return Term(f"ntile({_offset(nodes[0], 'ntile()', least=1)})", PLAIN_TYPES["int4"], nullable=False)
+        return Term(f"ntile({_place(nodes[0], name, scope, least=1)})", INT4, nullable=False)
     else:
         place, terms = "", [expression(node, scope) for node in nodes]
     return _shifted(name, terms, place)
@@ -90,14 +92,14 @@ def _function(name: str, body: Body, scope: Scope) -> Term:
 
 def _shifted(name: str, terms: list[Term], place: str) -> Term:
     arguments = [terms[0], Term(place, INT4), *terms[1:]] if place else terms
-    found = calls.chosen(name, arguments)
+    found = operators_and_functions.chosen(name, arguments)
     if found is None or found.kind != "w":
         raise wrong(f"{name}() does not exist for such arguments.", fix="Cast them.")
     if name in _RANKS:
         return Term(f"{name}()", PLAIN_TYPES[found.gives], nullable=False)
     if terms[0].type is UNKNOWN:
         raise refuse(f"{name}() of a value whose type is unknown.", fix="Cast it.")
-    kinds, gives = calls.types_of(found, arguments)
+    kinds, gives = operators_and_functions.types_of(found, arguments)
     if place:
         del kinds[1]
     typed = [convert(term, kind, "implicit") for term, kind in zip(terms, kinds, strict=True)]
@@ -118,7 +120,7 @@ def _aggregate(name: str, body: Body, scope: Scope) -> Term:
         value = expression(body["args"][0], scope)
         if name in {"min", "max"} and value.type.name == "numeric":
             term = combined(f"interlock_window_{name}_numeric({value.checked.text})", NUMERIC, [value])
-        elif value.type.collation and value.type.name != "numeric":
+        elif name in {"min", "max"} and value.type.collation:
             raise refuse(f"{name}() of {value.type} over a window.", fix="Use GROUP BY.")
         else:
             term = aggregates.build(name, [value], "", distinct=False)
@@ -131,6 +133,22 @@ def _aggregate(name: str, body: Body, scope: Scope) -> Term:
     test = predicate(body["agg_filter"], scope, "FILTER")
     filtered = combined(f"{term.text} FILTER (WHERE {test.checked.text})", term.type, [term, test])
     return replace(filtered, nullable=term.nullable)
+
+
+def _place(node: Node, name: str, scope: Scope, *, least: int) -> str:
+    """Return a written number, or a parameter that is verified when the statement runs."""
+    term = _parameter(node, scope, INT4)
+    return str(_offset(node, f"{name}()", least=least)) if term is None else f"interlock_place({term.text}, {least})"
+
+
+def _parameter(node: Node, scope: Scope, wanted: Type | None) -> Term | None:
+    """Return a parameter of a whole number, cast or not; None for anything else."""
+    if not is_constant_node(node) or all(kind != "ParamRef" for kind, _ in walk(node)):
+        return None
+    term = expression(node, scope)
+    if wanted is not None and (term.type is UNKNOWN or term.type.is_integer):
+        term = convert(term, wanted, "implicit")
+    return term if term.type.is_integer and _PARAMETER.fullmatch(term.text) else None
 
 
 def _offset(node: Node, what: str, *, least: int = 0) -> int:
@@ -153,7 +171,7 @@ def _over(body: Body, scope: Scope) -> tuple[str, list[Term]]:
     if keys:
         text += f" ORDER BY {', '.join(key for _, key in keys)}"
     terms = [term for term, _ in keys]
-    return (text + _frame(body, terms)).strip(), [*partition, *terms]
+    return (text + _frame(body, terms, scope)).strip(), [*partition, *terms]
 
 
 def _partition(node: Node, scope: Scope) -> Term:
@@ -172,20 +190,27 @@ _START_PRECEDING, _END_PRECEDING, _START_FOLLOWING, _END_FOLLOWING = 0x800, 0x10
 _EXCLUDED: Final = {0x8000: "CURRENT ROW", 0x10000: "GROUP", 0x20000: "TIES"}
 
 
-def _frame(body: Body, keys: list[Term]) -> str:
+def _frame(body: Body, keys: list[Term], scope: Scope) -> str:
     options: int = body.get("frameOptions", 0)
     if not options & _NONDEFAULT:
         return ""
     kind = "ROWS" if options & _ROWS else "GROUPS" if options & _GROUPS else "RANGE"
     if kind == "GROUPS" and not keys:
         raise wrong("GROUPS in a window without ORDER BY.")
-    start = _bound(body.get("startOffset"), options, kind, keys, (_STARTS, _START_PRECEDING, _START_FOLLOWING))
-    end = _bound(body.get("endOffset"), options, kind, keys, (_ENDS, _END_PRECEDING, _END_FOLLOWING))
+    start = _bound(body.get("startOffset"), options, kind, keys, (_STARTS, _START_PRECEDING, _START_FOLLOWING), scope)
+    end = _bound(body.get("endOffset"), options, kind, keys, (_ENDS, _END_PRECEDING, _END_FOLLOWING), scope)
     excluded = next((f" EXCLUDE {word}" for bit, word in _EXCLUDED.items() if options & bit), "")
     return f" {kind} BETWEEN {start} AND {end}{excluded}"
 
 
-def _bound(node: Node | None, options: int, kind: str, keys: list[Term], bits: tuple[dict[int, str], int, int]) -> str:
+def _bound(
+    node: Node | None,
+    options: int,
+    kind: str,
+    keys: list[Term],
+    bits: tuple[dict[int, str], int, int],
+    scope: Scope,
+) -> str:
     fixed, preceding, following = bits
     if not options & (preceding | following):
         return next(word for bit, word in fixed.items() if options & bit)
@@ -193,4 +218,10 @@ def _bound(node: Node | None, options: int, kind: str, keys: list[Term], bits: t
     if kind == "RANGE" and (len(keys) != 1 or keys[0].type.name not in {"int2", "int4"}):
         # At the ends of bigint SQLite would compare floats.
         raise refuse("RANGE by a number over anything but one integer or smallint.", fix="Use ROWS or GROUPS.")
-    return f"{_offset(node, 'a frame')} {'PRECEDING' if options & preceding else 'FOLLOWING'}"
+    return f"{_frame_offset(node, kind, scope)} {'PRECEDING' if options & preceding else 'FOLLOWING'}"
+
+
+def _frame_offset(node: Node, kind: str, scope: Scope) -> str:
+    """Return a written number or a parameter: SQLite itself refuses NULL and negative values of parameters."""
+    term = _parameter(node, scope, None if kind == "RANGE" else INT8)
+    return str(_offset(node, "a frame")) if term is None else term.text

@@ -4,24 +4,33 @@ Every rule of the protocol has its plainest form here, so that the other stores 
 lost when it is closed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, cast
+
+import msgspec
 
 from interlock.clock import Clock
+from interlock.core.search import UPDATED, MachineSearch, Plain, Search, SearchField, plain_of
 from interlock.errors import InternalError, UnavailableError
 from interlock.store.protocol import Batch, Granted, Held, LeaseRow, Old, next_lease
 from interlock.store.records import (
+    COUNTED,
+    ENDED,
     Change,
+    ChildRecord,
     Cursor,
     Delivered,
-    Found,
     HistoryRecord,
     Letter,
     OwedEffect,
     Row,
+    RowsPage,
     StoreTime,
     parse_cursor,
     refuse_twice,
 )
+from interlock.store.search_pages import matches, parse_place, place_cursor
 
 
 class _Kept:
@@ -38,6 +47,7 @@ class _Kept:
         self.keys: dict[tuple[str, str], HistoryRecord] = {}
         self.effects: dict[str, OwedEffect] = {}
         self.letters: dict[str, Letter] = {}
+        self.children: dict[str, ChildRecord] = {}
         self.notes: dict[str, str] = {}
         self.leases: dict[str, LeaseRow] = {}
 
@@ -86,7 +96,7 @@ class MemoryStore:
         # B3: by version, never by clock or by arrival.
         return [rows[version] for version in sorted(rows) if version > after][:limit]
 
-    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
+    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> RowsPage:
         """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
         kept, begin = self._kept, parse_cursor(after)
         places = sorted(
@@ -100,8 +110,40 @@ class MemoryStore:
         ids = {number: workflow for workflow, number in kept.numbers.items()}
         rows = tuple(kept.rows[ids[place.number]] for place in places[:limit])
         if len(places) <= limit:
-            return Found(rows, None)
-        return Found(rows, str(Cursor(rows[-1].entered_us, places[limit - 1].number)))
+            return RowsPage(rows, None)
+        return RowsPage(rows, str(Cursor(rows[-1].entered_us, places[limit - 1].number)))
+
+    async def declare_search(self, searches: Sequence[MachineSearch]) -> bool:
+        """Return False: a search reads all workflows."""
+        del searches
+        return False
+
+    async def fill_search(self) -> bool:
+        """Return False: there is no index."""
+        return False
+
+    async def search(self, search: Search) -> RowsPage:
+        """Return the workflows that match, in the order of the search."""
+        after = parse_place("memory", search)
+        found: list[tuple[_Place, Row]] = []
+        for row in self._kept.rows.values():
+            if row.machine != search.machine:
+                continue
+            context = cast("dict[str, object]", msgspec.json.decode(row.context))
+            if matches(search, row.state, row.updated_us, context):
+                found.append((_place(_order_key(search, row, context), self._kept.numbers[row.id]), row))
+        found.sort(key=lambda each: each[0], reverse=search.descending)
+        if after is not None:
+            key, number = after
+            decimal = isinstance(search.order, SearchField) and search.order.basis == "decimal" and key is not None
+            begin = _place(Decimal(str(key)) if decimal else key, number)
+            found = [each for each in found if (each[0] < begin if search.descending else each[0] > begin)]
+        page = found[: search.limit]
+        if len(found) <= search.limit:
+            return RowsPage(tuple(row for _, row in page), None)
+        (valued, key, number), _ = page[-1]
+        shown_key = None if not valued else str(key) if isinstance(key, Decimal) else key
+        return RowsPage(tuple(row for _, row in page), place_cursor("memory", search, shown_key, number))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """Return the active workflows that have been in their state for too long."""
@@ -122,16 +164,54 @@ class MemoryStore:
         return [owed[place] for place in sorted(owed) if begin is None or place > begin][:limit]
 
     async def letters(
-        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+        self,
+        kind: str | None = None,
+        *,
+        workflow: str | None = None,
+        after: Letter | None = None,
+        limit: int = 1_000,
     ) -> list[Letter]:
-        """Return the dead letters, oldest first."""
+        """Return the dead letters, of all workflows or of one, oldest first."""
         wanted = {
             (letter.since_us, letter.id): letter
             for letter in self._kept.letters.values()
-            if kind in {None, letter.kind}
+            if kind in {None, letter.kind} and workflow in {None, letter.workflow}
         }
         begin = None if after is None else (after.since_us, after.id)
         return [wanted[place] for place in sorted(wanted) if begin is None or place > begin][:limit]
+
+    async def children(
+        self,
+        parent: str,
+        *,
+        visit: int | None = None,
+        after: ChildRecord | None = None,
+        limit: int,
+        newest_first: bool = False,
+    ) -> list[ChildRecord]:
+        """Return the children of a workflow by visit, position and id."""
+        places = {
+            (each.visit, each.position, each.id): each
+            for each in self._kept.children.values()
+            if each.parent == parent and visit in {None, each.visit}
+        }
+        begin = None if after is None else (after.visit, after.position, after.id)
+        found = [
+            places[place]
+            for place in sorted(places, reverse=newest_first)
+            if begin is None or (place < begin if newest_first else place > begin)
+        ]
+        return found[:limit]
+
+    async def ended_children(self, parent: str, *, limit: int) -> list[ChildRecord]:
+        """Return children that have ended and that their parent has not counted."""
+        found = [each for each in self._kept.children.values() if each.parent == parent and each.stage == ENDED]
+        return sorted(found, key=lambda each: (each.visit, each.position))[:limit]
+
+    async def parents_to_count(self, *, after: str = "", limit: int) -> list[str]:
+        """Return the ids of workflows with such children."""
+        found = {each.parent for each in self._kept.children.values() if each.stage == ENDED and each.parent > after}
+        return sorted(found)[:limit]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """Count the workflows by machine, version and state."""
@@ -159,12 +239,20 @@ class MemoryStore:
         )
         looked = [place for place in places if after is None or place[0] > after][:limit]
         owing = {each.workflow for each in kept.effects.values()} | {each.workflow for each in kept.letters.values()}
+        parents = {each.parent for each in kept.children.values() if each.stage != COUNTED}
+        awaited = {
+            each.id
+            for each in kept.children.values()
+            if each.parent in kept.rows and kept.rows[each.parent].visit == each.visit
+        }
         chosen = [
             workflow
             for _, workflow in looked
             if not kept.rows[workflow].active
             and kept.rows[workflow].wake_us is None
             and (old.owing or workflow not in owing)
+            and ((old.owing and old.history_only) or workflow not in parents)
+            and (old.history_only or workflow not in awaited)
             and (kept.history.get(workflow) or not old.history_only)
         ]
         events = sum(len(kept.history.get(workflow, {})) for workflow in chosen)
@@ -179,6 +267,20 @@ class MemoryStore:
     async def close(self) -> None:
         """Forget everything."""
         self._remembered = None
+
+
+_Place = tuple[bool, Any, int]
+"""The place of a workflow in the order of a search; None comes before all values."""
+
+
+def _place(key: object, number: int) -> _Place:
+    return key is not None, 0 if key is None else key, number
+
+
+def _order_key(search: Search, row: Row, context: Mapping[str, object]) -> Plain:
+    if isinstance(search.order, SearchField):
+        return plain_of(search.order, context)
+    return row.updated_us if search.order == UPDATED else None
 
 
 class MemoryLeases:
@@ -223,6 +325,7 @@ def _remove(kept: _Kept, workflows: set[str], *, history_only: bool) -> None:
     if not history_only:
         kept.effects = {name: each for name, each in kept.effects.items() if each.workflow not in workflows}
         kept.letters = {name: each for name, each in kept.letters.items() if each.workflow not in workflows}
+        kept.children = {name: each for name, each in kept.children.items() if each.parent not in workflows}
 
 
 def _lost(kept: _Kept, change: Change) -> bool:
@@ -264,3 +367,6 @@ def _apply(kept: _Kept, change: Change) -> None:
         kept.effects.pop(done, None)
     for letter_id in change.letters_gone:
         kept.letters.pop(letter_id, None)
+    for child in change.children:
+        if child.id not in kept.children or kept.children[child.id].stage <= child.stage:
+            kept.children[child.id] = child

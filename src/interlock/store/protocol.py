@@ -17,7 +17,18 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from interlock.store.records import Change, Cursor, Delivered, Found, HistoryRecord, Letter, OwedEffect, Row
+from interlock.core.search import MachineSearch, Search
+from interlock.store.records import (
+    Change,
+    ChildRecord,
+    Cursor,
+    Delivered,
+    HistoryRecord,
+    Letter,
+    OwedEffect,
+    Row,
+    RowsPage,
+)
 
 # --- Leases: one holder of a name at a time, across processes (C10) --------------------------------------------------
 # A lease ends when it is released or expires, only by the clock of its keeper (C11): the database's on PostgreSQL,
@@ -93,8 +104,10 @@ def next_lease(last: LeaseRow | None, owner: str, now_us: int, until_us: int) ->
 # --- Pruning ---------------------------------------------------------------------------------------------------------
 # A store does not know which states are final; the caller names one machine and state at a time. A batch reads
 # `limit` workflows after the end of the last batch, the longest in the state first. It never removes one that is
-# active or has a wake time, and without `owing` none with an owed effect or a dead letter. On a shared store it
-# skips locked rows, so that neither side waits for the other.
+# active or has a wake time, and without `owing` none with an owed effect or a dead letter. A parent stays until it has
+# counted its children, also with `owing`: the end of a child is a record of its parent. A child stays while its parent
+# is in the visit that started it: the join gets its context, and a start that is repeated must find it. On a shared
+# store it skips locked rows, so that neither side waits for the other.
 
 
 class Old(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,10 +169,32 @@ class Store(Protocol):
         """Return the history after a version, in the order of versions (B3)."""
         ...
 
-    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
+    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> RowsPage:
         """Return the workflows of a machine in the order of creation; those of one state in the order of entry.
 
         `after` is the cursor of the page before. Raises InvalidPayload for one that no page has given.
+        """
+        ...
+
+    async def declare_search(self, searches: Sequence[MachineSearch]) -> bool:
+        """Begin to keep the indexes that these machines declare, and drop those that they no longer do.
+
+        Takes a moment, whatever is stored. Returns whether `fill_search` has the rest to do.
+        """
+        ...
+
+    async def fill_search(self) -> bool:
+        """Do one bounded part of what the declared indexes lack; return False when nothing is left. Blocks no writer.
+
+        Repeat it until it returns False; where another process does it, with a pause.
+        """
+        ...
+
+    async def search(self, search: Search) -> RowsPage:
+        """Return the workflows that match, in the order of the search; ties in the order of creation.
+
+        A page may be short although its cursor is set: it looks at a bounded number of workflows. Raises InvalidPayload
+        for a cursor of another search, and UnavailableError while an index that it needs is not complete.
         """
         ...
 
@@ -172,9 +207,37 @@ class Store(Protocol):
         ...
 
     async def letters(
-        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+        self,
+        kind: str | None = None,
+        *,
+        workflow: str | None = None,
+        after: Letter | None = None,
+        limit: int = 1_000,
     ) -> list[Letter]:
-        """Return the dead letters, oldest first; `after` is the last one of the page before."""
+        """Return the dead letters, of all or of one workflow, oldest first; `after` is the last of the page before."""
+        ...
+
+    async def children(
+        self,
+        parent: str,
+        *,
+        visit: int | None = None,
+        after: ChildRecord | None = None,
+        limit: int,
+        newest_first: bool = False,
+    ) -> list[ChildRecord]:
+        """Return the children of a workflow, or those of one visit, by visit, position and id.
+
+        `after` is the last one of the page before.
+        """
+        ...
+
+    async def ended_children(self, parent: str, *, limit: int) -> list[ChildRecord]:
+        """Return children that have ended and that their parent has not counted, by visit and position."""
+        ...
+
+    async def parents_to_count(self, *, after: str = "", limit: int) -> list[str]:
+        """Return the ids of workflows with such children, in their order, after an id."""
         ...
 
     async def living(self) -> dict[tuple[str, int, str], int]:
@@ -273,7 +336,7 @@ class Holder(NamedTuple):
     """The group undoes something: it may have the connections that are kept for that (C16)."""
 
 
-class Due(NamedTuple):
+class DueWork(NamedTuple):
     """The times of the next due work, by the store's own clock; None: no work."""
 
     now_us: int
@@ -283,11 +346,21 @@ class Due(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Workflows of a machine that one of its versions has stored in one state."""
+    """Workflows of a machine that one of its versions has stored in one state. What is empty or None matches all."""
 
     machine: str
-    version: int
+    version: int | None
     state: str
+    workflow: str = ""
+
+    def matches(self, row: Row) -> bool:
+        """Whether the row is one of them."""
+        return (
+            self.machine in {"", row.machine}
+            and self.version in {None, row.machine_version}
+            and self.state in {"", row.state}
+            and self.workflow in {"", row.id}
+        )
 
 
 @runtime_checkable
@@ -308,7 +381,7 @@ class SharedStore(Store, Protocol):
         """
         ...
 
-    async def due(self, machines: Sequence[str]) -> Due:
+    async def due(self, machines: Sequence[str]) -> DueWork:
         """Return when there is work to claim. Reads the heads of two indexes."""
         ...
 

@@ -68,6 +68,10 @@ class HistoryRecord(msgspec.Struct, frozen=True, gc=False):
     """The delivery key (B5): unique per workflow."""
     key_digest: bytes = b""
     """Of the event and payload that came with the key, to tell a repetition from a mistake."""
+    by: str | None = None
+    """The actor who caused it, where a caller has named one (F1)."""
+    attempts: bytes = b""
+    """Attempts that have ended since the row before, as JSON that the engine has encoded (B17); empty without any."""
 
 
 class OwedEffect(msgspec.Struct, frozen=True):
@@ -125,6 +129,24 @@ class Letter(msgspec.Struct, frozen=True):
         return self.error.partition(TRACEBACK_MARK)[2]
 
 
+LIVING, ENDED, COUNTED = 0, 1, 2
+"""Stages of a child: it has not ended; it has, and its parent does not know; its parent has counted it, or has left."""
+
+
+class ChildRecord(msgspec.Struct, frozen=True, gc=False):
+    """One child of a workflow, as its parent finds it. Written with the child's start and end, and by its parent."""
+
+    id: str
+    parent: str
+    visit: int
+    """The visit of the parent's state that started it."""
+    position: int
+    """Its place among the children of that visit, from 0."""
+    state: str = ""
+    """The state in which it ended; empty before."""
+    stage: int = LIVING
+
+
 STAYS, HOLD, FREE, KEEP = 0, 1, -1, 2
 """Lease actions of a change: STAYS with its holder until the visit ends; HOLD: goes to the committing engine; FREE:
 ends; KEEP: outlives the visit, because its attempt must end before an undo begins."""
@@ -157,9 +179,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """On a shared store: the effects whose attempt begins where this is committed."""
     counted: bool = True
     """Whether the row's counts may have changed; a store need not write them otherwise."""
+    children: tuple[ChildRecord, ...] = ()
+    """Written over what is stored of these children. A stage never goes back."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class RowsPage(msgspec.Struct, frozen=True):
     """A page of rows, and the cursor of the next page."""
 
     rows: tuple[Row, ...]
@@ -211,6 +235,20 @@ def parse_cursor(text: str | None) -> Cursor | None:
             fix="Pass the cursor of the page before, as it is.",
         )
     return Cursor(int(found[1]), int(found[2]))
+
+
+def child_cursor(last: ChildRecord) -> str:
+    """Return the cursor of a page of children that ends with this one."""
+    return f"{Cursor(last.visit, last.position)}.{last.id}"
+
+
+def parse_child_cursor(text: str | None, parent: str) -> ChildRecord | None:
+    """Return the place of the child that a page has ended with. Raises InvalidPayload."""
+    if text is None:
+        return None
+    visit, position, child = (*text.split(".", 2), "", "")[:3]
+    begin = parse_cursor(f"{visit}.{position}" if position else text)
+    return None if begin is None else ChildRecord(child, parent, begin.entered_us, begin.number)
 
 
 # --- Clocks ----------------------------------------------------------------------------------------------------------

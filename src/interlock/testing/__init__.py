@@ -5,8 +5,8 @@
 Importing it needs nothing but Interlock. `walks` needs Hypothesis and is loaded on first use; the pytest plugin needs
 pytest and is loaded by pytest itself. Both come with `pip install "interlock[testing]"`.
 
-Below it: `interlock.testing.faults` breaks disks and processes, `interlock.testing.objects` has a bucket in memory, and
-`interlock.testing.lane_simulation` runs lanes on a bucket in virtual time.
+Below it: `interlock.testing.faults` breaks disks and processes; `interlock.testing.lane_simulation` runs lanes on a
+bucket in virtual time, and its `bucket` has a correct bucket in memory, too.
 """
 
 from importlib import import_module

@@ -10,6 +10,7 @@ The invariant: every exploration is bounded, and reaching a bound is reported.
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 import msgspec
@@ -48,8 +49,19 @@ Move: TypeAlias = AnyEventT | StepFailure | Unwound | Attempted
 """An event of the machine, `StepFailure(step=..., error=...)` for a step that gave up, `Unwound()`, `Attempted()`."""
 
 
+EPOCH_S = 1_800_000_000.0
+"""The wall-clock time at which virtual time begins: 15 January 2027, 08:00 UTC."""
+
+EXPLORED_AT = datetime.fromtimestamp(EPOCH_S, UTC)
+"""The time of every move of a walk or a path, unless a test gives another one: that of a new `Harness`."""
+
+
 def play(
-    machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT], move: Move[EventT]
+    machine: Machine[StateT, ContextT, EventT],
+    snapshot: Snapshot[StateT, ContextT],
+    move: Move[EventT],
+    *,
+    at: datetime = EXPLORED_AT,
 ) -> Decision[StateT, ContextT]:
     """Return the engine's decision on the move. Raises the refusal, as `Machine.decide` does.
 
@@ -76,7 +88,7 @@ def play(
             raise _no_transition(machine.name, node, ATTEMPTED)
         return Decision(msgspec.structs.replace(snapshot, attempted=True), ())
     result = node.step is not None and _is_result(node.step, type(move))
-    return decide.decide(table, snapshot, move, result=result)
+    return decide.decide(table, snapshot, move, result=result, at=at)
 
 
 def name_of_move(move: Event | StepFailure | Unwound | Attempted) -> str:
@@ -423,19 +435,20 @@ def assert_path(
     context: ContextT | Snapshot[StateT, ContextT],
     *moves: Move[EventT],
     ends_in: StateT | None = None,
+    at: datetime = EXPLORED_AT,
 ) -> Snapshot[StateT, ContextT]:
     """Play the moves from a new workflow (or from a snapshot) and return where they lead.
 
     A move is an event, `StepFailure(...)` for a step that gave up, `Unwound()` for an unwinding that is done, or
-    `Attempted()` for a step that was begun and may be interrupted. Fails when one of them is refused, or when the end
-    is not `ends_in`.
+    `Attempted()` for a step that was begun and may be interrupted. `at` is the time of all moves. Fails when one of
+    them is refused, or when the end is not `ends_in`.
     """
     __tracebackhide__ = True
     snapshot = cast("Snapshot[StateT, ContextT]", context) if isinstance(context, Snapshot) else machine.begin(context)
     story = [f"  {snapshot.state.value}"]
     for number, move in enumerate(moves, start=1):
         try:
-            decision = play(machine, snapshot, move)
+            decision = play(machine, snapshot, move, at=at)
         except Refusal as refusal:
             where = f"{machine.name} stopped in {snapshot.state.value!r} at move {number} of {len(moves)}:"
             story += [f"    {move!r}", "  refused", refusal.what, _allowed_moves(machine, snapshot)]

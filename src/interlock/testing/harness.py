@@ -27,20 +27,20 @@ from interlock.clock import SeededIds, SystemChance
 from interlock.core.events import Event, wire_name
 from interlock.core.machine import Machine, Step
 from interlock.core.pipeline import PipelineStep
-from interlock.core.policies import Dependency
+from interlock.core.policies import Dependency, Seconds
 from interlock.core.values import ContextT, StateT, StepContext
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
 from interlock.engine.engine import Engine, Workflows
 from interlock.engine.internals import EngineParts
-from interlock.engine.open import bind, check_dependencies, split_settings
+from interlock.engine.open_engine import add_own_machines, bind, check_dependencies, split_settings
+from interlock.engine.schedules import Schedule, Schedules
 from interlock.engine.views import DeadLetter, HistoryRow, Moved, View
 from interlock.errors import BadUsage, OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Store
-from interlock.testing.lives import Life, PendingWork, never, open_on, pending
-from interlock.testing.virtual_time import VirtualClock, VirtualLoop
+from interlock.testing.virtual_time import Life, PendingWork, VirtualClock, VirtualLoop, never, open_on, pending
 
 # --- Comparison of histories -----------------------------------------------------------------------------------------
 
@@ -114,9 +114,12 @@ class Tested(Generic[StateT, ContextT, EventT]):
         key: str | None = None,
         if_allowed: bool = False,
         expect_version: int | None = None,
+        start: ContextT | None = None,
     ) -> Moved[StateT]:
         """Send an event. The steps and effects that it starts run when time passes: see `Harness.drain`."""
-        sent = self._workflows.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        sent = self._workflows.send(
+            workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version, start=start
+        )
         return self._harness.run(sent)
 
     def view(self, workflow: str) -> View[StateT, ContextT]:
@@ -282,21 +285,32 @@ class Harness(Generic[StateT, ContextT, EventT]):
         machine: Machine[StateT, ContextT, EventT],
         *others: AnyMachine,
         steps: Mapping[object, Strategy] | None = None,
+        provide: Sequence[object] = (),
         seed: int = 0,
         url: str = "memory:",
         observers: Iterable[Observer] = (),
         dependencies: Iterable[Dependency] = (),
-        **settings: float,
+        schedules: Sequence[Schedule] = (),
+        **settings: Seconds,
     ) -> None:
+        listed: object = machine  # Not every caller has a type checker.
+        if not isinstance(listed, Machine):
+            raise BadUsage(
+                f"{listed!r:.100} is not a machine.",
+                why="A harness takes its machines one after the other, and without a list.",
+                fix="Write Harness(order), or Harness(order, parcel).",
+            )
         self.machine = machine
         self.clock = VirtualClock()
         self._url = url
-        self._machines: dict[str, BoundMachine] = bind([machine, *others], steps or {})
+        self._machines: dict[str, BoundMachine] = bind([machine, *others], steps or {}, provide)
+        self._schedules = Schedules([machine, *others], schedules)
         self._settings, self._lane_settings = split_settings(settings)
         self._ids, self._chance = SeededIds(seed), SystemChance(seed)
         self._observers = tuple(observers)
         self._dependencies = check_dependencies(tuple(dependencies), self._machines)
         self._acts: list[Act] = acts_of(self._machines.values(), self._kill)
+        add_own_machines(self._machines, self._schedules)
         self._memory: Store | None = MemoryStore(self.clock) if url == "memory:" else None
         self._loop: VirtualLoop | None = None
         self._life: Life | None = None
@@ -366,9 +380,13 @@ class Harness(Generic[StateT, ContextT, EventT]):
         key: str | None = None,
         if_allowed: bool = False,
         expect_version: int | None = None,
+        start: ContextT | None = None,
     ) -> Moved[StateT]:
         """Send an event. The steps and effects that it starts run when time passes: see `drain`."""
-        sent = self.engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        begin = None if start is None else (self.machine, start)
+        sent = self.engine.send(
+            workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version, start=begin
+        )
         return cast("Moved[StateT]", self.run(sent))
 
     def view(self, workflow: str) -> View[StateT, ContextT]:
@@ -504,6 +522,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
                     settings=self._settings,
                     observers=self._observers,
                     dependencies=self._dependencies,
+                    schedules=self._schedules,
                 )
             )
             if opening.done():

@@ -12,13 +12,13 @@ from typing import cast
 import apsw
 
 from interlock.clock import Clock, Ids, SeededIds
-from interlock.lanes.connection import open_writer
-from interlock.lanes.contention import Contention
 from interlock.lanes.file import make_folder
+from interlock.lanes.hot_rows import Contention
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.sqlite_connection import open_writer
 from interlock.lanes.writer import LaneTime, Work, Writer
-from interlock.store.lane import SqliteStore
+from interlock.store.lane_store import SqliteStore
 
 
 class SteppedLane:
@@ -91,6 +91,9 @@ class _InlineLane:
         if work.error is not None:
             raise work.error
         return work.value
+
+    def run_now(self, _work: Work) -> bool:
+        return False  # `submit` runs it immediately, too.
 
     async def read(self, read: Callable[[apsw.Connection], object]) -> object:
         return await self.submit(Work(lambda session: session.lend(read)))

@@ -6,9 +6,9 @@ A worker loads one of these by its name: INTERLOCK_CHAOS_SABOTAGE=tests.chaos.co
 from interlock.core.policies import Breaker, Circuit, Verdict
 from interlock.engine.dependencies.outlet import Outlet
 from interlock.engine.path.engine_commands import Returned
-from interlock.engine.path.staging import Group, Staged
+from interlock.engine.path.staged_group import Group, Staged
 from interlock.errors import UnavailableError
-from interlock.redis.leases import SharedLeases
+from interlock.redis.shared_leases import SharedLeases
 from interlock.store.protocol import Granted, Held
 
 

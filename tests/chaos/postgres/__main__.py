@@ -2,7 +2,7 @@
 
 import sys
 
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.chaos.postgres.campaign import Campaign, own_postgres, script
 
 if __name__ == "__main__":

@@ -1,27 +1,29 @@
-"""What chaos has left in PostgreSQL, read by somebody who knows nothing of any engine's memory; and a dump of it.
+"""What chaos has left in PostgreSQL, read without any engine's memory; and a dump of it.
 
 The checks are those of the crash tests (`tests.crash.engine.audit`); here is how the tables are read, and what the
 customers were told.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import asyncpg
 import msgspec
 
+from interlock.chaos.shop import LoggedCall
 from interlock.chaos.worker_messages import Operation
-from interlock.engine.bound_machine import decode_owed
+from interlock.engine.bound_machine import decode_attempts, decode_owed
 from tests.chaos.postgres.customers import Answer
 from tests.crash.engine.audit import Audit, Happened, Kept
-from tests.crash.engine.gateway import Books, Line
+from tests.crash.engine.gateway import Books
 
 WORKFLOWS = "SELECT id, state, version, visit, context::text, owed FROM workflows"
 HISTORY = """
 SELECT workflow_id, version, from_state, to_state, event, coalesce(payload::text, ''), key,
     (extract(epoch FROM created_at) * 1000000)::bigint
 FROM workflow_events ORDER BY workflow_id, version"""
+ATTEMPTS = "SELECT workflow_id, attempts FROM workflow_events WHERE attempts IS NOT NULL ORDER BY workflow_id, version"
 
 LEFT = """SELECT count(*) FROM workflows WHERE active OR wake_at IS NOT NULL"""
 EFFECTS = "SELECT count(*) FROM workflow_effects"
@@ -54,9 +56,10 @@ class ChaosAudit(Audit):
         self._answers = answers
         self.workflows = {}
         self.history = defaultdict(list)
+        self.attempts = defaultdict(list)
 
     @staticmethod
-    async def of(connection: asyncpg.Connection, lines: list[Line], answers: Answers) -> "ChaosAudit":
+    async def of(connection: asyncpg.Connection, lines: Sequence[LoggedCall], answers: Answers) -> "ChaosAudit":
         """Read everything."""
         audit = ChaosAudit(Books(lines), answers)
         for number, state, version, visit, context, owed in await connection.fetch(WORKFLOWS):
@@ -65,6 +68,10 @@ class ChaosAudit(Audit):
             audit.workflows[number] = Kept(state, version, visit, texts, decode_owed(owed))
         for number, *values in await connection.fetch(HISTORY):
             audit.history[number].append(Happened(*values))
+        for number, attempts in await connection.fetch(ATTEMPTS):
+            audit.attempts[number] += decode_attempts(attempts or b"")
+        for number, kept in audit.workflows.items():
+            audit.attempts[number] += kept.owed.tried
         effects = await connection.fetch("SELECT id, workflow_id, version FROM workflow_effects")
         audit.effects = {key: (number, version) for key, number, version in effects}
         audit.letters = [tuple(row) for row in await connection.fetch(DUMP["dead letters"])]

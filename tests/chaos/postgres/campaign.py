@@ -15,7 +15,7 @@ from pathlib import Path
 
 from interlock.chaos.database_servers import OwnPostgres
 from interlock.clock import SystemChance
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.chaos.postgres.audit import EFFECTS, LEFT, ChaosAudit
 from tests.chaos.postgres.disturbances import DISTURBANCES
 from tests.chaos.postgres.scene import PATIENCE_S, WORKERS, Scene
@@ -123,7 +123,7 @@ class Campaign:
         for life in scene.living:
             assert scene.lives[life].end() == 0
         async with scene.administrator() as connection:
-            audit = await ChaosAudit.of(connection, world.gateway.books, world.customers.answers)
+            audit = await ChaosAudit.of(connection, world.gateway.lines, world.customers.answers)
         problems = [*world.customers.problems, *audit.everything()]
         assert not problems, f"{len(problems)} problems: {problems[:20]}"
         self.seen["taken back"] += audit.books.taken_back

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from interlock.chaos.shop import ASKED, Gateway
 from interlock.chaos.worker_messages import FAILED, ServiceCall
 from interlock.clock import Chance
-from tests.crash.engine.gateway import DECLINABLE, Line
+from tests.crash.engine.gateway import DECLINABLE
 
 ANSWERED, FAILED_BEFORE, LOST, HUNG_BEFORE, HUNG_AFTER = 0.89, 0.93, 0.96, 0.965, 0.97
 """The share of calls up to which they go so; what is left is declined, by those that can be."""
@@ -69,13 +69,6 @@ class UnreliableGateway(Gateway):
         if call.undoes and call.undoes not in self._answers:
             self.seen["taken back before it was done"] += 1
         return self._do_deed(call, worker, declines=declines and call.deed in DECLINABLE)
-
-    @property
-    def books(self) -> list[Line]:
-        """The lines as an auditor reads them."""
-        return [
-            Line(each.what, each.deed, each.workflow, each.visit, each.key, each.undoes or "-") for each in self.lines
-        ]
 
     def under_way_of(self, life: int) -> set[str]:
         """The workflows for which a life waits for an answer at this moment."""

@@ -12,7 +12,7 @@ from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from interlock.engine.engine import Engine
-from interlock.engine.open import Opening
+from interlock.engine.open_engine import EngineOpening
 
 ATTEMPTS = 3
 LEASE_S = 0.4
@@ -58,7 +58,7 @@ async def send(order: Parcel, ctx: StepContext) -> Sent:
     return Sent()
 
 
-def opened(url: str, *, worker: bool = True, lease_s: float = LEASE_S) -> Opening[Engine]:
+def opened(url: str, *, worker: bool = True, lease_s: float = LEASE_S) -> EngineOpening[Engine]:
     """An engine whose leases are short, unless it is said how long."""
     url = f"{url}&connections_max=5"  # The server has a hundred for all.
     return Engine.open(url, machines=[parcel], worker=worker, drain_s=0, lease_s=lease_s, poll_s=POLL_S)

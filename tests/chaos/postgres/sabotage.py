@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from interlock.engine.path.engine_commands import Returned
-from interlock.engine.path.staging import Group
+from interlock.engine.path.staged_group import Group
 from interlock.store.postgres.store import PostgresStore
 from interlock.store.protocol import Holder, Stored
 from interlock.store.records import Change, Row

@@ -13,7 +13,7 @@ from interlock.chaos.shop import Broken
 from interlock.chaos.worker import LEASE_S
 from interlock.chaos.worker_messages import WorkerOptions
 from interlock.clock import SystemChance, SystemClock
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults import Process, Processes
 from tests.chaos.postgres.audit import dump
 from tests.chaos.postgres.world import World
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from interlock.chaos.database_servers import OwnPostgres
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.chaos.postgres.campaign import Campaign, own_postgres, script
 from tests.chaos.postgres.disturbances import DISTURBANCES
 

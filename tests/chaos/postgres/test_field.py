@@ -11,9 +11,9 @@ from interlock.core.values import StepContext
 from interlock.engine.engine import Engine
 from interlock.errors import InterlockError, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.store.postgres.store import PostgresStore
-from interlock.store.protocol import Due, Stored
+from interlock.store.protocol import DueWork, Stored
 from interlock.store.records import Row
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.chaos.postgres import parcels
 from tests.chaos.postgres.parcels import ATTEMPTS, LEASE_S, Parcel, State, opened, parcel
 from tests.conformance.store.samples import run
@@ -180,7 +180,7 @@ def test_a_worker_that_has_nothing_to_do_writes_nothing(postgres_url: str, monke
     """Elsewhere one heartbeat row per worker saturated a database (hatchet 2604)."""
     due, polled = PostgresStore.due, asyncio.Semaphore(0)
 
-    async def counted(self: PostgresStore, machines: Sequence[str]) -> Due:
+    async def counted(self: PostgresStore, machines: Sequence[str]) -> DueWork:
         polled.release()
         return await due(self, machines)
 

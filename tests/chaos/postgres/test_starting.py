@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from interlock.postgres.pool import Record, connected
-from interlock.store.postgres.schema import migrate, migrated
+from interlock.postgres.pool import PostgresRow, connected
+from interlock.store.postgres.migrations import migrate, migrated
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import run
 
@@ -16,7 +16,7 @@ def test_tables_that_another_process_makes_at_this_moment_are_not_somebody_else_
         link = await connected(address)
         read = link.read
 
-        async def slow(sql: str, values: Sequence[object]) -> list[Record]:
+        async def slow(sql: str, values: Sequence[object]) -> list[PostgresRow]:
             rows = await read(sql, values)
             await migrate(postgres_url)  # Another process, after the first look of this one.
             return rows

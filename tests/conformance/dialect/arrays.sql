@@ -144,7 +144,6 @@ SELECT array_remove(ARRAY[1.5], 1.5);
 SELECT '{2030-01-01}'::timestamptz[];
 SELECT * FROM unnest(ARRAY[1], ARRAY[2]) AS u;
 SELECT * FROM unnest($1) AS n;
--- refused
 SELECT concat(ARRAY[1]);
 -- refused
 SELECT jsonb_build_object('a', ARRAY[1.5]);
@@ -174,8 +173,35 @@ CREATE TABLE misspelled (a integer ARRAY, b bigint[]);
 SELECT ARRAY 'x';
 SELECT 2 * ARRAY 2;
 CREATE TABLE unspelled (a ARRAY);
--- Sizes of elements are not kept, so they are refused.
+-- Elements have the size of their array: a change fits them or fails, an explicit cast cuts them off.
+CREATE TABLE sized (id integer PRIMARY KEY, words varchar(3)[] NOT NULL DEFAULT '{ab}', prices numeric(5, 2)[]);
+INSERT INTO sized (id) VALUES (1) RETURNING words, prices;
+INSERT INTO sized VALUES (2, '{a,bcd,NULL}', '{1.005,NULL,-2}'), (3, ARRAY['x', 'abc   '], ARRAY[2.345]) RETURNING *;
+-- args: [["ab", None], [Decimal("1.239")]]
+INSERT INTO sized VALUES (4, $1, $2) RETURNING *;
+-- fails
+INSERT INTO sized VALUES (5, '{abcd}', NULL);
+-- fails
+INSERT INTO sized VALUES (5, '{}', '{1000}');
+-- args: [["abcd"]]
+-- fails
+INSERT INTO sized VALUES (5, $1, NULL);
+UPDATE sized SET words = array_append(words, 'zz'), prices = array_append(prices, 3.14159) WHERE id = 2 RETURNING *;
+-- fails
+UPDATE sized SET words = words || 'abcd'::text WHERE id = 2;
+SELECT ARRAY['abcdef']::varchar(3)[], '{abcdef,g}'::varchar(2)[], ARRAY[1.555, 2]::numeric(4, 1)[], words::varchar(1)[], prices::numeric(4, 1)[] FROM sized ORDER BY id;
+SELECT words[1] || 'long', 'ab' = ANY(words), unnest(words) FROM sized ORDER BY id, 3;
+ALTER TABLE sized ADD COLUMN further varchar(2)[], ALTER COLUMN prices TYPE numeric(10, 1)[];
+SELECT * FROM sized ORDER BY id;
+CREATE TABLE sized_too AS SELECT words, further FROM sized;
+-- fails
+INSERT INTO sized_too VALUES ('{abcd}', NULL);
 -- refused
-CREATE TABLE sized (prices numeric(8, 3)[]);
--- refused
-SELECT ARRAY['abcdef']::varchar(3)[];
+CREATE TABLE rounded (at timestamp(0)[]);
+
+-- As PostgreSQL writes them.
+SELECT ARRAY[1, NULL, -3]::text, ARRAY['a', 'b c', '', NULL, 'null', 'x"y', 'z\w', '{', ',', 'é', E'a\tb']::text, ARRAY[]::integer[]::text;
+SELECT ARRAY[1.50, 2]::text, ARRAY[true, false, NULL]::text, ARRAY['2024-01-02'::date]::text, ARRAY['2024-01-02 03:04:05.5+00'::timestamptz]::text;
+SELECT ARRAY['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid]::text, ARRAY['\x00ff'::bytea]::text, ARRAY[1, 1.5, 1e300]::double precision[]::text;
+SELECT ARRAY['1 mon 2 days'::interval, NULL]::text, ARRAY['10:00'::time]::text, ARRAY[1, 2]::varchar(3);
+SELECT 'x' || ARRAY[1, 2]::text, concat(ARRAY[1], ARRAY['a b']), format('%s|%L', ARRAY[1], ARRAY['a']);

@@ -11,8 +11,8 @@ from pathlib import Path
 import asyncpg
 
 from interlock.sql.aggregates import NAMES as AGGREGATES
-from interlock.sql.calls import CALLABLE_NAMES
 from interlock.sql.functions.sets import SET_FUNCTIONS
+from interlock.sql.operators_and_functions import CALLABLE_NAMES
 from interlock.sql.windows import WINDOW_FUNCTIONS
 from tests.conformance.engines import postgres_server
 

@@ -7,13 +7,16 @@ Sections: types and values, expressions, queries, changes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from random import Random
 from typing import Final
+from uuid import UUID
 
 from interlock.sql.aggregates import NAMES as AGGREGATES
-from interlock.sql.catalog import functions_named
-from interlock.sql.entries import CASTS, FUNCTION_NAMES, FUNCTIONS, OPERATORS
+from interlock.sql.postgres_catalog import functions_named
+from interlock.sql.registered_functions import CASTS, FUNCTION_NAMES, FUNCTIONS, OPERATORS
 from interlock.sql.types import PLAIN_TYPES
 
 # --- Types and values -------------------------------------------------------------------------------------------------
@@ -26,6 +29,7 @@ POOLS: Final[dict[str, tuple[str, ...]]] = {
     "float8": ("0", "1.5", "-0.25", "1e300", "1e-300", "3", "0.1", "-2.5", "123456789.123"),
     "text": ("", "a", "abc", "ABC", "a%", "a_c", "zé", " x ", "1", "b,c", "Hello World", "\U0001f600", "o''k"),
     "varchar": ("", "a", "ab", "é", "12", "x y"),
+    "bpchar": ("", "a", "ab ", "é", "12", "x y"),
     "bool": ("true", "false", "t", "off"),
     "bytea": (r"\x", r"\x00", r"\x00ff", r"\x616263"),
     "date": ("2030-01-31", "2028-02-29", "1970-01-01", "1969-12-31", "0001-01-01", "9999-12-31"),
@@ -42,6 +46,7 @@ POOLS: Final[dict[str, tuple[str, ...]]] = {
         "-1 second",
     ),
     "uuid": ("00000000-0000-0000-0000-000000000000", "123e4567-e89b-12d3-a456-426614174000"),
+    "mood": ("sad", "ok", "happy"),
     "json": ('{"a": 1}', "[1, 2]", "null", '"x"'),
     "jsonb": ('{"a": 1, "b": [1, 2.50, null]}', "{}", "[]", '[1, "a", {"c": null}]', '"a"', "5", "null", "true"),
     "int4[]": ("{}", "{1,2,3}", "{NULL,5}", "{3,1,2}"),
@@ -52,7 +57,31 @@ POOLS: Final[dict[str, tuple[str, ...]]] = {
     "date[]": ("{2030-01-31}", "{}"),
     "float8[]": ("{1.5,2}", "{}"),
 }
-"""Texts of interesting values by type."""
+"""Texts of interesting values by type; `mood` is an enumeration."""
+
+VALUES: Final[dict[str, tuple[object, ...]]] = {
+    "int2": (0, 1, -1, 32767),
+    "int4": (0, 1, 5, -2147483648),
+    "int8": (0, 1, 9223372036854775807),
+    "numeric": (Decimal("1.50"), Decimal(0), Decimal("-0.005")),
+    "float8": (0.0, 1.5, -0.25),
+    "text": ("", "a", "abc", "zé", "b,c"),
+    "varchar": ("a", "ab"),
+    "bpchar": ("a", "ab "),
+    "bool": (True, False),
+    "bytea": (b"", b"abc"),
+    "date": (date(2030, 1, 31), date(1970, 1, 1)),
+    "time": (time(10, 20, 30, 456789), time(0)),
+    "timestamp": (datetime(2030, 1, 31, 10, 20, 30), datetime(1970, 1, 1)),  # noqa: DTZ001 -- without a zone
+    "timestamptz": (datetime(2030, 1, 31, 10, 20, 30, tzinfo=UTC),),
+    "interval": (timedelta(days=1), timedelta(seconds=-1)),
+    "uuid": (UUID(int=0), UUID("123e4567-e89b-12d3-a456-426614174000")),
+    "jsonb": ({"a": 1}, [1, None]),
+    "mood": ("sad", "happy"),
+    "int4[]": ([], [1, 2, None]),
+    "text[]": ([], ["a", None]),
+}
+"""Values of parameters."""
 
 TYPES: Final = tuple(POOLS)
 _SCALARS: Final = tuple(name for name in TYPES if not name.endswith("[]"))
@@ -78,25 +107,31 @@ def setup() -> tuple[str, ...]:
         for key in range(1, 8)
     ]
     return (
+        "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')",
         f"CREATE TABLE a (id integer PRIMARY KEY, {columns})",
         f"INSERT INTO a VALUES ({'), ('.join(rows)})",
         (
             "CREATE TABLE b (id integer PRIMARY KEY, k integer UNIQUE, s smallint DEFAULT 3 CHECK (s > 0), "
-            "x varchar(4) NOT NULL DEFAULT 'x', p numeric(6,2), j jsonb, CHECK (k <> 13 OR p IS NULL))"
+            "x varchar(4) NOT NULL DEFAULT 'x', p numeric(6,2), j jsonb, "
+            "g integer GENERATED ALWAYS AS (s * 2) STORED, CHECK (k <> 13 OR p IS NULL))"
         ),
         "INSERT INTO b VALUES (1, 10, 1, 'a', 1.5, '{}'), (2, 20, 2, 'b', NULL, NULL), (3, NULL, 3, '', 9.99, '[1]')",
         (
             "CREATE TABLE c (id integer PRIMARY KEY, b integer REFERENCES b (id) ON DELETE CASCADE, "
-            "k integer, x text, UNIQUE (b, x))"
+            "k integer, x text, m mood DEFAULT 'ok', UNIQUE (b, x))"
         ),
-        "INSERT INTO c VALUES (1, 1, 1, 'p'), (2, 1, NULL, 'q'), (3, 2, 2, NULL), (4, NULL, NULL, 'p')",
+        (
+            "INSERT INTO c VALUES (1, 1, 1, 'p', 'ok'), (2, 1, NULL, 'q', 'sad'), (3, 2, 2, NULL, NULL), "
+            "(4, NULL, NULL, 'p', 'ok')"
+        ),
+        "CREATE VIEW d (id, k, x) AS SELECT c.id, c.k + b.s, coalesce(c.x, b.x) FROM c LEFT JOIN b ON b.id = c.b",
     )
 
 
 # --- Expressions ------------------------------------------------------------------------------------------------------
 
 _UNSTEADY: Final = frozenset(
-    {"random", "gen_random_uuid", "uuidv4", "now", "transaction_timestamp", "statement_timestamp"}
+    {"random", "gen_random_uuid", "uuidv4", "uuidv7", "now", "transaction_timestamp", "statement_timestamp"}
 )
 _COMPARED: Final = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 _VARIADIC: Final = ("concat", "concat_ws", "jsonb_build_array", "jsonb_build_object", "greatest", "least", "coalesce")
@@ -132,9 +167,11 @@ _SPECIAL: Final[dict[str, dict[int, tuple[str, ...]]]] = {
 class Expressions:
     """Draws expressions over the constants, and over the columns of `a` if there is a row."""
 
-    def __init__(self, chance: Random, *, columns: bool) -> None:
+    def __init__(self, chance: Random, *, columns: bool, parameters: bool = False) -> None:
         self.chance = chance
         self.columns = columns
+        self.parameters = parameters
+        self.args: list[object] = []
         self.open_order = False
         """Whether an error may be met by one engine alone."""
 
@@ -155,18 +192,29 @@ class Expressions:
         dice = chance.random()
         if dice < 0.06:
             name = chance.choice(TYPES)
-        if name not in POOLS:
+        is_known = name in POOLS
+        if not is_known:
             name = "text"
         if dice < 0.1:
             return chance.choice(("NULL", f"NULL::{name}"))
         if self.columns and dice < 0.6:
             return chance.choice([column for column, has in COLUMNS.items() if has == name])
+        if self.parameters and is_known and name in VALUES and dice < 0.8:
+            return self.parameter(name)
         text = chance.choice(POOLS[name])
         if dice < 0.75:
             return f"'{text}'"
         if dice < 0.9 and name in _BARE:
             return text
         return f"'{text}'::{name}"
+
+    def parameter(self, name: str) -> str:
+        """Draw a parameter: a new one, with its type or without, or rarely one that is there already."""
+        chance = self.chance
+        if self.args and chance.random() < 0.1:
+            return f"${chance.randint(1, len(self.args))}"
+        self.args.append(chance.choice(VALUES[name]))
+        return f"${len(self.args)}{chance.choice(('', f'::{name}'))}"
 
     def _arguments(self, function: str, takes: tuple[str, ...], depth: int) -> list[str]:
         chance = self.chance
@@ -215,7 +263,9 @@ class Expressions:
         source, target = self.chance.choice(_CAST_KEYS)
         if self.chance.random() < 0.2:
             source, target = self.chance.choice(TYPES), self.chance.choice(TYPES)
-        size = {"numeric": "(6,2)", "varchar": "(3)", "timestamptz": "(3)", "time": "(0)"}.get(target, "")
+        size = {"numeric": "(6,2)", "varchar": "(3)", "bpchar": "(3)", "timestamptz": "(3)", "time": "(0)"}.get(
+            target, ""
+        )
         suffix = size if self.chance.random() < 0.2 else ""
         if source in {"text", "varchar"} and target in POOLS and self.chance.random() < 0.8:
             return f"('{self.chance.choice(POOLS[target])}'::{source})::{target}{suffix}"
@@ -346,6 +396,7 @@ class Drawn:
     keys: int | None = 0
     open_order: bool = False
     changes: bool = False
+    args: tuple[object, ...] = ()
 
 
 _DIRECTIONS: Final = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST", " ASC")
@@ -354,7 +405,11 @@ _DIRECTIONS: Final = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST", " ASC")
 def expression(chance: Random) -> Drawn:
     """One expression: of constants, on one row, on all rows, as a condition, as a key, in an aggregate."""
     place = chance.randrange(8)
-    drawn = Expressions(chance, columns=place > 0)
+    drawn = Expressions(chance, columns=place > 0, parameters=chance.random() < 0.25)
+    return replace(_expression(drawn, place, chance), args=tuple(drawn.args))
+
+
+def _expression(drawn: Expressions, place: int, chance: Random) -> Drawn:
     match place:
         case 0:
             return Drawn(f"SELECT {drawn.any_expression()}", None, drawn.open_order)
@@ -382,7 +437,19 @@ _TABLES: Final[dict[str, tuple[str, ...]]] = {
     "a": ("id", "c_int2", "c_numeric", "c_text", "c_bool"),
     "b": ("id", "k", "s", "x", "p"),
     "c": ("id", "b", "k", "x"),
+    "d": ("id", "k", "x"),
 }
+_ROWS: Final = (
+    ("generate_series(1, 3)", ("n1",)),
+    ("generate_series(3, 1, -1) WITH ORDINALITY", ("n1", "n2")),
+    ("unnest(ARRAY['a', 'p', NULL])", ("x1",)),
+    ("unnest(ARRAY[1, 2], ARRAY['a', 'b', 'c'])", ("n1", "x1")),
+    ("""jsonb_array_elements_text('["a", null, "q"]')""", ("x1",)),
+    ("""jsonb_each_text('{"a": 1, "p": null}')""", ("x1", "x2")),
+    ("regexp_split_to_table('a,p,q', ',')", ("x1",)),
+)
+"""Functions in FROM, and names of their columns by kind."""
+
 _CONSTANTS: Final = {"n": ("1", "2", "NULL", "1.5"), "x": ("'a'", "''", "NULL"), "l": ("true", "false", "NULL")}
 _JOINS: Final = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN", ",", "NATURAL JOIN", "USING")
 
@@ -433,7 +500,11 @@ class Queries:
             body, names = self.select(depth - 1, ())
             alias = f"q{self.count}"
             return f"({body}) AS {alias} ({', '.join(names)})", alias, names
-        if dice < 0.3:
+        if dice < 0.27:
+            alias = f"f{self.count}"
+            text, names = chance.choice(_ROWS)
+            return f"{text} AS {alias} ({', '.join(names)})", alias, names
+        if dice < 0.35:
             alias = f"v{self.count}"
             return f"(VALUES (1, 'a'), (2, NULL), (NULL, 'p')) AS {alias} (id, x)", alias, ("id", "x")
         name = chance.choice(tuple(self.sources))
@@ -476,6 +547,15 @@ class Queries:
         text, alias, names = self.source(depth)
         scope = [(alias, names)]
         for _ in range(self.chance.choice((0, 0, 1, 1, 2))):
+            if depth > 0 and self.chance.random() < 0.12:
+                body, names = self.select(depth - 1, tuple(scope))
+                self.count += 1
+                alias = f"l{self.count}"
+                side = self.chance.choice(("CROSS JOIN", "JOIN", "LEFT JOIN"))
+                text = f"{text} {side} LATERAL ({body}) AS {alias} ({', '.join(names)})"
+                text += "" if side == "CROSS JOIN" else " ON true"
+                scope = [*scope, (alias, names)]
+                continue
             other, alias, names = self.source(depth)
             join = self.chance.choice(_JOINS)
             before, scope = scope, [*scope, (alias, names)]
@@ -508,7 +588,9 @@ class Queries:
             case 0:
                 keys = [self.column(inner, kind) for kind in first]
                 items = [*keys, self.aggregate(inner, last)]
-                tail = f" GROUP BY {', '.join(keys)}" if keys else ""
+                word = chance.choice(("", "", "", "ROLLUP ", "CUBE ", "DISTINCT "))
+                listed = f"({', '.join(keys)})" if word in {"ROLLUP ", "CUBE "} else ", ".join(keys)
+                tail = f" GROUP BY {word}{listed}" if keys else ""
                 tail += f" HAVING {self.aggregate(inner, 'n')} IS NOT NULL" if chance.random() < 0.3 else ""
             case 1:
                 items = [*(self.column(scope, kind) for kind in first), self.window(inner, last)]
@@ -519,6 +601,14 @@ class Queries:
                 distinct = "DISTINCT " if chance.random() < 0.2 else ""
                 items = [self.item(scope, kind) for kind in kinds]
         return f"SELECT {distinct}{', '.join(items)} FROM {text}{where}{tail}", names
+
+    def first_rows(self) -> Drawn:
+        """DISTINCT ON, sorted by everything that it selects."""
+        body, names = self.select(1, ())
+        listed = ", ".join(names)
+        inner = f"({body}) AS q ({listed})"
+        rest = ", ".join(f"{name}{self.chance.choice(_DIRECTIONS)}" for name in names)
+        return Drawn(f"SELECT DISTINCT ON ({names[0]}) {listed} FROM {inner} ORDER BY {rest}", None, open_order=True)
 
     def item(self, scope: Scope, kind: str) -> str:
         """A column or a small expression, with or without a name."""
@@ -554,7 +644,8 @@ class Queries:
 
 def query(chance: Random) -> Drawn:
     """A query of the tables."""
-    return Queries(chance).query()
+    drawn = Queries(chance)
+    return drawn.first_rows() if chance.random() < 0.05 else drawn.query()
 
 
 # --- Changes ----------------------------------------------------------------------------------------------------------
@@ -567,8 +658,10 @@ _VALUES: Final[dict[str, tuple[str, ...]]] = {
     "p": ("1", "1.005", "9999.99", "9999.995", "NULL", "1e3", "-0.001", "DEFAULT"),
     "j": ("'{}'", "'[1, 2.50]'", "NULL", "'nope'", "to_jsonb(1)"),
     "b": ("1", "2", "3", "9", "NULL"),
+    "g": ("DEFAULT", "1"),
+    "m": ("'sad'", "'happy'", "NULL", "DEFAULT", "'nope'", "'sad'::mood"),
 }
-_COLUMNS: Final = {"b": ("id", "k", "s", "x", "p", "j"), "c": ("id", "b", "k", "x")}
+_COLUMNS: Final = {"b": ("id", "k", "s", "x", "p", "j", "g"), "c": ("id", "b", "k", "x", "m")}
 _WHERES: Final = (
     "", " WHERE id = 1", " WHERE id > 1", " WHERE k IS NULL", " WHERE x = 'a'",
     " WHERE EXISTS (SELECT 1 FROM c AS o WHERE o.b = {0}.id)", " WHERE id IN (SELECT b FROM c)", " WHERE nope",
@@ -578,44 +671,101 @@ _WHERES: Final = (
 def change(chance: Random) -> Drawn:
     """An INSERT, UPDATE or DELETE on the tables with constraints."""
     table = chance.choice(("b", "b", "c"))
-    columns = _COLUMNS[table]
     where = chance.choice(_WHERES).format(table)
-    returning = chance.choice(("", " RETURNING *", f" RETURNING id, {columns[1]} AS r", f" RETURNING {table}.x"))
-    match chance.randrange(8):
-        case 0 | 1 | 2:
-            chosen = ["id", *chance.sample(columns[1:], chance.randint(0, len(columns) - 1))]
-            rows = ", ".join(
-                f"({', '.join(chance.choice(_VALUES[name]) for name in chosen)})" for _ in range(chance.randint(1, 3))
-            )
-            head = f"INSERT INTO {table} ({', '.join(chosen)}) VALUES {rows}"
-            return Drawn(f"{head}{_conflict(table, chance)}{returning}", changes=True)
-        case 3:
+    second = _COLUMNS[table][1]
+    returning = chance.choice(("", " RETURNING *", f" RETURNING id, {second} AS r", f" RETURNING {table}.x"))
+    form = chance.choice((*[_inserted] * 4, *[_updated] * 4, _deleted, _changing_parts, _changing_parts))
+    return Drawn(form(chance, table, where, returning), changes=True)
+
+
+def _inserted(chance: Random, table: str, _: str, returning: str) -> str:
+    columns = _COLUMNS[table]
+    match chance.randrange(4):
+        case 0:
+            source = f"SELECT id + {chance.randint(3, 9)}, {chance.choice(('k', 'id', 'NULL::integer'))} FROM {table}"
+            order = chance.choice((" ORDER BY 2, 1", " ORDER BY id DESC LIMIT 2", " WHERE k > 1", ""))
+            return f"INSERT INTO {table} (id, k) {source}{order}{returning}"
+        case 1:
             source = chance.choice(
                 (
-                    "SELECT id + 3, k + 1 FROM b",
-                    "SELECT id, k FROM c",
+                    "SELECT id + 3, k + 1 FROM b ORDER BY id",
+                    "SELECT id, k FROM c ORDER BY id",
                     "SELECT max(id) + 1, NULL FROM b",
                     "VALUES (7, 70), (8, 80)",
                     "SELECT c_int4, c_int2 FROM a WHERE id < 3",
                 )
             )
-            return Drawn(f"INSERT INTO {table} (id, k) {source}{_conflict(table, chance)}{returning}", changes=True)
-        case 4:
-            return Drawn(f"DELETE FROM {table}{where}{returning}", changes=True)
-        case 5:
-            source, on = chance.choice((("a", "a.id"), ("(VALUES (1, 5), (2, 6)) AS a (id, c_int4)", "a.id")))
-            text = f"UPDATE {table} SET k = a.c_int4 FROM {source} WHERE {on} = {table}.id RETURNING {table}.id, a.id"
-            return Drawn(text, changes=True)
+            return f"INSERT INTO {table} (id, k) {source}{_conflict(table, chance)}{returning}"
+        case _:
+            chosen = ["id", *chance.sample(columns[1:], chance.randint(0, len(columns) - 1))]
+            rows = ", ".join(
+                f"({', '.join(chance.choice(_VALUES[name]) for name in chosen)})" for _ in range(chance.randint(1, 3))
+            )
+            return f"INSERT INTO {table} ({', '.join(chosen)}) VALUES {rows}{_conflict(table, chance)}{returning}"
+
+
+def _updated(chance: Random, table: str, where: str, returning: str) -> str:
+    match chance.randrange(5):
+        case 0:
+            return f"UPDATE {table} SET (k, x) = (SELECT {_PAIR[table]}){where}{returning}"
+        case 1:
+            source = "(SELECT b, count(*) AS n FROM c GROUP BY b) AS f"
+            return f"UPDATE {table} SET k = f.n FROM {source} WHERE f.b = {table}.id RETURNING {table}.id, {table}.k"
+        case 2:
+            source = chance.choice(("a", "(VALUES (1, 5), (2, 6)) AS a (id, c_int4)"))
+            return f"UPDATE {table} SET k = a.c_int4 FROM {source} WHERE a.id = {table}.id RETURNING {table}.id, a.id"
         case _:
             sets = ", ".join(
                 f"{name} = {chance.choice((*_VALUES[name], name))}"
-                for name in chance.sample(columns, chance.randint(1, 2))
+                for name in chance.sample(_COLUMNS[table], chance.randint(1, 2))
             )
-            return Drawn(f"UPDATE {table} SET {sets}{where}{returning}", changes=True)
+            return f"UPDATE {table} SET {sets}{where}{returning}"
+
+
+def _deleted(chance: Random, table: str, where: str, returning: str) -> str:
+    if chance.random() < 0.5:
+        return f"DELETE FROM {table}{where}{returning}"
+    join = chance.choice(("c.b = b.id", "c.id = b.id", "c.k < b.k", "b.x = 'a'"))
+    other = "c" if table == "b" else "b"
+    return f"DELETE FROM {table} USING {other} WHERE {join} RETURNING {table}.id, {table}.x"
+
+
+_PAIR: Final = {
+    "b": "max(c.k), 'n' FROM c WHERE c.b = b.id",
+    "c": "o.k, o.x FROM b AS o WHERE o.id = c.b",
+}
+
+
+def _changing_parts(chance: Random, _table: str, _where: str, _returning: str) -> str:
+    """A statement whose WITH changes data, or reads before a change."""
+    head = chance.choice(
+        (
+            "gone AS (DELETE FROM c WHERE id > 2 RETURNING id, b)",
+            "made AS (INSERT INTO c (id, b, k) VALUES (50, 1, 5), (51, NULL, 6) RETURNING id, k)",
+            "made AS (UPDATE b SET k = k + 1 WHERE id < 3 RETURNING id, k)",
+            "made AS (SELECT id, k FROM b WHERE k > 5)",
+            "RECURSIVE made (id, k) AS (SELECT 1, 2 UNION ALL SELECT id + 1, k * 2 FROM made WHERE id < 4)",
+        )
+    )
+    name = head.removeprefix("RECURSIVE ").partition(" ")[0]
+    tail = chance.choice(
+        (
+            f"SELECT count(*) FROM {name}",
+            f"SELECT * FROM {name} ORDER BY id",
+            f"INSERT INTO b (id, k) SELECT id + 60, id + 60 FROM {name} RETURNING id, k",
+            f"UPDATE b SET p = n.id FROM {name} AS n WHERE n.id = b.id RETURNING b.id, b.p",
+            f"DELETE FROM b WHERE id IN (SELECT id FROM {name}) RETURNING id",
+            f"SELECT {name}.id, b.k FROM {name} LEFT JOIN b ON b.id = {name}.id ORDER BY 1",
+        )
+    )
+    return f"WITH {head} {tail}"
 
 
 def _conflict(table: str, chance: Random) -> str:
-    target = {"b": ("(id)", "(k)", ""), "c": ("(id)", "(b, x)", "(k)")}[table]
+    target = {
+        "b": ("(id)", "(k)", "", "ON CONSTRAINT b_k_key", "ON CONSTRAINT b_pkey"),
+        "c": ("(id)", "(b, x)", "(k)", "ON CONSTRAINT c_b_x_key", "ON CONSTRAINT b_k_key"),
+    }[table]
     match chance.randrange(5):
         case 0:
             return f" ON CONFLICT {chance.choice(target)} DO NOTHING"

@@ -191,3 +191,22 @@ SELECT id FROM t WHERE x = $1;
 -- Chance, asked twice by BETWEEN on both engines.
 SELECT floor(random() * 16) BETWEEN 0 AND 15 AS shard, random() NOT BETWEEN 0 AND 1;
 SELECT count(*) FROM t WHERE floor(random() * 16) BETWEEN 0 AND 15;
+-- Logarithms and powers of numeric have the digits that PostgreSQL gives them.
+SELECT ln(2.5), ln(1.0), ln(0.95), ln(1.000000001), ln(1e-30), ln(1e100), ln(2.718281828459045), ln(20000.0);
+SELECT exp(1.0), exp(0.0), exp(-1.0), exp(100.0), exp(-50.5), exp(0.00001), exp(500.25);
+SELECT log(100.0), log10(2.0), log(2.0, 64.0), log(10.0, 1000.0), log(0.5, 8.0), log(1e-5), log(1.5, 1.0), log(2, 8), log(100);
+SELECT 2.0 ^ 0.5, power(100.0, 0.5), power(0.0, 0.5), power(4.0, 1.5), power(10.0, -0.5), power(1.5, 100.25), power(1e10, 2.5);
+-- fails
+SELECT ln(0.0);
+-- fails
+SELECT log(-1.0);
+-- fails
+SELECT log(1.0, 2.0);
+-- fails
+SELECT power(-1.0, 0.5);
+-- fails
+SELECT power(0.0, -0.5);
+-- fails
+SELECT exp(6000.0);
+-- refused
+SELECT exp(-3000.0);

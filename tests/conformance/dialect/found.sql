@@ -208,3 +208,66 @@ SELECT n.id FROM near AS n RIGHT JOIN unnest(ARRAY[n.id]) AS q ON true;
 -- fails
 SELECT n.id FROM near AS n FULL JOIN unnest(ARRAY[n.id]) AS q ON n.id = q;
 SELECT n.id, q FROM near AS n RIGHT JOIN unnest(ARRAY[1, 5]) AS q ON n.id = q ORDER BY q;
+-- Constraints by name, distinct values in a list, indexes on expressions.
+CREATE TABLE u (id bigserial PRIMARY KEY, a integer, b text, n integer DEFAULT 0, UNIQUE (a, b), CONSTRAINT only_b UNIQUE (b), CONSTRAINT small CHECK (n < 100));
+INSERT INTO u (a, b) VALUES (1, 'x'), (2, 'y');
+INSERT INTO u (a, b) VALUES (9, 'x') ON CONFLICT ON CONSTRAINT only_b DO UPDATE SET a = excluded.a, n = u.n + 1 RETURNING a, b, n;
+INSERT INTO u (a, b) VALUES (9, 'x'), (9, 'x') ON CONFLICT ON CONSTRAINT u_a_b_key DO NOTHING;
+INSERT INTO u (a, b) VALUES (9, 'x') ON CONFLICT ON CONSTRAINT u_pkey DO NOTHING;
+INSERT INTO u (a, b) VALUES (9, 'x') ON CONFLICT ON CONSTRAINT small DO NOTHING;
+INSERT INTO u (a, b) VALUES (9, 'x') ON CONFLICT ON CONSTRAINT nope DO NOTHING;
+ALTER TABLE u RENAME CONSTRAINT only_b TO just_b;
+INSERT INTO u (a, b) VALUES (7, 'x') ON CONFLICT ON CONSTRAINT just_b DO NOTHING RETURNING id;
+INSERT INTO u (a, b) VALUES (7, 'x') ON CONFLICT ON CONSTRAINT only_b DO NOTHING RETURNING id;
+SELECT array_agg(DISTINCT a), array_agg(DISTINCT b), string_agg(DISTINCT b, ',') FROM u;
+SELECT b, array_agg(DISTINCT a) FILTER (WHERE a > 1) FROM u GROUP BY b ORDER BY b;
+-- refused
+SELECT u.a, a, count(*) FROM u GROUP BY ROLLUP (u.a, a);
+SELECT a IS NOT DISTINCT FROM NULL, NULL IS DISTINCT FROM 'a' FROM u ORDER BY id;
+-- refused
+SELECT interval '1 decade', interval '1-2', interval '1-2' year to month;
+CREATE INDEX ON u ((n + 1));
+CREATE INDEX ON u ((b || 'x'));
+CREATE INDEX ON u (coalesce(b, ''));
+-- refused
+CREATE INDEX ON u (abs(a));
+CREATE TABLE jj (j jsonb, s text);
+CREATE INDEX ON jj ((j ->> 'name'));
+-- refused
+CREATE INDEX ON jj ((s::integer));
+-- refused
+CREATE INDEX ON jj (date_trunc('day', now()));
+CREATE UNIQUE INDEX ON jj (lower(s));
+INSERT INTO jj (s) VALUES ('A'), ('a') ON CONFLICT (lower(s)) DO NOTHING RETURNING s;
+INSERT INTO u (a, b, n) VALUES (2147483647, 'big', 5);
+CREATE INDEX ON u ((a + 1));
+CREATE INDEX ON u ((a * 2), b);
+INSERT INTO jj VALUES ('{"name": "x", "d": {"e": "f"}}'), ('[]'), (NULL);
+CREATE UNIQUE INDEX ON jj ((j -> 'd' ->> 'e'));
+CREATE INDEX ON jj ((j #>> '{d,e}'));
+-- refused
+CREATE INDEX ON jj ((j -> 'd'));
+INSERT INTO jj VALUES ('{"d": {"e": "f"}}');
+SELECT s FROM jj WHERE j ->> 'name' = 'x';
+SELECT b FROM u WHERE n + 1 = 1 ORDER BY id;
+-- refused
+CREATE INDEX ON u ((now() + interval '1 day'));
+INSERT INTO u (n, b) VALUES (2147483647, 'c');
+-- Values of any type do not say which type a parameter has.
+-- args: ["a"]
+SELECT jsonb_build_array($1);
+-- args: ["a"]
+SELECT concat($1, 'x');
+-- args: ["a"]
+SELECT count($1);
+-- args: ["a"]
+SELECT $1 IS NOT DISTINCT FROM NULL;
+-- args: ["a"]
+SELECT jsonb_agg($1);
+-- args: ["a"]
+SELECT num_nulls($1);
+-- args: [1, 2, 3]
+SELECT $1 BETWEEN SYMMETRIC $2::integer AND $3;
+SELECT make_interval(0, -2147483648)::text;
+SELECT '{1}'::bigint[] NOT IN (NULL::integer[], '{1}'::bigint[]);
+SELECT '{1}'::bigint[] IN ('{2}', '{1}'::bigint[]);

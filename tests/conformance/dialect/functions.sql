@@ -19,7 +19,6 @@ SELECT format('%s');
 SELECT format('%x', 1);
 SELECT format('%0$s', 1);
 SELECT format('%');
--- refused
 SELECT format('%I', 'a b');
 SELECT quote_literal(t), quote_nullable(t), casefold('ÀB'), num_nulls(a, x, t, 1), num_nonnulls(a, NULL, 'x') FROM f ORDER BY id;
 SELECT id, reverse(b), position('\x02'::bytea in b), btrim(b, '\x01ff'::bytea), ltrim(b, '\x01'::bytea), rtrim(b, '\xff'::bytea), bit_count(b), crc32(b), convert_from('\xc3a9'::bytea, 'UTF8'), convert_to('é', 'utf-8'), encode(b, 'escape') FROM f ORDER BY id;
@@ -71,3 +70,12 @@ SELECT * FROM regexp_matches('foobarbequebazil', '(b[^b]+)(b[^b]+)') AS m (parts
 SELECT m FROM regexp_matches('abc', 'x', 'g') AS m;
 SELECT s.part, s.n FROM regexp_split_to_table('a1b22c', '[0-9]+') WITH ORDINALITY AS s (part, n);
 SELECT f.id, p FROM f, regexp_split_to_table(f.t, ',') AS p ORDER BY f.id, p;
+
+SELECT ||/ 27, ||/ 2.0::double precision, atan2(0, 1), atan2(1, 0);
+-- refused
+SELECT atan2(0, -1);
+SELECT length(uuidv7()::text), substr(uuidv7()::text, 15, 1), uuidv7() < uuidv7();
+CREATE TABLE drawn (id uuid PRIMARY KEY DEFAULT uuidv7(), n integer);
+INSERT INTO drawn (n) SELECT * FROM generate_series(1, 50) AS s (n);
+SELECT array_agg(n ORDER BY id) = array_agg(n ORDER BY n) FROM drawn;
+DROP TABLE drawn;

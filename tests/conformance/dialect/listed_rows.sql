@@ -46,3 +46,22 @@ SELECT count(*), unnest(ARRAY[1, 2]);
 SELECT id, unnest(a) FROM r ORDER BY unnest(a);
 SELECT CASE WHEN true THEN unnest(ARRAY[1]) END;
 SELECT coalesce(unnest(ARRAY[1]), 2);
+
+-- Counted by what a function gives: its rows come before the groups.
+CREATE TABLE tagged (id integer PRIMARY KEY, tags text[], j jsonb, n integer);
+INSERT INTO tagged VALUES (1, '{a,b}', '[1, 2]', 2), (2, '{b,NULL,c,b}', '[2]', 1), (3, '{}', '[]', 3), (4, NULL, NULL, NULL);
+SELECT unnest(tags) AS t, count(*) FROM tagged GROUP BY t ORDER BY t;
+SELECT unnest(tags) AS t, count(*) AS c, sum(id), min(n) FROM tagged WHERE id < 4 GROUP BY 1 HAVING count(*) > 0 ORDER BY c DESC, t NULLS FIRST;
+SELECT count(*), unnest(tags) FROM tagged GROUP BY unnest(tags) ORDER BY 1, 2;
+SELECT jsonb_array_elements_text(j) AS e, array_agg(id ORDER BY id) FROM tagged GROUP BY e ORDER BY e;
+SELECT generate_series(1, n) AS s, n % 2 AS odd, count(DISTINCT id) FROM tagged GROUP BY s, odd ORDER BY s, odd;
+SELECT unnest(tags) AS t FROM tagged GROUP BY t HAVING max(id) > 1 ORDER BY t LIMIT 2;
+-- refused
+SELECT unnest(tags) AS tags, count(*) FROM tagged GROUP BY tags;
+-- refused
+SELECT unnest(tags), id FROM tagged GROUP BY id, tags;
+-- refused
+SELECT unnest(tags) AS t, generate_series(1, 2), count(*) FROM tagged GROUP BY t;
+-- fails
+SELECT unnest(tags) AS t, id, count(*) FROM tagged GROUP BY t;
+DROP TABLE tagged;

@@ -42,3 +42,15 @@ SELECT '1-2'::interval;
 SELECT '1 day ago'::interval;
 -- refused
 SELECT '2030/01/05'::date;
+-- A uuid may have braces, and a hyphen after every fourth digit.
+SELECT '{123e4567-e89b-12d3-a456-426614174000}'::uuid, '123E4567E89B12D3A456426614174000'::uuid, '123e-4567-e89b-12d3-a456-4266-1417-4000'::uuid, '{123e4567e89b12d3a456426614174000}'::text::uuid;
+-- fails
+SELECT '{123e4567e89b12d3a456426614174000'::uuid;
+-- fails
+SELECT '123e4567e89b12d3a456426614174000}'::uuid;
+-- fails
+SELECT '123e4567-e89b-12d3-a456-426614174000-'::uuid;
+-- fails
+SELECT '12-3e4567e89b12d3a456426614174000'::uuid;
+-- fails
+SELECT ' 123e4567e89b12d3a456426614174000'::uuid;

@@ -115,3 +115,11 @@ ALTER TABLE m ADD ADD k integer;
 ALTER TABLE m ADD COLUMN ::integer;
 SELECT * FROM m ORDER BY id;
 WITH a AS (SELECT 1 AS n) (WITH b AS (SELECT n + 1 AS m FROM a) SELECT m FROM b);
+
+-- The parser's library takes a parameter where PostgreSQL has a constant alone.
+-- fails
+-- args: [1]
+SELECT integer $1;
+-- fails
+-- args: ["day"]
+SELECT extract($1 FROM now());

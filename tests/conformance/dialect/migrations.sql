@@ -135,7 +135,6 @@ ALTER TABLE IF EXISTS nope ADD COLUMN x integer;
 ALTER TABLE IF EXISTS nope RENAME TO other;
 ALTER TABLE nope ADD COLUMN x integer;
 ALTER TABLE part ALTER id TYPE integer;
--- refused
 ALTER TABLE part ALTER COLUMN item TYPE integer;
 ALTER TABLE part DROP CONSTRAINT part_pkey;
 ALTER TABLE part ADD COLUMN number serial;
@@ -170,7 +169,7 @@ CREATE INDEX ON person (name) INCLUDE (email);
 -- refused
 CREATE INDEX ON person (random());
 -- refused
-CREATE INDEX ON person ((id + 1));
+CREATE INDEX ON person (abs(id));
 -- Several tables.
 CREATE TABLE numbered (id integer PRIMARY KEY, n serial);
 CREATE TABLE one (id bigserial PRIMARY KEY, x integer);
@@ -201,6 +200,6 @@ INSERT INTO node VALUES (1, 2, NULL), (2, 1, 1);
 INSERT INTO node VALUES (3, NULL, 4);
 SELECT * FROM node ORDER BY id;
 -- refused
-CREATE TYPE mood AS ENUM ('a');
+CREATE TYPE mood AS (a integer);
 -- refused
 COMMENT ON TABLE node IS 'x';

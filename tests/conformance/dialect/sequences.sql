@@ -160,8 +160,14 @@ DROP SEQUENCE counter;
 ALTER SEQUENCE IF EXISTS counter RESTART;
 -- refused
 CREATE SEQUENCE other OWNED BY heap.n;
--- refused
 CREATE SEQUENCE other CACHE 20;
+SELECT nextval('other'), nextval('other');
+-- fails
+CREATE SEQUENCE none CACHE 0;
+CREATE TABLE cached (id integer GENERATED ALWAYS AS IDENTITY (CACHE 5) PRIMARY KEY, n integer);
+INSERT INTO cached (n) VALUES (1), (2) RETURNING id;
+-- refused
+CREATE TABLE counted (id integer GENERATED ALWAYS AS IDENTITY (INCREMENT BY 5) PRIMARY KEY);
 -- refused
 SELECT nextval($1);
 -- A position before the first number of bigint.

@@ -114,10 +114,46 @@ SELECT power(2::numeric, 100), power(10.0, 20), power(-1.5, 3), power(0.0, 0), p
 SELECT power(1.05, x) FROM (VALUES (1.0), (12), (-12), (NULL)) AS v (x);
 -- fails
 SELECT power(0.0, -1);
--- refused
 SELECT power(2.0, 0.5);
--- refused
 SELECT exp(1.0);
--- refused
 SELECT ln(2.0), log(2.0);
+SELECT x, exp(x), sin(x), cos(x), tan(x), atan(x), sinh(x), cosh(x), tanh(x), asinh(x), cbrt(x), power(x, 3), x ^ 2 FROM (VALUES (0.0::double precision), (1), (-1), (0.1), (-2.5), (3.7), (100), (-0.75), (NULL)) AS v (x) ORDER BY x;
+SELECT x, ln(x), log(x), log10(x), cot(x), acosh(x + 1), power(x, 0.37::double precision), power(2::double precision, x), atan2(x, 2) FROM (VALUES (1::double precision), (0.1), (2.5), (123.456)) AS v (x) ORDER BY x;
+SELECT x, asin(x), acos(x), atanh(x) FROM (VALUES (0::double precision), (0.5), (-0.25), (0.999)) AS v (x) ORDER BY x;
+SELECT exp(1), ln(2), log(100), sin(1), cos(pi()), power(2, -1), power(15.5::double precision, 1.5), power(2, 1000), sin('1'), atan2(1, -1);
+-- fails
+SELECT ln(0::double precision);
+-- fails
+SELECT exp(1000::double precision);
+-- fails
+SELECT exp(-1000::double precision);
+-- fails
+SELECT acos(2::double precision);
+-- fails
+SELECT power(0::double precision, -1);
+-- fails
+SELECT power(-8::double precision, 0.5);
+-- fails
+SELECT power(10::double precision, 400);
+-- refused
+SELECT atanh(1::double precision);
+-- refused
+SELECT cosh(1000::double precision);
 DROP TABLE s;
+-- PostgreSQL computes the squares for an average, too.
+-- fails
+SELECT avg(x) FROM (VALUES (1e200::double precision), (1)) AS big (x);
+SELECT avg(x), sum(x), stddev(x) FROM (VALUES (1e150::double precision), (1)) AS big (x);
+-- fails
+SELECT stddev_pop(x) FROM (VALUES (1e200::double precision)) AS big (x) UNION ALL SELECT stddev(x) FROM (VALUES (1e200::double precision), (2), (3)) AS big (x);
+SELECT stddev_samp(x), avg(x) FROM (VALUES (1e200::double precision)) AS big (x);
+-- Intervals.
+CREATE TABLE span (id integer PRIMARY KEY, length interval);
+INSERT INTO span VALUES (1, '1 month 2 days 03:04:05.678'), (2, '-1 year -2 months 3 days -04:05:06'), (3, NULL), (4, '1 second');
+SELECT sum(length), avg(length), sum(length)::text, avg(length)::text, avg(DISTINCT length)::text FROM span;
+SELECT id % 2 AS odd, sum(length)::text, avg(length)::text FROM span GROUP BY 1 ORDER BY 1;
+SELECT sum(length), avg(length) FROM span WHERE id = 3;
+SELECT id, sum(length) OVER (ORDER BY id)::text, avg(length) OVER (ORDER BY id ROWS 1 PRECEDING)::text, count(length) OVER () FROM span ORDER BY id;
+SELECT isfinite(length) FROM span ORDER BY id;
+-- fails
+SELECT sum(length) FROM (VALUES ('2000000000 days'::interval), ('2000000000 days')) AS long (length);

@@ -127,3 +127,4 @@ SELECT sum((SELECT id FROM person)) FROM item;
 -- refused
 SELECT p.id, (SELECT sum((SELECT count(*) FROM person AS q WHERE q.id = p.id AND item.owner = q.id)) FROM item) AS n FROM person AS p ORDER BY p.id;
 SELECT count((SELECT 1 FROM person AS p WHERE p.id = nope)) FROM item;
+SELECT EXISTS (SELECT) AS a, EXISTS (SELECT WHERE false) AS b, EXISTS (SELECT FROM (VALUES (1), (2)) AS v (n) WHERE n = 2) AS c, NOT EXISTS (SELECT FROM (VALUES (1)) AS v (n) WHERE n = 2 LIMIT 1) AS d;

@@ -47,9 +47,7 @@ SELECT mod(d, 2) FROM w;
 SELECT trunc(d, 2) FROM w;
 SELECT power(2, 10), power(-3, 3), power(n, 2), power(n, 0), sqrt(16), sqrt(2::double precision), sqrt(n) FROM w WHERE id IN (1, 3, 5) ORDER BY id;
 SELECT sqrt(-1);
--- refused
 SELECT power(2, 0.5);
--- refused
 SELECT power(2::double precision, 0.5::double precision);
 SELECT power(2.0, 3);
 SELECT sqrt(2.0);
@@ -84,7 +82,6 @@ SELECT count(*) FILTER (WHERE n) FROM w;
 SELECT string_agg(n, ',') FROM w;
 SELECT bool_and(n) FROM w;
 SELECT id FROM w WHERE string_agg(x, ',') = '';
--- refused
 SELECT string_agg(DISTINCT x, ',') FROM w;
 SELECT count(*) FILTER (WHERE EXISTS (SELECT 1)) FROM w;
 -- LIKE as a function has its arguments in LIKE's own order.
@@ -112,3 +109,11 @@ SELECT string_agg(DISTINCT v, ',' ORDER BY v) FROM joined WHERE false;
 SELECT string_agg(DISTINCT v, ',' ORDER BY id) FROM joined;
 -- refused
 SELECT string_agg(DISTINCT v, v ORDER BY v) FROM joined;
+
+-- Names in statements that are made of texts: key words of each kind, and what needs quotes.
+SELECT quote_ident('a'), quote_ident('A'), quote_ident('select'), quote_ident('int'), quote_ident('coalesce'), quote_ident('left'), quote_ident('abort');
+SELECT quote_ident('a b'), quote_ident(''), quote_ident('é'), quote_ident('1a'), quote_ident('a$'), quote_ident('a"b'), quote_ident('name'), quote_ident('user');
+SELECT quote_ident('timestamp'), quote_ident('value'), quote_ident('values'), quote_ident('isnull'), quote_ident('between'), quote_ident('setof'), quote_ident(NULL);
+SELECT format('%I.%I %-10I|%10I', 'a', 'B"x', 'or', 'z');
+-- fails
+SELECT format('%I', NULL);

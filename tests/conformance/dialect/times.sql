@@ -94,3 +94,37 @@ UPDATE m SET at = at + interval '1 day', upto = date_trunc('day', at) WHERE id <
 CREATE TABLE lease (id integer PRIMARY KEY, since timestamptz NOT NULL, upto timestamptz, CHECK (upto > since + interval '1 minute'));
 INSERT INTO lease VALUES (1, '2030-01-01', '2030-01-01 00:02');
 INSERT INTO lease VALUES (2, '2030-01-01', '2030-01-01 00:01');
+-- PostgreSQL counts from the year 2000, and rounds half away from it.
+CREATE TABLE rounded (id integer PRIMARY KEY, at timestamp(0), zoned timestamptz(2));
+INSERT INTO rounded VALUES (1, '1999-12-31 23:59:59.5', '1985-01-01 00:00:00.005'), (2, '2024-01-01 00:00:00.5', '2024-01-01 00:00:00.005'), (3, '1960-01-01 00:00:00.5', '1999-12-31 23:59:59.995') RETURNING *;
+SELECT id, at::timestamptz(0), '1999-01-01 00:00:00.25'::timestamp(1), '2001-01-01 00:00:00.25'::timestamp(1) FROM rounded ORDER BY id;
+-- Seven names are abbreviations with one offset; a sign follows POSIX, where + is west.
+SELECT '2024-07-01 12:00'::timestamptz AT TIME ZONE z, '2024-07-01 12:00'::timestamp AT TIME ZONE z
+  FROM (VALUES ('CET'), ('eet'), ('MET'), ('WET'), ('EST'), ('utc'), ('europe/BERLIN'), ('+02'), ('-5:30'), ('UTC+3'), ('GMT+5'), ('Etc/GMT+5')) AS zones (z) ORDER BY z;
+SELECT '1900-07-01 12:00'::timestamptz AT TIME ZONE 'EST', '1967-07-01 12:00'::timestamptz AT TIME ZONE 'MST', '1940-07-01 12:00'::timestamptz AT TIME ZONE 'HST';
+SELECT date_trunc('day', '2024-07-01 23:30'::timestamptz, 'CET'), date_trunc('day', '2024-07-01 23:30'::timestamptz, '-05:30');
+-- refused
+SELECT now() AT TIME ZONE 'localtime';
+-- refused
+SELECT now() AT TIME ZONE 'posixrules';
+-- refused
+SELECT now() AT TIME ZONE 'PST';
+-- date_part() computes in floats, and rounds otherwise than extract().
+SELECT date_part('epoch', at), date_part('second', at), date_part('milliseconds', at), date_part('epoch', at::date), date_part('second', at::time)
+  FROM (VALUES ('0010-10-02 10:20:30.45679'::timestamp), ('0830-06-20 07:32:04.026756'), ('2024-02-29 23:59:59.999999'), ('1969-12-31 00:00:13.134217')) AS moments (at) ORDER BY at;
+SELECT date_part('epoch', length), date_part('second', length) FROM (VALUES ('10 months 7659 days -02:36:20.974989'::interval), ('-333 months 0.1 seconds'), ('00:00:59.999999')) AS spans (length) ORDER BY length;
+-- args: [{"a": 1}]
+SELECT NULL::jsonb IS NOT DISTINCT FROM $1 AS same;
+-- args: [5]
+SELECT $1 IS DISTINCT FROM NULL::integer AS other;
+-- The result of nullif is its first argument: a date beside a moment stays a date.
+SELECT nullif(at::date, at), nullif(at::date, '2028-02-29'::timestamp), nullif(at, at::date), nullif(NULL::date, at), nullif(at::date, '2028-02-29') FROM m ORDER BY id;
+-- OVERLAPS takes periods as two moments, or a moment and a length.
+SELECT ('2030-01-01'::timestamp, '2030-01-05'::timestamp) OVERLAPS ('2030-01-04'::timestamp, '2030-01-09'::timestamp) AS a, ('2030-01-05'::timestamp, '2030-01-01'::timestamp) OVERLAPS ('2030-01-05'::timestamp, '2030-01-09'::timestamp) AS b, ('2030-01-05'::timestamp, '2030-01-05'::timestamp) OVERLAPS ('2030-01-05'::timestamp, '2030-01-05'::timestamp) AS c;
+SELECT (date '2030-01-01', interval '3 days') OVERLAPS (date '2030-01-04', date '2030-01-05') AS a, (date '2030-01-01', interval '4 days') OVERLAPS (date '2030-01-04', interval '-1 day') AS b, (date '2030-01-01', date '2030-01-02') OVERLAPS (date '2029-12-31', interval '1 month') AS c;
+SELECT (time '10:00', time '12:00') OVERLAPS (time '11:59', interval '1 hour') AS a, (time '23:00', interval '2 hours') OVERLAPS (time '00:30', time '01:30') AS b;
+SELECT (NULL::timestamptz, '2030-01-02'::timestamptz) OVERLAPS ('2030-01-01'::timestamptz, '2030-01-03'::timestamptz) AS a, ('2030-01-02'::timestamptz, NULL::timestamptz) OVERLAPS ('2030-01-02'::timestamptz, '2030-01-02'::timestamptz) AS b, (NULL::timestamptz, NULL::timestamptz) OVERLAPS ('2030-01-02'::timestamptz, '2030-01-02'::timestamptz) AS c, ('2030-01-05'::timestamptz, NULL::timestamptz) OVERLAPS ('2030-01-01'::timestamptz, '2030-01-03'::timestamptz) AS d, ('2030-01-05'::timestamptz, '2030-01-09'::timestamptz) OVERLAPS ('2030-01-01'::timestamptz, NULL::timestamptz) AS e, ('2030-01-01'::timestamptz, '2030-01-02'::timestamptz) OVERLAPS ('2030-01-05'::timestamptz, NULL::timestamptz) AS f, ('2030-01-01'::timestamptz, NULL::interval) OVERLAPS ('2030-01-05'::timestamptz, NULL::timestamptz) AS g;
+-- fails
+SELECT (1, 2) OVERLAPS (1, 2);
+-- fails
+SELECT (date '2030-01-01', date '2030-01-01') OVERLAPS (time '10:00', time '11:00');

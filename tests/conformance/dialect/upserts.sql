@@ -68,3 +68,30 @@ INSERT INTO implied VALUES (2, 1, 5) ON CONFLICT (id) WHERE n > 3 DO NOTHING;
 -- fails
 INSERT INTO implied VALUES (3, 9, 5) ON CONFLICT (n) WHERE n > 3 DO NOTHING;
 SELECT id FROM implied ORDER BY id;
+-- The target may be an expression of a unique index.
+CREATE TABLE reader (id integer PRIMARY KEY, email text, name text, born date);
+CREATE UNIQUE INDEX ON reader (lower(email));
+CREATE UNIQUE INDEX reader_name ON reader (name, lower(email));
+INSERT INTO reader VALUES (1, 'Ann@x', 'Ann'), (2, 'bob@x', 'Bob');
+INSERT INTO reader VALUES (3, 'ANN@X', 'again') ON CONFLICT (lower(email)) DO NOTHING;
+INSERT INTO reader VALUES (4, 'BOB@x', 'again'), (5, 'eve@x', 'Eve') ON CONFLICT (lower(email)) DO NOTHING RETURNING id;
+INSERT INTO reader VALUES (6, 'ANN@x', 'Anna') ON CONFLICT (lower(email)) DO UPDATE SET name = excluded.name, email = excluded.email RETURNING *;
+-- args: [7, "EVE@X", "Eva"]
+INSERT INTO reader AS r (id, email, name) VALUES ($1, $2, $3) ON CONFLICT (lower(email)) DO UPDATE SET name = r.name || excluded.name WHERE r.id > 1 RETURNING *;
+INSERT INTO reader VALUES (8, 'Eve@x', 'EveEva') ON CONFLICT (name, lower(email)) DO NOTHING;
+-- fails
+INSERT INTO reader VALUES (8, 'Eve@x', 'other') ON CONFLICT (name, lower(email)) DO NOTHING;
+-- fails
+INSERT INTO reader VALUES (9, 'x', 'y') ON CONFLICT (upper(email)) DO NOTHING;
+-- fails
+INSERT INTO reader VALUES (9, 'x', 'y') ON CONFLICT (lower(nothing)) DO NOTHING;
+-- fails
+-- args: ["x"]
+INSERT INTO reader VALUES (9, 'x', 'y') ON CONFLICT ((email || $1)) DO NOTHING;
+-- fails
+INSERT INTO reader VALUES (9, 'x', 'y') ON CONFLICT ((SELECT 1)) DO NOTHING;
+-- refused
+INSERT INTO reader VALUES (10, 'p', 'p'), (11, 'q', 'q') ON CONFLICT (lower(email)) DO UPDATE SET name = excluded.name;
+-- refused
+INSERT INTO reader VALUES (10, 'p', 'p') ON CONFLICT (lower(email)) WHERE id > 0 DO NOTHING;
+SELECT * FROM reader ORDER BY id;

@@ -67,7 +67,6 @@ SELECT sum(n) OVER (w1 ORDER BY id) FROM w WINDOW w1 AS (PARTITION BY g);
 -- refused
 SELECT lag(n, id) OVER (ORDER BY id) FROM w;
 -- args: [1]
--- refused
 SELECT sum(n) OVER (ORDER BY id ROWS $1 PRECEDING) FROM w;
 -- refused
 SELECT sum(n) OVER (ORDER BY p RANGE 1 PRECEDING) FROM w;
@@ -78,3 +77,35 @@ SELECT row_number() OVER (ORDER BY 1) FROM w;
 -- refused
 SELECT row_number() OVER (ORDER BY (SELECT 1)) FROM w;
 SELECT lag(n, 1, $1) OVER (ORDER BY id), first_value('a') OVER () FROM w;
+-- The first two rows are never in one frame together, so nothing overflows.
+SELECT id, sum(x) OVER (ORDER BY id ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FROM (VALUES (1, 1e308::double precision), (2, 1e308), (3, 1), (4, 1)) AS big (id, x) ORDER BY id;
+-- args: [1, 2]
+SELECT id, sum(n) OVER (ORDER BY id ROWS BETWEEN $1 PRECEDING AND $2 FOLLOWING) AS s FROM w ORDER BY id;
+-- args: [1]
+SELECT id, max(n) OVER (PARTITION BY g ORDER BY id ROWS BETWEEN CURRENT ROW AND $1::integer FOLLOWING) AS s FROM w ORDER BY id;
+-- args: [10]
+SELECT id, count(*) OVER (ORDER BY n RANGE BETWEEN $1::integer PRECEDING AND $1::integer FOLLOWING) AS s FROM w ORDER BY id;
+-- args: [9223372036854775807]
+SELECT id, count(*) OVER (ORDER BY n GROUPS $1 PRECEDING) AS s FROM w ORDER BY id;
+-- args: [9223372036854775807]
+SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN $1 FOLLOWING AND UNBOUNDED FOLLOWING) AS s FROM w ORDER BY id;
+-- fails
+-- args: [-1]
+SELECT id, sum(n) OVER (ORDER BY id ROWS $1 PRECEDING) AS s FROM w ORDER BY id;
+-- fails
+-- args: [None]
+SELECT id, sum(n) OVER (ORDER BY id ROWS $1 PRECEDING) AS s FROM w ORDER BY id;
+-- args: [1, 0]
+SELECT id, lag(n, $1) OVER (ORDER BY id), lead(n, $2::integer, 7) OVER (ORDER BY id) FROM w ORDER BY id;
+-- args: [2, 3]
+SELECT id, nth_value(v, $1) OVER (ORDER BY id), ntile($2) OVER (ORDER BY id) FROM w ORDER BY id;
+-- fails
+-- args: [0]
+SELECT id, ntile($1) OVER (ORDER BY id) FROM w ORDER BY id;
+-- fails
+-- args: [0]
+SELECT id, nth_value(v, $1) OVER (ORDER BY id) FROM w ORDER BY id;
+-- refused
+SELECT sum(n) OVER (ORDER BY id ROWS 1 + 1 PRECEDING) FROM w;
+-- refused
+SELECT sum(n) OVER (ORDER BY n RANGE $1 PRECEDING) FROM w;

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from interlock import Admission, Dependency, Engine, Machine, Observer, UnavailableError
 from interlock.clock import Chance, Clock
 from interlock.engine.bound_machine import Strategy
-from interlock.engine.open import Opening
+from interlock.engine.open_engine import EngineOpening
+from interlock.engine.schedules import Schedule
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
 from interlock.store.postgres.store import PostgresStore
 
@@ -55,27 +56,31 @@ class Place(NamedTuple):
         self,
         *machines: AnyMachine,
         steps: Mapping[object, Strategy] | None = None,
+        provide: Sequence[object] = (),
         worker: bool = True,
         admission: Admission | None = None,
         observers: Iterable[Observer] = (),
         clock: Clock | None = None,
         chance: Chance | None = None,
         dependencies: Sequence[Dependency] = (),
+        schedules: Sequence[Schedule] = (),
         accept_changes: bool = False,
         **settings: float,
-    ) -> Opening[Engine]:
+    ) -> EngineOpening[Engine]:
         """Open an engine here. Retries come at once, unless a step asks for more."""
         chosen = {"lease_s": LEASE_S} | settings
         return Engine.open(
             self.url,
             machines=machines,
             steps=steps,
+            provide=provide,
             worker=worker,
             admission=admission,
             observers=observers,
             clock=clock,
             chance=chance or NoDelay(),
             dependencies=dependencies,
+            schedules=schedules,
             accept_changes=accept_changes,
             cache=str(self.folder),
             **chosen,  # type: ignore[arg-type]  # Nothing but settings.

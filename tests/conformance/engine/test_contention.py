@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from interlock import BlockingEngine
-from interlock.engine.path import pipeline
+from interlock.engine.path import commit_pipeline
 from tests.conformance.engine.places import Place, run
 from tests.conformance.engine.shop import Note, Order, World, shop
 
 
 @pytest.fixture(autouse=True)
 def _every_group_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "LOOK_S", 0.0)
-    monkeypatch.setattr(pipeline, "LOOK_AT_ONE_S", 0.0)
+    monkeypatch.setattr(commit_pipeline, "LOOK_S", 0.0)
+    monkeypatch.setattr(commit_pipeline, "LOOK_AT_ONE_S", 0.0)
 
 
 def test_two_senders_to_one_workflow_are_at_the_top_and_many_workflows_are_not_shown(place: Place) -> None:

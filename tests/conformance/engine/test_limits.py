@@ -119,6 +119,7 @@ def test_more_places_are_used_at_once_and_fewer_when_calls_have_ended(place: Pla
 # --- retries ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 def test_a_budget_delays_retries_and_fails_none_and_the_first_ten_are_free(place: Place) -> None:
     """C5: with a budget of nothing, ten retries of each ten seconds go through and the next ones wait."""
 
@@ -147,6 +148,7 @@ def test_a_budget_delays_retries_and_fails_none_and_the_first_ten_are_free(place
     run(scenario)
 
 
+@pytest.mark.campaign
 def test_what_a_crash_has_ended_is_no_retry_and_waits_for_no_budget(kept: Place) -> None:
     """C5: it did not fail. Counted, everybody who was under way then would come back ten at a time."""
 
@@ -165,6 +167,7 @@ def test_what_a_crash_has_ended_is_no_retry_and_waits_for_no_budget(kept: Place)
     run(scenario)
 
 
+@pytest.mark.campaign
 def test_a_retry_beyond_the_budget_is_made_although_first_calls_never_cease(place: Place) -> None:
     """C5: it is delayed; if everybody who comes for the first time went before it, it would never be made."""
 
@@ -224,6 +227,7 @@ def test_attempts_are_counted_durably_over_restarts(kept: Place) -> None:
     run(scenario)
 
 
+@pytest.mark.campaign
 def test_retries_are_spread_over_the_whole_wait(place: Place) -> None:
     """C5: full jitter. A hundred workflows that fail at one moment are not tried again at one moment."""
 

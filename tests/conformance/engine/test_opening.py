@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,7 @@ from interlock import (
     Admission,
     BreakerChanged,
     DefinitionError,
+    Engine,
     Event,
     InvalidTransition,
     LaneOwned,
@@ -23,6 +25,7 @@ from interlock import (
     TransitionRejected,
 )
 from interlock.engine.bound_machine import Strategy
+from interlock.errors import BadUsage, UnavailableError
 from tests.conformance.engine.places import Place, SetClock, run, settled
 from tests.conformance.engine.shop import (
     Cancel,
@@ -113,6 +116,43 @@ def test_machines_are_checked_before_anything_is_opened(place: Place) -> None:
         _ = place.engine()
     with pytest.raises(DefinitionError, match="two machines are named 'order'"):
         _ = place.engine(shop().machine, shop().machine)
+
+
+@pytest.mark.parametrize(
+    ("machines", "what"),
+    [
+        (shop().machine, "machines= is the machine 'order'."),
+        ("order", "machines= is 'order'."),
+        (None, "machines= is None."),
+        (["order"], "machines= has 'order', which is not a Machine."),
+    ],
+)
+def test_what_is_no_list_of_machines_is_refused_with_the_list_to_pass(machines: object, what: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        _ = Engine.open("memory:", machines=machines)  # type: ignore[arg-type]
+    assert (refused.value.what, refused.value.rule) == (what, "not-a-machine")
+    assert refused.value.fix == "Pass a list of machines: machines=[order]."
+
+
+def test_an_engine_that_is_called_and_not_opened_is_refused_with_what_to_write() -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: Engine("memory:"),  # type: ignore[arg-type]
+        lambda: Engine("memory:", machines=[shop().machine]),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(BadUsage, match="Engine") as refused:
+            call()
+        assert "async with Engine.open" in refused.value.fix
+
+
+def test_a_machine_that_was_built_twice_is_refused_as_another_object() -> None:
+    async def main() -> None:
+        async with Engine.open("memory:", machines=[shop().machine]) as engine:
+            with pytest.raises(UnavailableError, match="another object than the machine 'order'") as refused:
+                await engine.find(shop().machine)
+            assert "built twice" in refused.value.why
+
+    asyncio.run(main())
 
 
 def test_strategies_are_swapped_for_steps_undos_and_effects(place: Place) -> None:

@@ -231,7 +231,7 @@ def test_a_machine_that_the_engine_was_not_given_is_named(place: Place) -> None:
         async with place.engine(shop().machine) as engine:
             with pytest.raises(UnavailableError, match="'parcel' was not given"):
                 await engine.start(shop(name="parcel").machine, "o-1", Order())
-            with pytest.raises(UnavailableError, match="very objects"):
+            with pytest.raises(UnavailableError, match="is another object"):
                 await engine.start(shop().machine, "o-1", Order())
 
     run(scenario)

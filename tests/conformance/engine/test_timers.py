@@ -149,6 +149,7 @@ def test_after_a_crash_the_last_saved_value_of_the_remaining_time_counts(kept: P
     run(scenario)
 
 
+@pytest.mark.campaign
 def test_remaining_time_goes_on_over_many_stops(kept: Place) -> None:
     async def scenario() -> None:
         clock, order = SetClock(), timed(policy="remaining")

@@ -11,6 +11,8 @@ from interlock import Engine, GuardRejected, InvalidTransition, NonRetryable
 from interlock.engine.bound_machine import decode_owed
 from interlock.observe.otel import OpenTelemetry
 from interlock.observe.traces import traceparent_of
+from tests.conformance.engine.families import Order as Family
+from tests.conformance.engine.families import Pay, orders, parcels, quiet
 from tests.conformance.engine.places import Place, crash, run, settled
 from tests.conformance.engine.shop import Cancel, Charged, Held, Order, Outside, Ship, State, Submit, World, shop
 
@@ -388,5 +390,23 @@ def test_a_pass_ends_when_another_process_has_taken_its_workflow_over(kept: Plac
             runner.lose("o-1", runner._running["o-1"].lease)
             await held.cancelled.wait()
             assert [attributes(each)["pass.end"] for each in told.passes] == ["parked", "left"]
+
+    run(scenario)
+
+
+def test_the_first_pass_of_a_child_links_to_the_pass_that_starts_it(place: Place) -> None:
+    async def scenario() -> None:
+        told = Told()
+        parcel = parcels()
+        family = orders(parcel)
+        async with place.engine(family, parcel, observers=[told.observer]) as engine:
+            await engine.start(family, "o", Family(("a", "b")))
+            await engine.send("o", Pay())
+            await quiet(engine)
+        [_, starting, *_] = told.passes
+        first, second = told.named("pass parcel")
+        for each in (first, second):
+            assert [link.context.span_id for link in each.links][:1] == [context(starting).span_id]
+            assert context(each).trace_id != context(starting).trace_id
 
     run(scenario)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.lanes.objectlog import log as objectlog_log
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import BucketAddress
 from tests.conformance.hotrow.places import KEPT, KINDS, Place
 

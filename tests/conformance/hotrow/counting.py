@@ -8,7 +8,7 @@ import pytest
 
 from interlock.clock import Chance, Clock
 from interlock.hotrow.counters import Counter, Counters, Form, Kind
-from interlock.sql.values import Executor
+from interlock.sql.stored_values import Executor
 
 FORMS: tuple[Form, ...] = ("exact", "sharded", "event_log")
 KINDS: tuple[Kind, ...] = (*FORMS, "auto")

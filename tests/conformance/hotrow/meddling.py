@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from interlock.sql.values import EngineName, Executor, Row, Statements
+from interlock.sql.stored_values import EngineName, Executor, Row, Statements
 
 ResultT = TypeVar("ResultT")
 

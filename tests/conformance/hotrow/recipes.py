@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import asyncpg
 
 from interlock.database.database import Database
-from interlock.sql.values import Statements
+from interlock.sql.stored_values import Statements
 from tests.docs.blocks import read_blocks
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "hot-rows.md"

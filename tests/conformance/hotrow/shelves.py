@@ -1,7 +1,7 @@
 """Reservations as the tests of stock make them and let them expire, without waiting for a clock."""
 
 from interlock.hotrow.stock import Reservation, Stock
-from interlock.sql.values import Executor
+from interlock.sql.stored_values import Executor
 
 
 async def held(stock: Stock, quantity: int, *, key: str | None = None) -> Reservation:

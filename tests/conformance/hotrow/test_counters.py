@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import BadUsage, InvalidPayload, KeyReused, TransactionError
 from interlock.hotrow.counters import Counter, Kind
-from interlock.sql.values import Statements
+from interlock.sql.stored_values import Statements
 from tests.conformance.hotrow.counting import FORMS, KINDS, chosen, counters, of_every_kind
 from tests.conformance.hotrow.places import Place, run
 

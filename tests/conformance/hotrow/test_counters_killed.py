@@ -10,7 +10,7 @@ import pytest
 
 from interlock.clock import SystemChance
 from interlock.hotrow.counters import Counters
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults import Process, Processes
 from tests.conformance.hotrow.counting import NEVER_S
 from tests.conformance.hotrow.places import Place, run
 

@@ -8,7 +8,7 @@ import pytest
 from interlock.errors import KeyReused
 from interlock.hotrow import counters
 from interlock.hotrow.counters import CachedCounter, Counter, Header, Headers, Rollup, whole
-from interlock.sql.values import Statements
+from interlock.sql.stored_values import Statements
 from tests.conformance.hotrow import test_counters, test_counters_log
 from tests.conformance.hotrow.places import Place
 

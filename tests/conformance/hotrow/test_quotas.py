@@ -10,7 +10,7 @@ import pytest
 from interlock.errors import TransactionError
 from interlock.hotrow import window_quotas as module
 from interlock.hotrow.window_quotas import WINDOW_S_MAX, Quota
-from interlock.sql.values import Executor
+from interlock.sql.stored_values import Executor
 from tests.conformance.hotrow.places import Place, run
 
 

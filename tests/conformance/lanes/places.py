@@ -15,13 +15,13 @@ from interlock.clock import Clock, SystemClock
 from interlock.database.database import Database, Opening
 from interlock.database.lane_engine import OnLane
 from interlock.database.transactions import Transaction
-from interlock.lanes.connection import Prepare
 from interlock.lanes.handover import Permission
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.sqlite_connection import Prepare
 from tests.unit.lanes import lanes
 
-HTTP = ("moto", "seaweedfs", "azurite")
+HTTP = ("seaweedfs", *(pytest.param(name, marks=pytest.mark.second_server) for name in ("moto", "azurite")))
 KINDS = ("local", "bucket", *HTTP)
 """Local files, a bucket in memory, and servers."""
 

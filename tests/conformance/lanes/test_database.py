@@ -10,7 +10,7 @@ import pytest
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import InvalidPayload, KeyReused, TransactionError, UnavailableError
-from interlock.sql.values import Row
+from interlock.sql.stored_values import Row
 from tests.conformance.lanes.places import EVERYWHERE, ON_LANES, Place, add, counted, value
 from tests.unit.lanes.lanes import SetClock
 

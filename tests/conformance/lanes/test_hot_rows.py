@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.hotrow.hot_rows import look, worst
-from interlock.lanes.contention import EVERY_S
+from interlock.hotrow.contention_windows import look, worst
+from interlock.lanes.hot_rows import EVERY_S
 from interlock.lanes.lane import Lane
 from interlock.lanes.writer import Session, Work
 from tests.conformance.lanes.places import Place, opened

@@ -13,7 +13,7 @@ from interlock.database.lane_engine import Translator, execute_in
 from interlock.database.transactions import Transaction
 from interlock.errors import TransactionError
 from interlock.lanes.writer import Session, Work
-from interlock.sql.values import Statement
+from interlock.sql.stored_values import Statement
 from tests.conformance.lanes.places import Place, engine_of, lane_of
 
 ADD = "INSERT INTO note (id, said) VALUES ($1, $2)"

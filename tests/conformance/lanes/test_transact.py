@@ -222,7 +222,7 @@ def test_a_function_that_holds_the_lane_is_ended(place: Place) -> None:
             pass
 
     async def scenario() -> None:
-        async with counted(place, transaction_timeout_s=0.3) as db:
+        async with counted(place, transaction_timeout_s=1.0) as db:  # A slow machine runs `add` in it.
             answers = await asyncio.gather(
                 db.transact(add), db.transact(holds), db.transact(add), return_exceptions=True
             )

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from interlock.errors import DefinitionError, TransactionError
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.writer import Session, Work
 from tests.conformance.lanes.places import Place, opened
 from tests.unit.lanes.lanes import count, group, increment, make_counter, rows, run, sql

@@ -7,9 +7,9 @@ import pytest
 
 from interlock.clock import Clock
 from interlock.lanes.objectlog import log as objectlog_log
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Store
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import BucketAddress
 from tests.conformance.store.places import KINDS, LEASE_S, Place
 from tests.integration.objects.servers import Server

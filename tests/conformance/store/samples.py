@@ -20,6 +20,7 @@ def started(
     context: bytes = b'{"n":1}',
     wake_us: int | None = None,
     key: str | None = None,
+    by: str | None = None,
 ) -> Change:
     """A workflow begins, with one row of history."""
     row = Row(
@@ -37,7 +38,7 @@ def started(
         digest=b"\x00digest\xff",
         wake_us=wake_us,
     )
-    happened = HistoryRecord(workflow, 1, "", state, "STARTED", b"", context, at_us, key, b"d" if key else b"")
+    happened = HistoryRecord(workflow, 1, "", state, "STARTED", b"", context, at_us, key, b"d" if key else b"", by)
     return Change(row, 0, (happened,))
 
 
@@ -55,6 +56,8 @@ def moved(
     effects_done: tuple[str, ...] = (),
     letters: tuple[Letter, ...] = (),
     letters_gone: tuple[str, ...] = (),
+    by: str | None = "ada ☂",
+    attempts: bytes = b'[["pay-1",5,"\xe2\x98\x82:1",1]]',
 ) -> Change:
     """A workflow moves on to a state, with one row of history."""
     version, now_us = before.version + 1, before.updated_us + 10 if at_us is None else at_us
@@ -77,7 +80,18 @@ def moved(
         before.revision + 1,
     )
     happened = HistoryRecord(
-        before.id, version, before.state, state, "Pay", b'{"cents":9}', context, now_us, key, digest if key else b""
+        before.id,
+        version,
+        before.state,
+        state,
+        "Pay",
+        b'{"cents":9}',
+        context,
+        now_us,
+        key,
+        digest if key else b"",
+        by,
+        attempts,
     )
     return Change(row, before.revision, (happened,), effects, effects_done, letters, letters_gone)
 

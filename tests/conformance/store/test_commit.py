@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from interlock.errors import InternalError, InvalidPayload
-from interlock.store.protocol import Store
+from interlock.store.protocol import Old, Store
 from interlock.store.records import Change, Row
 from tests.conformance.store.places import ON_A_SERVER_TOO, Place
-from tests.conformance.store.samples import begun, effect, letter, moved, nothing_of, run, started
+from tests.conformance.store.samples import MACHINE, begun, effect, letter, moved, nothing_of, run, started
 
 replace = msgspec.structs.replace
 
@@ -58,6 +58,48 @@ def test_a_change_upon_another_revision_is_lost_and_leaves_nothing(place: Place)
             assert await store.effects(limit=9) == []
             assert await store.letters() == []
             assert await store.delivered([("w", "k")]) == {}
+
+    run(scenario)
+
+
+@ON_A_SERVER_TOO
+def test_only_the_lost_changes_of_a_large_group_are_missing(place: Place) -> None:
+    """G1, B2: a store may write many rows with one statement; each of them is kept or lost for itself."""
+
+    async def scenario() -> None:
+        async with place.opened() as store:
+            rows = await begun(store, *(started(f"w-{n}", key="k") for n in range(200)))
+            gone = replace(
+                (end := moved(rows[150], state="done", at_us=2_000, owed=b"")),
+                row=replace(end.row, active=False),
+            )
+            await begun(store, gone)
+            (rows[7],) = await begun(store, moved(rows[7]))
+            old = Old(machine=MACHINE, state="done", before_us=3_000)
+            assert (await store.prune(old, after=None, limit=10)).workflows == ("w-150",)
+            rows[150] = gone.row
+            stale = {7, 199}
+            group = [
+                moved(replace(row, revision=row.revision + 3) if n in stale else row, key="k" if n == 40 else f"k-{n}")
+                for n, row in enumerate(rows)
+            ]
+            more = [started(f"v-{n}" if n != 60 else "w-3") for n in range(140)]
+            assert sorted(await store.commit([*group, *(each for n, each in enumerate(more) if n != 60)])) == sorted(
+                ["w-7", "w-199", "w-40", "w-150"]
+            )
+            kept = [each.row for n, each in enumerate(group) if n not in {7, 40, 150, 199}]
+            kept += [each.row for n, each in enumerate(more) if n != 60]
+            assert await store.load([row.id for row in kept]) == {row.id: row for row in kept}
+            assert await store.load(["w-7", "w-199", "w-150"]) == {"w-7": rows[7], "w-199": rows[199]}
+            for workflow, count in (("w-7", 2), ("w-199", 1), ("w-40", 1), ("w-150", 0), ("w-0", 2), ("v-139", 1)):
+                assert len(await store.history(workflow)) == count, workflow
+            # Whatever was lost, the others are found where they are: also those that were started beside a lost start.
+            mixed = [started(f"u-{n}" if n % 3 else f"v-{n}") for n in range(100)]
+            lost = [each.row.id for each in mixed if each.row.id.startswith("v-") and each.row.id != "v-60"]
+            assert await store.commit(mixed) == lost
+            kept += [each.row for each in mixed if each.row.id not in lost]
+            again = await begun(store, *(moved(row) for row in kept))
+            assert await store.load([row.id for row in again]) == {row.id: row for row in again}
 
     run(scenario)
 

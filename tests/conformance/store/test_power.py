@@ -12,10 +12,11 @@ import apsw
 from interlock import faultpoints
 from interlock.clock import SystemChance, SystemClock
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
-from interlock.store.lane import SqliteStore
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.store.lane_store import SqliteStore
+from interlock.testing.faults import FaultyDisk
 from tests.conformance.store.samples import effect, moved, run, started
+from tests.crash.power import let_loop_turn
 
 WORKFLOWS = 6
 MOVES = 5
@@ -36,7 +37,7 @@ class Cuts:
         self._loop = asyncio.get_running_loop()
 
     def cut(self, where: str) -> None:
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result()
+        let_loop_turn(self._loop)
         certain = dict(self.known)
         self._disk.power_cut(self._folder, self._chance)
         try:

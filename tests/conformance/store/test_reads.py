@@ -213,6 +213,22 @@ def test_dead_letters_come_oldest_first_and_in_pages(place: Place, limit: int) -
     run(scenario)
 
 
+def test_the_letters_of_one_workflow(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as store:
+            mine = [letter("b", since_us=3, kind="step"), letter("c", since_us=4)]
+            v, w = await begun(store, started("v"), started("w"))
+            await begun(
+                store, moved(v, letters=(letter("a", since_us=1, workflow="v"),)), moved(w, letters=tuple(mine))
+            )
+            assert await store.letters(workflow="w") == mine
+            assert await store.letters("effect", workflow="w") == mine[1:]
+            assert await store.letters(workflow="w", after=mine[0]) == mine[1:]
+            assert await store.letters(workflow="x") == []
+
+    run(scenario)
+
+
 def test_the_living_are_counted_by_machine_version_and_state(place: Place) -> None:
     async def scenario() -> None:
         async with place.opened() as store:

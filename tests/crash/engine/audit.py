@@ -1,6 +1,6 @@
 """What a kill has left: the store's own tables, read by somebody who knows nothing of the engine's memory."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +8,9 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from interlock.engine.bound_machine import Owed, decode_owed
+from interlock.chaos.shop import ASKED
+from interlock.engine.bound_machine import Owed, PastAttempt, decode_attempts, decode_owed
+from interlock.engine.engine_settings import EngineSettings
 from tests.crash.engine.gateway import Books
 from tests.crash.engine.shop import State
 
@@ -55,6 +57,8 @@ class Audit:
         self.sound = connection.execute("PRAGMA integrity_check").get
         self.workflows: dict[str, Kept] = {}
         self.history: dict[str, list[Happened]] = defaultdict(list)
+        self.attempts: dict[str, list[PastAttempt]] = defaultdict(list)
+        """What was tried, in the order in which it ended (B17)."""
         made = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'workflow_store'").get
         if not made:  # Killed before the store had made its tables.
             self.effects: dict[str, tuple[str, int]] = {}
@@ -72,6 +76,10 @@ class Audit:
             "ORDER BY workflow, version"
         ):
             self.history[str(number)].append(Happened(*values))
+        for number, attempts in connection.execute("SELECT workflow_id, attempts FROM workflow_events ORDER BY id"):
+            self.attempts[str(number)] += decode_attempts(attempts or b"")
+        for workflow, kept in self.workflows.items():
+            self.attempts[workflow] += kept.owed.tried
         rows = connection.execute("SELECT id, workflow, version FROM workflow_effects")
         self.effects = {str(key): (str(number), int(str(version))) for key, number, version in rows}
         self.letters = list(connection.execute("SELECT kind, workflow, name, error FROM dead_letters"))
@@ -136,6 +144,7 @@ class Audit:
             if kept.state not in RESTS:
                 found.append(f"{workflow} is left {kept.state}")
                 continue
+            found += self._untold_attempts(workflow)
             rows, done = self.history[workflow], self.books.done
             charges, reserved = done[workflow, "charge"], done[workflow, "reserve"]
             expected = {kept.context["charge"]} if kept.state in PAID else set()
@@ -152,3 +161,16 @@ class Audit:
                 if step is not None and run not in {line.key for line in self.books.of(workflow) if line.deed == step}:
                     found.append(f"{workflow}: {row.event} without a call")
         return found
+
+    def _untold_attempts(self, workflow: str) -> list[str]:
+        """Calls without an attempt, and attempts without an end (B17)."""
+        tried = Counter(each.key for each in self.attempts[workflow] if each.outcome != "running")
+        asked = Counter(line.key for line in self.books.of(workflow) if line.what == ASKED)
+        most = EngineSettings().attempts_max
+        found = [
+            f"{workflow}: {count} calls under {key}, and {tried[key]} attempts"
+            for key, count in asked.items()
+            if tried[key] < min(count, most)
+        ]
+        running = [each.key for each in self.attempts[workflow] if each.outcome == "running"]
+        return found + [f"{workflow}: {key} is still under way" for key in running]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from interlock.clock import SystemChance
-from interlock.testing.faults.processes import At, Process, Processes
+from interlock.testing.faults import At, Process, Processes
 from tests.crash.engine.audit import Audit
 from tests.crash.engine.gateway import Books, lines_of
 from tests.crash.sites import Site

@@ -8,15 +8,18 @@ before or after it has done what was asked, hangs, declines.
 import asyncio
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.chaos.shop import ASKED, UNDOES, LoggedCall
+from interlock.chaos.worker_messages import DECLINED, DONE
 from interlock.clock import Chance
 from interlock.core.values import StepContext
 from interlock.errors import NonRetryable
 from interlock.faultpoints import reach
 
-ASKED, DONE, DECLINED, OVERLAPS = "asked", "done", "declined", "overlaps"
+OVERLAPS = "overlaps"
 DECLINABLE = {"charge", "reserve"}
 
 POINTS = ("gateway.asked", "gateway.done")
@@ -93,10 +96,10 @@ def lines_of(path: Path) -> list[Line]:
 
 
 class Books:
-    """The books as an auditor reads them."""
+    """The books as an auditor reads them: those of this gateway, or those of a gateway of chaos."""
 
-    def __init__(self, lines: list[Line]) -> None:
-        self._by_workflow: dict[str, list[Line]] = defaultdict(list)
+    def __init__(self, lines: Sequence[Line | LoggedCall]) -> None:
+        self._by_workflow: dict[str, list[Line | LoggedCall]] = defaultdict(list)
         self.keys: dict[tuple[str, int, str], set[str]] = defaultdict(set)
         """The idempotency keys that were ever used for a deed of a visit of a workflow."""
         self.done: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -104,19 +107,18 @@ class Books:
         self.overlaps = [line for line in lines if line.what == OVERLAPS]
         """Calls that were made while another one for the same run was under way, in the same life."""
         self.taken_back = 0
-        undo = {"refund": "charge", "release": "reserve"}
         for line in lines:
             self._by_workflow[line.workflow].append(line)
-            self.keys[line.workflow, line.visit, f"{line.deed} {line.undoes}"].add(line.key)
+            self.keys[line.workflow, line.visit, f"{line.deed} {line.undoes or '-'}"].add(line.key)
             if line.what != DONE:
                 continue
-            if line.deed not in undo:
+            if line.deed not in UNDOES:
                 self.done[line.workflow, line.deed].add(line.key)
-            elif line.undoes in self.done[line.workflow, undo[line.deed]]:
+            elif line.undoes in self.done[line.workflow, UNDOES[line.deed]]:
                 # What is taken back before it was done is not taken back: a late deed after it stays.
-                self.done[line.workflow, undo[line.deed]].remove(line.undoes)
+                self.done[line.workflow, UNDOES[line.deed]].remove(line.undoes)
                 self.taken_back += 1
 
-    def of(self, workflow: str) -> list[Line]:
+    def of(self, workflow: str) -> list[Line | LoggedCall]:
         """Everything about one workflow."""
         return self._by_workflow[workflow]

@@ -18,13 +18,13 @@ from interlock.clock import SystemClock
 from interlock.faultpoints import reach
 from interlock.lanes.handover import draft_of as draft_of_lane
 from interlock.lanes.handover import tombstone_of
-from interlock.relocate.workflows import lane_source
-from interlock.relocate.workflows.move_to_postgres import move_workflows
-from interlock.store import lane as lane_columns
-from interlock.store.lane import EFFECT, FORMAT, INSERT_EVENT, LETTER, TABLES, event_columns, start_columns
+from interlock.relocate import workflow_lanes
+from interlock.relocate.workflow_move import move_workflows
+from interlock.store import lane_store as lane_columns
+from interlock.store.lane_store import EFFECT, FORMAT, LETTER, TABLES, event_columns, start_columns
 from interlock.store.postgres import statement
-from interlock.store.postgres.schema import draft_of
-from interlock.testing.faults.processes import At, Process, Processes
+from interlock.store.postgres.migrations import draft_of
+from interlock.testing.faults import At, Process, Processes
 from interlock.urls import parse_postgres_url
 from tests.crash.engine.campaign import Campaign
 from tests.crash.engine.workload import SEAL_WAIT_S
@@ -34,13 +34,13 @@ POINTS = (
     "watch",
     "copy/aside",
     "copy/1",
-    "catch up/1",
-    "seal/before",
-    "seal",
+    "catch up/0",
+    "seal/0/before",
+    "seal/0",
     "verify",
     "leave/before",
-    "leave/after",
-    "arrive/after",
+    "leave",
+    "arrive",
 )
 EPOCH = 7
 
@@ -54,7 +54,7 @@ def mover(say: Say, source: str, target: str, epoch: int) -> None:
         say(point)
         reach(f"move.{point}")
 
-    lane_source.SEAL_WAIT_S = SEAL_WAIT_S
+    workflow_lanes.SEAL_WAIT_S = SEAL_WAIT_S
     asyncio.run(
         move_workflows(source, target, epoch=epoch, clock=SystemClock(), watch=lambda _what, _done, _total: None, at=at)
     )
@@ -113,7 +113,8 @@ async def copied(url: str, path: Path) -> Path:
             [(row[0], *start_columns(statement.row_of(tuple(row)[1:]))) for row in rows],
         )
         happened = map(statement.record_of, events)
-        put(INSERT_EVENT, [event_columns(numbers[each.workflow], each) for each in happened])
+        columns = [event_columns(numbers[each.workflow], each) for each in happened]
+        lane_columns.insert_events(lane.cursor(), columns)
         put(EFFECT, [(*tuple(row)[:6], (row[6] or "").encode()) for row in effects])
         put(LETTER, [(*tuple(row)[:9], (row[9] or "").encode()) for row in letters])
     lane.close()

@@ -13,17 +13,18 @@ from unittest.mock import patch
 import apsw
 
 from interlock import faultpoints
-from interlock.chaos.order_machine import outside
+from interlock.chaos.shop import outside
 from interlock.clock import Clock, SystemChance
-from interlock.engine import open as engine_open
+from interlock.engine import open_engine as engine_open
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
-from interlock.store.lane import SqliteStore
-from interlock.store.open import NAME
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.store.lane_store import SqliteStore
+from interlock.store.open_store import NAME
+from interlock.testing.faults import FaultyDisk
 from tests.crash.engine.audit import Audit
 from tests.crash.engine.gateway import Books, Gateway, lines_of
 from tests.crash.engine.workload import Customers, opened
+from tests.crash.power import let_loop_turn
 
 ORDERS = 40
 CUT_SHARE = 0.5
@@ -69,10 +70,10 @@ class Cuts:
             self.cut(point)
 
     def cut(self, where: str) -> bool:
-        """Called in the writer's thread. False: the sync that it stands before goes on."""
+        """Called where a group is written. False: the sync that it stands before goes on."""
         if self._chance.fraction() > CUT_SHARE:
             return False
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result()
+        let_loop_turn(self._loop)
         # First what is certain, then the disk: it may know more by then, and never less.
         certain, asked = dict(self.acknowledged), lines_of(self.books)
         after = self._folder / f"after-{self.examined}"

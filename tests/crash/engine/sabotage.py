@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 
 from interlock.clock import RandomIds
 from interlock.engine.bound_machine import fresh_key
+from interlock.engine.path.commit_pipeline import CommitPipeline
 from interlock.engine.path.engine_commands import Crashed
-from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.staging import Envelope, Group, replace
+from interlock.engine.path.staged_group import Envelope, Group, replace
 from interlock.engine.recovery import Recovery
 
 
 def acknowledge_before_commit() -> None:
     """Everybody is told before the group is written."""
 
-    async def early(self: Pipeline, envelopes: Sequence[Envelope]) -> None:
+    async def early(self: CommitPipeline, envelopes: Sequence[Envelope]) -> None:
         group = await self._load(envelopes)
         again: list[Envelope] = []
         for envelope in envelopes:
@@ -24,7 +24,7 @@ def acknowledge_before_commit() -> None:
         changed = [staged for staged in group.staged.values() if staged.touched]
         self._keep(changed, await self.store.commit([staged.change() for staged in changed]) if changed else ())
 
-    Pipeline._pass = early  # type: ignore[method-assign]
+    CommitPipeline._pass = early  # type: ignore[method-assign]
 
 
 def new_key_after_crash() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, cast
 
-from interlock.chaos.order_machine import Shop, outside
+from interlock.chaos.shop import Shop, outside
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry

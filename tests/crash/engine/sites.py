@@ -5,8 +5,8 @@ A home is a folder, and workflows are the database of that name in it.
 
 from pathlib import Path
 
-from interlock.catalog.entries import below
-from interlock.store.open import NAME
+from interlock.catalog.catalog_entries import below
+from interlock.store.open_store import NAME
 from tests.crash.sites import BucketSite, LocalSite
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock.faultpoints import FOLLOWING_POINTS
-from interlock.testing.faults.processes import At, Processes
+from interlock.testing.faults import At, Processes
 from tests.crash.engine.moving import MovingCampaign, MovingHome
 from tests.crash.engine.sites import LocalHome
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interlock.faultpoints import CLOSING_POINTS, GROUP_POINTS, LANE_POINTS, RECOVERY_POINTS
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.crash.engine.campaign import Campaign
 from tests.crash.engine.gateway import POINTS as GATEWAY_POINTS
 from tests.crash.engine.sites import LocalHome
@@ -55,6 +55,7 @@ def test_nothing_is_lost_or_doubled_by_kills_at_a_point_of_the_data_path(
     assert campaign.crashes == len(REACHED) * FACTOR
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", RECOVERY_POINTS)
 def test_nothing_is_lost_or_doubled_by_kills_in_recovery(tmp_path: Path, processes: Processes, point: str) -> None:
     """Each recovery meets what a kill among flowing orders has left, and is killed itself, twice in a row."""
@@ -67,6 +68,7 @@ def test_nothing_is_lost_or_doubled_by_kills_in_recovery(tmp_path: Path, process
     campaign.finish()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("point", CLOSING_POINTS)
 def test_nothing_is_lost_or_doubled_by_kills_in_closing(tmp_path: Path, processes: Processes, point: str) -> None:
     campaign = Campaign(processes, tmp_path, LocalHome(tmp_path), seed=SEED)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.crash.engine.campaign import Campaign
 from tests.crash.engine.sites import BucketHome
 from tests.integration.objects.servers import SeaweedFS

@@ -6,13 +6,14 @@ known, and undo logs unwind. INTERLOCK_CRASHES multiplies the number of seeds.
 """
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults import Process, Processes
 from tests.crash.engine.moving import POINTS, MovingCampaign, MovingHome
 from tests.crash.engine.sites import BucketHome, LocalHome
 from tests.integration.objects.servers import SeaweedFS
@@ -61,7 +62,7 @@ def test_a_mover_that_is_killed_is_followed_by_one_that_goes_on(
 ) -> None:
     campaign = MovingCampaign(processes, tmp_path, MovingHome(LocalHome(tmp_path), postgres_url), seed=seed)
     assert campaign.move(die_at=point)[-1] == point
-    if POINTS.index(point) < POINTS.index("leave/after"):
+    if POINTS.index(point) < POINTS.index("leave"):
         campaign.crash_somewhere()  # Nothing has moved: the home goes on.
         assert campaign.move()[-1] == "moved"
     else:
@@ -72,7 +73,7 @@ def test_a_mover_that_is_killed_is_followed_by_one_that_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("point", ["copy/1", "seal"])
+@pytest.mark.parametrize("point", ["copy/1", "seal/0"])
 def test_an_engine_that_is_killed_while_its_workflows_move_loses_nothing(
     tmp_path: Path, processes: Processes, postgres_url: str, point: str, seed: int
 ) -> None:
@@ -89,7 +90,7 @@ def test_an_engine_that_is_killed_while_its_workflows_move_loses_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("point", ["catch up/1", "leave/before", "leave/after"] if FACTOR > 1 else ["leave/before"])
+@pytest.mark.parametrize("point", ["catch up/0", "leave/before", "leave"] if FACTOR > 1 else ["leave/before"])
 def test_a_mover_from_a_bucket_that_is_killed_is_followed_by_one_that_goes_on(
     tmp_path: Path, processes: Processes, seaweedfs: SeaweedFS, postgres_url: str, point: str, seed: int
 ) -> None:
@@ -97,7 +98,7 @@ def test_a_mover_from_a_bucket_that_is_killed_is_followed_by_one_that_goes_on(
     home = BucketHome(tmp_path, seaweedfs.url(f"shops/{uuid.uuid4().hex}"))
     campaign = MovingCampaign(processes, tmp_path, MovingHome(home, postgres_url), seed=seed)
     assert campaign.move(die_at=point)[-1] == point
-    if point != "leave/after":
+    if point != "leave":
         campaign.crash_somewhere()
     assert campaign.move_alone()[-1] == "moved"
     campaign.arrive()
@@ -106,7 +107,26 @@ def test_a_mover_from_a_bucket_that_is_killed_is_followed_by_one_that_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("point", ["copy/1", "seal", "leave/before"] if FACTOR > 1 else ["leave/before"])
+@pytest.mark.parametrize("point", ["watch", "copy/1", "catch up/0"] if FACTOR > 1 else ["copy/1"])
+def test_an_engine_that_is_frozen_past_its_lease_goes_on_where_its_workflows_live(
+    tmp_path: Path, processes: Processes, seaweedfs: SeaweedFS, postgres_url: str, point: str, seed: int
+) -> None:
+    """G4: the mover waits for the end of the lease, and what the engine had begun is decided at the target."""
+    home = BucketHome(tmp_path, seaweedfs.url(f"shops/{uuid.uuid4().hex}"))
+    campaign = MovingCampaign(processes, tmp_path, MovingHome(home, postgres_url), seed=seed)
+
+    def strike(reached: str, life: Process) -> None:
+        if reached in {point, "moved"}:
+            os.kill(life.number, signal.SIGSTOP if reached == point else signal.SIGCONT)
+
+    assert campaign.move(strike=strike, along=100)[-1] == "moved"
+    campaign.arrive()
+    campaign.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("point", ["copy/1", "seal/0", "leave/before"] if FACTOR > 1 else ["leave/before"])
 def test_orders_come_to_their_end_on_the_way_back_too(
     tmp_path: Path, processes: Processes, postgres_url: str, point: str, seed: int
 ) -> None:

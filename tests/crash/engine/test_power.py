@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.testing.faults import FaultyDisk
 from tests.crash.engine.power import go_on, work_through_cuts
 
 FACTOR = int(os.environ.get("INTERLOCK_CRASHES") or "1")

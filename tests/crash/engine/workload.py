@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.chaos.order_machine import outside
+from interlock.chaos.shop import outside
 from interlock.clock import SystemChance
 from interlock.engine import follow_moves
 from interlock.engine.engine import Engine
-from interlock.engine.open import Opening
+from interlock.engine.open_engine import EngineOpening
 from interlock.errors import MovedElsewhere, Refusal, RequestError
 from tests.crash.engine import sabotage, shop
 from tests.crash.engine.gateway import Gateway
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 MOMENTS = (State.CHARGING, State.RESERVING, State.RESERVED, State.PACKED, State.SHIPPING, State.UNWINDING)
 
 
-def opened(url: str, cache: str | None) -> Opening[Engine]:
+def opened(url: str, cache: str | None) -> EngineOpening[Engine]:
     """Bounds so small that everything has to wait for a slot now and then, and an undo is never given up."""
     return Engine.open(
         url,

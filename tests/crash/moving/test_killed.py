@@ -13,15 +13,11 @@ import pytest
 
 from interlock import Database
 from interlock.chaos.database_servers import OwnPostgres
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults import Process, Processes
 from tests.chaos.postgres.campaign import own_postgres
-from tests.crash.moving.workloads import INCREMENT
+from tests.crash.moving.workloads import INCREMENT, POINTS
 
 ALL = int(os.environ.get("INTERLOCK_CRASHES") or "1") > 1
-POINTS = (
-    "watch/before", "watch", "draft/before", "draft", "copy", "copy/index", "catch up", "compare", "seal/0/before",
-    "seal/0", "verify", "leave/before", "leave", "arrive/before", "arrive", "done",
-)  # fmt: skip
 SOME = {
     "mover": ("copy", "verify", "leave/before", "leave", "arrive"),
     "writer": ("copy", "seal/0", "leave"),

@@ -1,4 +1,4 @@
-"""What the processes do that are killed around a move: one moves a database, another one writes to it all the while."""
+"""What the processes do that are killed around a move: one moves a database or workflows, another one writes to it."""
 
 import asyncio
 import os
@@ -11,9 +11,19 @@ from typing import TypeVar
 from interlock import Database
 from interlock.clock import SystemClock
 from interlock.errors import InterlockError
-from interlock.relocate.database.mover import move_database
+from interlock.relocate.mover import move_database
+from interlock.relocate.stages import At, Moved
+from interlock.relocate.workflow_move import move_workflows
 
+POINTS = (
+    "watch/before", "watch", "draft/before", "draft", "copy", "copy/index", "catch up", "compare", "seal/0/before",
+    "seal/0", "verify", "leave/before", "leave", "arrive/before", "arrive", "done",
+)  # fmt: skip
 INCREMENT = "UPDATE counter SET n = n + 1 WHERE id = 1"
+WORKFLOW_POINTS = (
+    "watch", "copy/aside", "copy", "catch up", "seal/0/before", "seal/0", "verify", "leave/before", "leave",
+    "arrive/before", "arrive", "done",
+)  # fmt: skip
 REPEATED = ("copy", "catch up", "compare")
 """Stages whose points have a number."""
 
@@ -36,12 +46,12 @@ def make(say: Say, url: str) -> None:
     asyncio.run(main())
 
 
-def write(say: Say, url: str, life: int, stop: str) -> None:
+def write(say: Say, url: str, life: int, stop: str, lease_s: float | None = None) -> None:
     """Count with keys until there is a file that says stop; each is asked for until it is acknowledged."""
 
     async def main() -> None:
         number = 0
-        db = await _again(say, Database.open(url).opened)
+        db = await _again(say, (Database.open(url) if lease_s is None else Database.open(url, lease_s=lease_s)).opened)
         while not os.access(stop, os.F_OK):
             number += 1
             say(f"ask {life}/{number}")
@@ -64,7 +74,23 @@ async def _again(say: Say, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
 
 
 def move(say: Say, source: str, target: str, point: str, how: str, go: str) -> None:
-    """Move; at the point it kills itself, or tells and waits until somebody opens the pipe."""
+    """Move a database; at the point the mover kills itself, or waits until the test opens the pipe."""
+    _run_mover(say, lambda at: move_database(source, target, name="shop", clock=SystemClock(), at=at), point, how, go)
+
+
+def move_home(say: Say, source: str, target: str, epoch: int, point: str) -> None:
+    """Move the workflows of a home; at the point the mover kills itself."""
+
+    def watch(_what: str, _done: int, _total: int) -> None:
+        """Ignore the progress."""
+
+    def run(at: At) -> Awaitable[Moved]:
+        return move_workflows(source, target, epoch=epoch, clock=SystemClock(), watch=watch, at=at)
+
+    _run_mover(say, run, point, "mover", "")
+
+
+def _run_mover(say: Say, run: Callable[[At], Awaitable[Moved]], point: str, how: str, go: str) -> None:
     struck = False
 
     def at(here: str) -> None:
@@ -80,7 +106,7 @@ def move(say: Say, source: str, target: str, point: str, how: str, go: str) -> N
 
     async def main() -> None:
         try:
-            done = await move_database(source, target, name="shop", clock=SystemClock(), at=at)
+            done = await run(at)
         except InterlockError as error:
             say(f"failed {error.retry} {error.what}")
         else:

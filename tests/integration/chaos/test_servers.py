@@ -180,7 +180,7 @@ servers = OwnPostgres(folder), OwnRedis(folder)
 for server in servers:
     server.start()
 os.kill(servers[0].pid, signal.SIGSTOP)
-print(*(number for server in servers for number in (server._keeper.pid, *processes_of(server))), flush=True)
+print(*(number for server in servers for number in (server._parent.pid, *processes_of(server))), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -17,7 +17,7 @@ from interlock.clock import SystemClock, SystemSecrets
 from interlock.errors import NotAuthenticated, NotPermitted, UnavailableError
 from interlock.server.asgi import AsgiApp
 from interlock.server.security.guard import Guard
-from interlock.server.security.keys import KeyStore, Limits, Scope, make_key
+from interlock.server.security.keys import KeyBounds, KeyStore, Scope, make_key
 from interlock.server.security.stores import MemoryDocument
 from tests.integration.client.serving import Running, engine_like_any_other, running
 from tests.integration.client.test_weather import weathered
@@ -180,7 +180,7 @@ async def keyed() -> AsyncGenerator[tuple[Running, dict[Scope, str]]]:
     store = KeyStore(MemoryDocument(), "memory:")
     keys: dict[Scope, str] = {}
     for scope in Scope:
-        created = make_key(SystemSecrets(), name="", scopes=(scope,), limits=Limits(), now=datetime.now(UTC))
+        created = make_key(SystemSecrets(), name="", scopes=(scope,), limits=KeyBounds(), now=datetime.now(UTC))
         await store.add(created.record)
         keys[scope] = created.key.reveal()
     guard = Guard(store, clock=SystemClock())

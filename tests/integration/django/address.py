@@ -1,12 +1,16 @@
 """The entry of DATABASES for an address."""
 
+from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
+
+TRANSACTION_S: Final = 600.0
+"""A migration is one transaction, and how long it takes says something about the machine."""
 
 
 def database(url: str) -> dict[str, object]:
     """Return the entry: a lane by its address; a PostgreSQL with Django's own backend, in the schema of the address."""
     if not url.startswith("postgresql:"):
-        return {"ENGINE": "interlock.django", "NAME": url}
+        return {"ENGINE": "interlock.django", "NAME": url, "OPTIONS": {"transaction_timeout_s": TRANSACTION_S}}
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
     return {

@@ -65,6 +65,7 @@ def test_the_application_moves_with_its_rows(lane_url: str, postgres_url: str) -
     assert shop(postgres_url, "commands")["same"] is True
 
 
+@pytest.mark.slow
 def test_migrations_can_be_undone_and_done_again(lane_url: str) -> None:
     _ = run(lane_url, "django", "migrate")
     undone = run(lane_url, "django", "migrate", "shop", "zero")

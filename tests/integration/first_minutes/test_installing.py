@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.new import requirement
+from interlock.cli.new import source_requirement
 
 Note = Callable[[str | None], None]
 
@@ -37,21 +37,26 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Note:
 
 def test_a_package_from_an_index_is_named(noted: Note) -> None:
     noted(None)
-    assert requirement() == "interlock[server]"
+    assert source_requirement() == "interlock[server]"
 
 
 def test_a_clone_is_named_by_its_folder(noted: Note, tmp_path: Path) -> None:
     clone = tmp_path / "my clone"
     clone.mkdir()
     noted(f'{{"dir_info": {{"editable": true}}, "url": "{clone.as_uri()}"}}')
-    assert requirement() == f"{clone}[server]"
+    assert source_requirement() == f"{clone}[server]"
     clone.rmdir()
-    assert requirement() == "interlock[server]"
+    assert source_requirement() == "interlock[server]"
+
+
+def test_a_commit_is_named_with_its_repository(noted: Note) -> None:
+    noted('{"url": "https://example.org/interlock.git", "vcs_info": {"vcs": "git", "commit_id": "0a1b"}}')
+    assert source_requirement() == "interlock[server] @ git+https://example.org/interlock.git@0a1b"
 
 
 def test_a_package_from_elsewhere_is_named(noted: Note) -> None:
     noted('{"url": "https://example.org/interlock.whl", "archive_info": {}}')
-    assert requirement() == "interlock[server]"
+    assert source_requirement() == "interlock[server]"
 
 
 def test_sources_that_were_never_installed_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,4 +64,4 @@ def test_sources_that_were_never_installed_name_the_package(monkeypatch: pytest.
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", none)
-    assert requirement() == "interlock[server]"
+    assert source_requirement() == "interlock[server]"

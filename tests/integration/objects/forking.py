@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 
 from interlock.errors import InterlockError
-from interlock.lanes.objectlog.bucket_protocol import World
+from interlock.lanes.objectlog.bucket_protocol import Environment
 from interlock.lanes.objectlog.remote_bucket import open_bucket, open_folder, open_proven
 from interlock.urls import parse_bucket_url
 
@@ -22,7 +22,7 @@ def fork(say: Callable[[str], None], url: str) -> None:
             else "found nothing"
         )
 
-    address, world = parse_bucket_url(url), World(pause=lambda _: None)
+    address, world = parse_bucket_url(url), Environment(pause=lambda _: None)
     _in_child(say, "early child", read)
     say(f"parent: {read()}")
     _in_child(

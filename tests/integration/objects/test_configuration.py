@@ -7,9 +7,9 @@ from urllib.parse import unquote
 import pytest
 
 from interlock.errors import BadUsage, UnavailableError
-from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, World
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Environment
 from interlock.lanes.objectlog.remote_bucket import RemoteBucket, open_bucket, open_proven
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.careless import CarelessServer
 from tests.integration.objects.scripted import Reply, ScriptedServer, xml
@@ -103,10 +103,10 @@ def test_a_server_that_the_environment_names_is_probed_on_its_own(monkeypatch: p
     address = parse_bucket_url("s3://bucket/probed-by-environment/stock")
     with CarelessServer("careful") as good, CarelessServer("ignores all") as bad:
         monkeypatch.setenv("AWS_ENDPOINT_URL", good.endpoint)
-        open_proven(address, request_timeout_s=10, world=World())
+        open_proven(address, request_timeout_s=10, world=Environment())
         monkeypatch.setenv("AWS_ENDPOINT_URL", bad.endpoint)
         with pytest.raises(UnavailableError, match="cannot carry a log"):
-            open_proven(address, request_timeout_s=10, world=World())
+            open_proven(address, request_timeout_s=10, world=Environment())
 
 
 def test_a_child_of_a_fork_opens_no_bucket_after_its_parent_did() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed
 from interlock.lanes.objectlog.remote_bucket import open_bucket
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.servers import Server
 

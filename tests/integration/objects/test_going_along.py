@@ -8,27 +8,28 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.catalog import FILE, Catalog
-from interlock.catalog.entries import Entry, below
+from interlock.catalog.catalog_entries import CatalogEntry, below
 from interlock.clock import SystemClock
 from interlock.database.doctor import examine_home, is_home
 from interlock.database.lane_engine import Translators
 from interlock.errors import Fenced
 from interlock.lanes.handover import Tombstone
-from interlock.lanes.objectlog.mover_copy import note_left, take_over
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog.remote_bucket import open_folder
-from interlock.lanes.settings import LaneSettings
+from interlock.relocate.bucket_lane import note_left, take_over
 from interlock.urls import parse_bucket_url
-from tests.integration.objects.servers import Moto
+from tests.integration.objects.servers import SeaweedFS
 from tests.unit.catalog.contract import Contract
 
 ADD = "UPDATE c SET n = n + 1 WHERE id = 1"
 CLOCK = SystemClock()
 
 
+@pytest.mark.slow
 class TestInRealBucket(Contract):
     @pytest.fixture
-    def home(self, moto: Moto, folder: str) -> str:
-        return moto.url(folder)
+    def home(self, seaweedfs: SeaweedFS, folder: str) -> str:
+        return seaweedfs.url(folder)
 
     @pytest.fixture
     def spoil(self, home: str) -> Callable[[], object]:
@@ -60,8 +61,10 @@ def taken(url: str, file: Path, *, leaves_for: str = "", notes: bool = True, lea
 
 @pytest.mark.slow
 @pytest.mark.parametrize("notes", [True, False], ids=["and says so in the manifest", "and dies"])
-def test_an_owner_that_a_mover_has_replaced_goes_along(tmp_path: Path, moto: Moto, folder: str, *, notes: bool) -> None:
-    home, new = moto.url(folder), f"lanes://{tmp_path}/new"
+def test_an_owner_that_a_mover_has_replaced_goes_along(
+    tmp_path: Path, seaweedfs: SeaweedFS, folder: str, *, notes: bool
+) -> None:
+    home, new = seaweedfs.url(folder), f"lanes://{tmp_path}/new"
 
     async def use() -> None:
         async with Database.open(new) as there:
@@ -73,7 +76,7 @@ def test_an_owner_that_a_mover_has_replaced_goes_along(tmp_path: Path, moto: Mot
             )
             await db.execute(ADD)
             assert (await value(db), db.url) == (1, new)
-        assert await Catalog(home).names() == {"stock": Entry(new, 1)}
+        assert await Catalog(home).names() == {"stock": CatalogEntry(new, 1)}
         assert await is_home(home)
         assert (await examine_home(home)).healthy
         async with Database.open(below(home, "stock"), cache=str(tmp_path / "other")) as db:
@@ -84,10 +87,10 @@ def test_an_owner_that_a_mover_has_replaced_goes_along(tmp_path: Path, moto: Mot
 
 @pytest.mark.slow
 def test_an_owner_that_was_replaced_by_a_mover_which_gave_up_opens_its_lane_again(
-    tmp_path: Path, moto: Moto, folder: str
+    tmp_path: Path, seaweedfs: SeaweedFS, folder: str
 ) -> None:
     """It finds the database as it was, and the streams that it has open stay open."""
-    url = moto.url(f"{folder}/stock")
+    url = seaweedfs.url(f"{folder}/stock")
 
     async def use() -> None:
         async with Database.open(url, cache=str(tmp_path / "mine"), lease_s=1.0, db_per_write_stream=True) as db:
@@ -103,8 +106,10 @@ def test_an_owner_that_was_replaced_by_a_mover_which_gave_up_opens_its_lane_agai
     asyncio.run(use())
 
 
-def test_an_owner_that_was_replaced_by_one_that_stays_says_so(tmp_path: Path, moto: Moto, folder: str) -> None:
-    url = moto.url(f"{folder}/stock")
+def test_an_owner_that_was_replaced_by_one_that_stays_says_so(
+    tmp_path: Path, seaweedfs: SeaweedFS, folder: str
+) -> None:
+    url = seaweedfs.url(f"{folder}/stock")
 
     async def use() -> None:
         async with Database.open(url, cache=str(tmp_path / "mine"), lease_s=0.5) as db:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from interlock import Database, Engine, Fenced, UnavailableError
-from interlock.catalog.entries import below
+from interlock.catalog.catalog_entries import below
 from interlock.clock import SystemClock
 from interlock.engine import follow_moves
 from interlock.lanes.objectlog.log import bucket_of
 from interlock.lanes.objectlog.manifest import Manifest, read_manifest
 from interlock.urls import parse_bucket_url
-from tests.integration.objects.servers import Moto
+from tests.integration.objects.servers import SeaweedFS
 from tests.unit.engine.follow_moves.shop import Gateway, Noted, Order, shop
 
 LEASE_S = 0.5
@@ -36,8 +36,8 @@ class Clock(SystemClock):
 
 
 @pytest.fixture
-def url(moto: Moto) -> str:
-    return moto.url(f"idle-owners/{uuid.uuid4().hex}/stock")
+def url(seaweedfs: SeaweedFS) -> str:
+    return seaweedfs.url(f"idle-owners/{uuid.uuid4().hex}/stock")
 
 
 def manifest_at(url: str) -> Manifest:
@@ -144,6 +144,7 @@ def test_another_process_took_it_over_and_holds_it(tmp_path: Path, url: str, lea
     asyncio.run(use())
 
 
+@pytest.mark.slow
 def test_an_engine_shows_what_another_one_did_before_it_left(tmp_path: Path, url: str) -> None:
     """What it remembers of workflows is dropped: views, refusals and decisions are those of the log."""
 

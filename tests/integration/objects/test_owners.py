@@ -12,7 +12,7 @@ import pytest
 
 from interlock.database.database import Database
 from interlock.errors import LaneOwned
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults import Process, Processes
 from tests.integration.objects.lives import written
 from tests.integration.objects.servers import SeaweedFS
 

@@ -7,8 +7,8 @@ import pytest
 
 from interlock.database.database import Database
 from interlock.errors import UnavailableError
-from interlock.lanes.objectlog.bucket_protocol import World
-from interlock.lanes.objectlog.probe import Check, examine
+from interlock.lanes.objectlog.bucket_protocol import Environment
+from interlock.lanes.objectlog.probe import PromiseCheck, examine
 from interlock.lanes.objectlog.remote_bucket import open_folder, open_proven
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.careless import Care, CarelessServer
@@ -16,14 +16,14 @@ from tests.integration.objects.scripted import Eof, ScriptedServer, xml
 from tests.integration.objects.servers import BUCKET, S3rver, Server
 
 
-def examined(url: str) -> list[Check]:
-    return examine(open_folder(parse_bucket_url(url), request_timeout_s=30), World(pause=lambda _: None))
+def examined(url: str) -> list[PromiseCheck]:
+    return examine(open_folder(parse_bucket_url(url), request_timeout_s=30), Environment(pause=lambda _: None))
 
 
 @pytest.mark.slow
 def test_a_good_server_is_accepted_and_left_clean(server: Server, folder: str) -> None:
     address = parse_bucket_url(server.url(f"{folder}/stock"))
-    bucket = open_proven(address, request_timeout_s=10, world=World())
+    bucket = open_proven(address, request_timeout_s=10, world=Environment())
     bucket.create("log/1", b"x")
     shared = open_folder(address, request_timeout_s=10)
     assert shared.keys("") == ["stock/log/1"]
@@ -31,7 +31,7 @@ def test_a_good_server_is_accepted_and_left_clean(server: Server, folder: str) -
 
 def test_s3rver_is_refused(s3rver: S3rver, folder: str) -> None:
     with pytest.raises(UnavailableError, match="accepted a second object"):
-        open_proven(parse_bucket_url(s3rver.url(f"{folder}/stock")), request_timeout_s=10, world=World())
+        open_proven(parse_bucket_url(s3rver.url(f"{folder}/stock")), request_timeout_s=10, world=Environment())
 
 
 def test_no_database_opens_on_a_server_that_ignores_conditions(s3rver: S3rver, folder: str, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_careless_server_is_refused(care: Care, failing: str) -> None:
         [wrong] = [check for check in examined(server.url("shop/stock")) if check.verdict == "no"]
         assert wrong.code == failing
         with pytest.raises(UnavailableError) as caught:
-            open_proven(address, request_timeout_s=30, world=World())
+            open_proven(address, request_timeout_s=30, world=Environment())
         assert wrong.promise in str(caught.value)
         assert wrong.fix in str(caught.value)
         assert "hidden" not in str(caught.value)
@@ -86,7 +86,9 @@ def test_a_careless_server_is_refused(care: Care, failing: str) -> None:
 
 def test_a_server_that_does_not_answer_cannot_be_reached() -> None:
     with ScriptedServer(Eof()) as server, pytest.raises(UnavailableError, match=r"the bucket s3://.*cannot be reached"):
-        open_proven(parse_bucket_url(server.url("shop/stock")), request_timeout_s=1, world=World(pause=lambda _: None))
+        open_proven(
+            parse_bucket_url(server.url("shop/stock")), request_timeout_s=1, world=Environment(pause=lambda _: None)
+        )
 
 
 def test_a_right_that_is_missing_is_named() -> None:

@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 import pytest
 
 from interlock.clock import Clock
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Store
 from tests.conformance.store import test_commit, test_lives, test_reads
 from tests.conformance.store.places import Place

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from interlock.testing.faults.processes import stop_listening
+from interlock.testing.faults import stop_listening
 from interlock.urls import parse_postgres_url
 
 

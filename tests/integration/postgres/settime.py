@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from interlock.clock import Clock
-from interlock.postgres.pool import Pool, Record
+from interlock.postgres.pool import Pool, PostgresRow
 from interlock.store.postgres import store
 
 
@@ -54,10 +54,10 @@ def set_by_the_test(patch: pytest.MonkeyPatch) -> None:
 
     read, write = Pool.read, Pool.write
 
-    async def read_then(self: Pool, sql: str, *values: object) -> list[Record]:
+    async def read_then(self: Pool, sql: str, *values: object) -> list[PostgresRow]:
         return await read(self, told(sql), *values)
 
-    async def write_then(self: Pool, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
+    async def write_then(self: Pool, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[PostgresRow]:
         return await write(self, told(sql), values, reserve=reserve)
 
     patch.setattr(store, "DatabaseTime", made)

@@ -6,8 +6,8 @@ from uuid import uuid4
 import asyncpg
 
 from interlock.clock import SystemClock
-from interlock.hotrow.placement import WINDOWS, advise, gather
-from interlock.hotrow.tools import Tool
+from interlock.hotrow.placement_advice import WINDOWS, advise, gather
+from interlock.hotrow.tool_declarations import Tool
 from interlock.urls import parse_postgres_url
 
 SECONDS = 1.2

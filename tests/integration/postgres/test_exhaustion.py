@@ -14,8 +14,8 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.postgres.errors import NotNow
 from interlock.postgres.pool import Link, Pool, connected
+from interlock.postgres.translate_errors import NotNow
 from interlock.store.postgres.store import PostgresStore, open_postgres
 from interlock.urls import PostgresAddress, parse_postgres_url
 from tests.conformance.store.samples import begun, moved, run, started

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.postgres.pool import Link, Pool, Record, connected
+from interlock.postgres.pool import Link, Pool, PostgresRow, connected
 from interlock.store.postgres.store import PostgresStore, open_postgres
 from interlock.store.protocol import Holder
 from interlock.urls import PostgresAddress, parse_postgres_url
@@ -97,7 +97,7 @@ class Deaf:
         link = await connected(address)
         write = link.write
 
-        async def heard(sql: str, values: Sequence[object]) -> list[Record]:
+        async def heard(sql: str, values: Sequence[object]) -> list[PostgresRow]:
             rows = await write(sql, values)
             if self.deaf:
                 self.deaf = False

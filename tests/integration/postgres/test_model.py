@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from interlock.store.memory import MemoryStore
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Store
 from tests.conformance.store.test_model import Stores
 from tests.integration.postgres.stores import emptied

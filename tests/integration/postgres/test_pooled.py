@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from interlock.clock import Clock
-from interlock.postgres.pool import Driver, Link, Pool, Prepared, Record, connected
-from interlock.store.postgres.schema import migrated
+from interlock.postgres.pool import Driver, Link, Pool, PostgresRow, Prepared, connected
+from interlock.store.postgres.migrations import migrated
 from interlock.store.postgres.store import PostgresStore
 from interlock.store.protocol import Store
 from interlock.urls import PostgresAddress, parse_postgres_url
@@ -36,7 +36,7 @@ class Pooled:
         await self.next()
         return done
 
-    async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[Record]:  # noqa: ASYNC109
+    async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[PostgresRow]:  # noqa: ASYNC109
         assert self.transaction, "two round trips of one statement may reach two servers"
         return await self.servers[0].fetch(sql, *values, timeout=timeout)
 

@@ -97,7 +97,9 @@ def test_each_question_is_answered_by_its_index(postgres_url: str) -> None:
         "delivered": ((["w"], ["k"]), "workflow_events_by_key"),
         "history": (("w", 0, 10), "workflow_events_pkey"),
         "effects": ((0, "", 10), "workflow_effects_to_wake"),
-        "letters": ((0, "", None, 10), "dead_letters_by_age"),
+        "letters": ((0, "", None, 10, None), "dead_letters_by_age"),
+        "children": (("w", None, 1, 1, "", 10), "workflow_children_by_parent"),
+        "newest_children": (("w", None, 1, 1, "", 10), "workflow_children_by_parent"),
     }
 
     async def scenario() -> None:

@@ -21,7 +21,7 @@ def instead(old: str, new: str) -> Sabotage:
     """Every grouped statement with another text in one place, which is told by a pattern."""
 
     def sabotage(patch: pytest.MonkeyPatch) -> None:
-        def broken(schema: str, parts: statement.Parts) -> str:
+        def broken(schema: str, parts: statement.GroupParts) -> str:
             text = group_statement(schema, parts)
             assert re.search(old, text) or not parts.moves
             return re.sub(old, new, text)

@@ -163,7 +163,7 @@ def test_writers_on_distinct_rows_are_volume_and_on_one_row_they_are_seen(postgr
                 finally:
                     await connection.close()
 
-            async def sampled(rows: list[int], enough: Callable[[lock_waits.Waits], bool]) -> lock_waits.Waits:
+            async def sampled(rows: list[int], enough: Callable[[lock_waits.LockWaits], bool]) -> lock_waits.LockWaits:
                 done = asyncio.Event()
                 writers = [asyncio.ensure_future(write(row, done)) for row in rows]
                 link = await connected(parse_postgres_url(postgres))

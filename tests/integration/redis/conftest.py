@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.redis import connection, leases, token_bucket
+from interlock.redis import cluster_breakers, connection, shared_leases
 from interlock.redis.connection import ANSWER_S, FIRST_S
 from tests.integration.redis.server import Server, found
 
@@ -26,7 +26,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(connection, "ANSWER_S", PATIENCE_S)
     monkeypatch.setattr(connection, "FIRST_S", PATIENCE_S)
-    monkeypatch.setattr(token_bucket, "FRESH_S", LONG_AGO_S)
+    monkeypatch.setattr(cluster_breakers, "FRESH_S", LONG_AGO_S)
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for comes sooner: beats, and the pauses after a return. What they are for is the same."""
     if not LONG:
         monkeypatch.setattr(connection, "BEAT_S", 0.1)
-        monkeypatch.setattr(leases, "RETURN_S", 0.5)
-        monkeypatch.setattr(leases, "UNKNOWN_S", 1.0)
-        monkeypatch.setattr(leases, "BACK_S", 0.2)
+        monkeypatch.setattr(shared_leases, "RETURN_S", 0.5)
+        monkeypatch.setattr(shared_leases, "UNKNOWN_S", 1.0)
+        monkeypatch.setattr(shared_leases, "BACK_S", 0.2)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 from interlock import Engine, StepContext
 from interlock.engine.dependencies.outlet import Outlet
-from interlock.engine.open import Opening
-from interlock.engine.shared_redis import Clustered
+from interlock.engine.open_engine import EngineOpening
+from interlock.engine.shared.shared_redis import Clustered
 from tests.conformance.engine.shop import Order, OrderMachine, State, shop
 
 PATIENCE_S = 60
@@ -27,7 +27,7 @@ class OwnClock:
         return time.monotonic()
 
 
-def engine(redis: str, url: str = "memory:", **more: Any) -> Opening[Engine]:  # noqa: ANN401 -- what Engine.open takes.
+def engine(redis: str, url: str = "memory:", **more: Any) -> EngineOpening[Engine]:  # noqa: ANN401 -- what Engine.open takes.
     """An engine that stands for a process of its own. Its machine has an effect for each of its dependencies."""
     more.setdefault("clock", OwnClock())
 

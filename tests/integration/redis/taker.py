@@ -18,7 +18,7 @@ from interlock import Admission, Engine
 from interlock.engine.path.admission import Gate
 from interlock.errors import Overloaded
 from interlock.redis import connection
-from interlock.redis.token_bucket import SharedTokens
+from interlock.redis.cluster_breakers import SharedTokens
 from tests.conformance.engine.shop import shop
 
 PATIENCE_S = 60.0

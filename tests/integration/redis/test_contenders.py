@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.faults.processes import stop_listening
+from interlock.testing.faults import stop_listening
 from tests.integration.redis.conftest import LONG
 from tests.integration.redis.contender import TURNS
 from tests.integration.redis.living import run, until

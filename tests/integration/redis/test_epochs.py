@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from interlock.clock import RandomIds, SystemChance
-from interlock.engine import shared_redis
-from interlock.redis.leases import COUNT_BITS, Epochs
+from interlock.engine.shared import shared_redis
+from interlock.redis.shared_leases import COUNT_BITS, Epochs
 from interlock.store.memory import MemoryStore
 from tests.integration.redis.living import OwnClock, cluster_of, engine, run, until
 from tests.integration.redis.server import Server

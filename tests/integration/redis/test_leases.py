@@ -11,10 +11,9 @@ import pytest
 from interlock import Admission, Breaker, Dependency, LeaseHeld, UnavailableError
 from interlock.clock import RandomIds, SystemChance
 from interlock.redis import connection
-from interlock.redis import leases as sharing
-from interlock.redis.connection import CALLS_MAX, STILL_S, Link
-from interlock.redis.leases import COUNT_BITS, Epochs, SharedLeases
-from interlock.redis.scripts import ACQUIRE
+from interlock.redis import shared_leases as sharing
+from interlock.redis.connection import ACQUIRE, CALLS_MAX, STILL_S, RedisLink
+from interlock.redis.shared_leases import COUNT_BITS, Epochs, SharedLeases
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Granted, Held
 from interlock.urls import parse_redis_url
@@ -29,7 +28,7 @@ class Cluster:
     """What a process has of Redis, without an engine."""
 
     def __init__(self, server: Server, store: MemoryStore, home: str) -> None:
-        self.link = Link(parse_redis_url(server.url), SystemChance(), self._changed)
+        self.link = RedisLink(parse_redis_url(server.url), SystemChance(), self._changed)
         self.epochs = Epochs(store.leases, SystemChance(), RandomIds(), notes=store)
         self.leases = SharedLeases(self.link, store.leases, self.epochs, OwnClock())
         self.leases.home = home

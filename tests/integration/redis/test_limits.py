@@ -12,9 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from interlock import Admission, Dependency
-from interlock.engine.shared_redis import INGRESS
+from interlock.engine.shared import shared_redis
+from interlock.engine.shared.shared_redis import INGRESS, SharedDependency
 from interlock.errors import Overloaded
-from interlock.redis.scripts import TAKE
+from interlock.redis.connection import TAKE
 from interlock.urls import parse_redis_url
 from tests.integration.redis.conftest import LONG
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
@@ -167,6 +168,61 @@ def test_the_rate_of_a_dependency_is_that_of_all_processes_together(server: Serv
             assert waiting is not None
             assert waiting > 0
             assert "0.01 times per second" in str(outlet_of(two).why("first"))
+
+    run(scenario)
+
+
+def test_the_rate_of_a_key_is_that_of_all_processes_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E8: one process has called for a customer, and the other has to wait; another customer has its own rate."""
+
+    async def scenario() -> None:
+        gateway = Dependency("gateway", per_rate_per_s=0.01)
+        async with (
+            engine(server.url, dependencies=[gateway]) as one,
+            engine(server.url, dependencies=[gateway]) as two,
+        ):
+            for key in ("ada", "bob"):
+                await until(lambda: outlet_of(one).take_key(key))  # noqa: B023 -- called in this round.
+                # What was borrowed is paid, and both processes know the level.
+                for each in (one, two):
+                    shared = outlet_of(each).others
+                    assert isinstance(shared, SharedDependency)
+                    shared.key_token(key, take=False)
+                    await shared._key_tokens[key].beat()
+                assert not any(outlet_of(each).take_key(key) for each in (one, two) for _ in range(3))
+                wait_s = outlet_of(two).key_wait_s(key)
+                assert 0 < wait_s < 1_000
+            outlet_of(one).give_key("ada", unused=True)
+            assert outlet_of(one).take_key("ada"), "a call that was not made gives its token back"
+            monkeypatch.setattr(shared_redis, "KEYS_SHARED_MAX", 2)
+            outlet_of(one).key_wait_s("eve")
+            shared = outlet_of(one).others
+            assert isinstance(shared, SharedDependency)
+            assert list(shared._key_tokens) == ["ada", "eve"]
+            shared.return_key_token("bob")
+            outlet_of(one).declare(Dependency("gateway", per_rate_per_s=1e6))
+            assert outlet_of(one).key_wait_s("ada") < 1_000
+            assert shared._key_tokens["ada"].rate.rate_per_s == 1e6
+            outlet_of(one).declare(Dependency("gateway"))
+            assert outlet_of(one).take_key("ada")
+            assert shared.key_token("ada", take=True) is None
+
+    run(scenario)
+
+
+def test_without_redis_each_process_has_the_rate_of_a_key_to_itself(server: Server) -> None:
+    async def scenario() -> None:
+        gateway = Dependency("gateway", per_rate_per_s=0.01)
+        async with engine(server.url, dependencies=[gateway]) as one:
+            await until(lambda: outlet_of(one).take_key("ada"))
+            server.kill()
+            await until(lambda: not cluster_of(one).up)
+            assert outlet_of(one).take_key("ada"), "its own bucket"
+            assert not outlet_of(one).take_key("ada")
+            outlet_of(one).give_key("ada", unused=True)
+            assert outlet_of(one).take_key("ada")
+            server.start()
+            await until(lambda: cluster_of(one).up)
 
     run(scenario)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Admission, Breaker, Dependency, Engine, UnavailableError
-from interlock.redis.doctor import examine_redis
+from interlock.redis.redis_doctor import examine_redis
 from interlock.urls import parse_redis_url
 from tests.integration.ports import HeldPorts
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until

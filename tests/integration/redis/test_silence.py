@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from interlock import Admission, Breaker, Dependency, Engine, InterlockError, UnavailableError
-from interlock.engine.open import Opening
+from interlock.engine.open_engine import EngineOpening
 from interlock.errors import Overloaded
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
@@ -27,7 +27,7 @@ Ends = Callable[[Server], None]
 WAYS = pytest.mark.parametrize("ends", [Server.freeze, Server.kill], ids=["frozen", "killed"])
 
 
-def opening(server: Server) -> Opening[Engine]:
+def opening(server: Server) -> EngineOpening[Engine]:
     return engine(server.url, dependencies=GATEWAY, admission=Admission(rate_per_s=100, burst=5))
 
 

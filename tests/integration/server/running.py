@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from interlock.engine.settings import Admission
+from interlock.engine.engine_settings import Admission
 from interlock.server.app_declaration import App, Limits
 from interlock.server.lifecycle import Listening, serve
 from tests.unit.cli.running import plain_environment, program
@@ -48,9 +48,11 @@ def server(home: str, *options: str, target: str = shop.NAME, **settings: str) -
     )
     try:
         assert process.stderr is not None
-        said = process.stderr.readline()
-        found = ADDRESS.search(said)
-        assert found, said + process.stderr.read()
+        said = ""
+        # On a slow machine a warning may come before the line with the address: a blocked loop, a late Redis.
+        while (found := ADDRESS.search(said)) is None and (line := process.stderr.readline()):
+            said += line
+        assert found, said
         yield Server(process, found[1])
     finally:
         if process.poll() is None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from interlock import Client, Engine, MovedElsewhere, UnavailableError
-from interlock.client.streaming import Streamed
+from interlock.client.signal_stream import Streamed
 from interlock.engine import follow_moves
 from tests.integration.client.serving import Running, running
 from tests.unit.engine.follow_moves.places import World

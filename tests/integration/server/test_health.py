@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from interlock.clock import Clock
-from interlock.engine import open as engine_open
+from interlock.engine import open_engine as engine_open
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
-from interlock.store.lane import SqliteStore
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.store.lane_store import SqliteStore
+from interlock.testing.faults import FaultyDisk
 from tests.integration.postgres.test_restarts import OwnServer, own_server
 from tests.unit.server.serving import serving
 

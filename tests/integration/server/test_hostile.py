@@ -14,7 +14,7 @@ import pytest
 
 from interlock import Webhook
 from interlock.server.app_declaration import Mapped
-from interlock.server.security.audit import Audit
+from interlock.server.security.guard import Audit
 from interlock.server.security.stores import MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, serving

@@ -14,7 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 import pytest
 
 from interlock import Client
-from interlock.testing.faults.processes import stop_listening
+from interlock.testing.faults import stop_listening
 from tests.integration.server.running import server
 from tests.integration.server.test_workers import children, heard
 from tests.unit.server.shop import Order, Remark, order

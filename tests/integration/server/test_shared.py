@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from interlock.store.postgres.schema import migrate
+from interlock.store.postgres.migrations import migrate
 from tests.integration.server.running import Server, server
 from tests.unit.server.serving import Served, problem, served
 

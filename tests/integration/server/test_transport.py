@@ -12,7 +12,7 @@ import pytest
 
 from interlock import Admission
 from interlock.server.app_declaration import Limits
-from interlock.server.protocol import DRAIN_S
+from interlock.server.uvicorn_protocol import DRAIN_S
 from tests.integration.server.running import Hands, in_hands
 
 HERE = b"Host: localhost\r\n"

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import enum
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -14,6 +16,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql.base import PGInspector
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -26,6 +30,9 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 PARTS = (morning, noon, evening)
 STATEMENTS = 60
 """At least so many different statements are compared; executions are many more."""
+
+TRANSACTION_S = 600.0
+"""A migration is one transaction, and how long it takes says something about the machine."""
 
 registry.register("interlock.lanes", "interlock.dbapi.sqlalchemy_dialect", "LaneDialect")
 
@@ -43,9 +50,14 @@ def on_postgres(url: str) -> str:
     return f"postgresql+psycopg://{parts.netloc}{parts.path}?{query}"
 
 
+def with_patience(url: str) -> str:
+    """The address with a transaction limit that no machine reaches, if it is one of a lane."""
+    return f"{url}?transaction_timeout_s={TRANSACTION_S}" if url.startswith("interlock+") else url
+
+
 @contextlib.contextmanager
 def engine_of(url: str) -> Iterator[sa.Engine]:
-    engine = sa.create_engine(url)
+    engine = sa.create_engine(with_patience(url))
     try:
         yield engine
     finally:
@@ -103,6 +115,60 @@ def test_the_whole_application_gives_the_same_results(lane: str, postgres_url: s
         assert len(statements) >= STATEMENTS, executed
 
 
+class Mood(enum.Enum):
+    SAD = "sad"
+    HAPPY = "happy"
+
+
+def feelings() -> tuple[sa.MetaData, sa.Table]:
+    """A table with an enumeration of the database, and a computed column."""
+    metadata = sa.MetaData()
+    table = sa.Table(
+        "feeling",
+        metadata,
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("mood", sa.Enum(Mood, name="mood"), nullable=False, server_default="SAD"),
+        sa.Column("moods", ARRAY(sa.Enum(Mood, name="mood"))),
+        sa.Column("minutes", sa.Integer),
+        sa.Column("hours", sa.Integer, sa.Computed("minutes / 60", persisted=True)),
+    )
+    return metadata, table
+
+
+def feel(engine: sa.Engine) -> list[object]:
+    """Create, fill, change, read, reflect and drop the table."""
+    metadata, table = feelings()
+    metadata.create_all(engine)
+    metadata.create_all(engine)
+    results: list[object] = []
+    with engine.begin() as connection:
+        added = table.insert().returning(table.c.id, table.c.mood, table.c.hours, sort_by_parameter_order=True)
+        rows: list[dict[str, object]] = [
+            {"mood": Mood.HAPPY, "moods": [Mood.SAD, Mood.HAPPY], "minutes": 130},
+            {"mood": Mood.SAD, "moods": [], "minutes": 1},
+        ]
+        results.append([tuple(row) for row in connection.execute(added, rows)])
+        connection.execute(table.insert().values(minutes=59))
+        connection.execute(table.update().where(table.c.mood == Mood.SAD).values(minutes=table.c.minutes + 61))
+        ordered = table.select().order_by(table.c.mood.desc(), table.c.id)
+        results.append([tuple(row) for row in connection.execute(ordered)])
+        counted = sa.select(table.c.mood, sa.func.count()).where(table.c.mood.in_(Mood)).group_by(table.c.mood)
+        results.append(sorted((mood.name, count) for mood, count in connection.execute(counted)))
+    inspector = sa.inspect(engine)
+    results += [repr(column["type"]) for column in inspector.get_columns("feeling")]
+    enums = cast("PGInspector", inspector).get_enums()
+    results.append([(each["name"], each["labels"]) for each in enums])
+    metadata.drop_all(engine)
+    results.append(sa.inspect(engine).get_table_names())
+    return results
+
+
+def test_enumerations_and_computed_columns_are_those_of_postgresql(lane: str, postgres_url: str) -> None:
+    make_schema(postgres_url)
+    with engine_of(lane) as engine, engine_of(on_postgres(postgres_url)) as other:
+        assert feel(engine) == feel(other)
+
+
 def test_migrations_go_down_and_up_again_with_rows(lane: str) -> None:
     with engine_of(lane) as engine:
         migrate(engine, command.upgrade, "head")
@@ -157,7 +223,7 @@ def test_the_application_runs_in_an_event_loop(lane: str, tmp_path: Path) -> Non
         expected = run(engine, *PARTS)
 
     async def scenario() -> list[object]:
-        engine = create_async_engine(lane)
+        engine = create_async_engine(with_patience(lane))
         try:
             async with engine.begin() as connection:
                 config = Config()

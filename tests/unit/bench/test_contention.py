@@ -107,6 +107,7 @@ def test_every_setting_is_measured_in_turns_and_every_row_is_counted(url: str | 
     assert result.findings
 
 
+@pytest.mark.slow
 def test_it_runs_on_postgresql(postgres: str) -> None:
     result, _ = run([], postgres)
     assert result.engine == "postgres"

@@ -11,7 +11,7 @@ from benchmarks.objects import CLIENTS, PUT_MS, commits, contestant, default_lea
 from benchmarks.recovery import Times, plot, recovery, takeover, written
 from benchmarks.report import Figure, Round
 from benchmarks.weights import weigh
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 
 
 @pytest.mark.slow

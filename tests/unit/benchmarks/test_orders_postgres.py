@@ -54,6 +54,7 @@ def test_ratios_on_postgresql_are_of_the_best_and_of_one_run() -> None:
         "postgres_256_vs_handwritten": 6.0,
         "postgres_256_vs_handwritten_in_cpu": 6.0,
         "postgres_256_vs_onestatement": 2.0,
+        "postgres_256_vs_onestatement_in_cpu": 2.0,
         "hot_workflow_postgres_per_s": 80.0,
         "hot_workflow_postgres_vs_handwritten": 20.0,
         "postgres_2_processes_vs_1": 1.25,
@@ -76,6 +77,7 @@ def test_one_and_two_processes_feed_the_same_server_and_lose_nothing(folder: Pat
     assert all(len(each.rounds) == 3 and (each.each("transactions") or 0) > 0 for each in figures.values())
 
 
+@pytest.mark.slow
 def test_a_meter_counts_statements_and_transactions_as_the_server_does(folder: Path) -> None:
     with server(folder) as running, asyncio.Runner() as runner:
         connection = runner.run(asyncpg.connect(running.url))

@@ -29,7 +29,7 @@ from benchmarks.storming.verdict import timeline_table as timeline
 from benchmarks.storming.weather import Fate, Script, Segment, Weather, declined, luck_of
 from interlock import Retry
 from interlock.engine.dependencies.outlet import forget_outlets
-from interlock.testing.faults.processes import stop_listening
+from interlock.testing.faults import stop_listening
 
 P = ParamSpec("P")
 AT_ONCE = Retry(attempts=3, first_s=0.001)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock.catalog.catalog import ALL, Catalog, workflows_at
-from interlock.catalog.entries import Entry, Kind, below
+from interlock.catalog.catalog_entries import CatalogEntry, Kind, below
 from interlock.errors import BadUsage, CorruptionError
 
 
@@ -17,38 +17,38 @@ class Contract:
     def test_a_home_without_a_catalog_has_no_names_and_looking_makes_none(self, home: str) -> None:
         catalog = Catalog(home)
         assert asyncio.run(catalog.names()) == {}
-        assert asyncio.run(catalog.entry("stock")) == Entry()
+        assert asyncio.run(catalog.entry("stock")) == CatalogEntry()
         assert asyncio.run(catalog.names()) == {}
 
     def test_a_name_that_was_opened_is_known_and_lives_below_the_home(self, home: str) -> None:
         assert asyncio.run(Catalog(home).locate("stock")) == below(home, "stock")
-        assert asyncio.run(Catalog(home).names()) == {"stock": Entry()}
+        assert asyncio.run(Catalog(home).names()) == {"stock": CatalogEntry()}
 
     def test_a_move_is_entered_and_a_later_one_replaces_it(self, home: str) -> None:
-        assert asyncio.run(Catalog(home).enter("stock", "lanes:///a", 1)) == Entry("lanes:///a", 1)
+        assert asyncio.run(Catalog(home).enter("stock", "lanes:///a", 1)) == CatalogEntry("lanes:///a", 1)
         assert asyncio.run(Catalog(home).locate("stock")) == "lanes:///a"
-        assert asyncio.run(Catalog(home).enter("stock", "lanes:///b", 3)) == Entry("lanes:///b", 3)
-        assert asyncio.run(Catalog(home).entry("stock")) == Entry("lanes:///b", 3)
+        assert asyncio.run(Catalog(home).enter("stock", "lanes:///b", 3)) == CatalogEntry("lanes:///b", 3)
+        assert asyncio.run(Catalog(home).entry("stock")) == CatalogEntry("lanes:///b", 3)
 
     def test_a_lower_epoch_never_replaces_a_higher_one(self, home: str) -> None:
         asyncio.run(Catalog(home).enter("stock", "lanes:///b", 3))
-        assert asyncio.run(Catalog(home).enter("stock", "lanes:///a", 2)) == Entry("lanes:///b", 3)
-        assert asyncio.run(Catalog(home).entry("stock")) == Entry("lanes:///b", 3)
+        assert asyncio.run(Catalog(home).enter("stock", "lanes:///a", 2)) == CatalogEntry("lanes:///b", 3)
+        assert asyncio.run(Catalog(home).entry("stock")) == CatalogEntry("lanes:///b", 3)
 
     def test_the_same_move_entered_twice_is_entered_once(self, home: str) -> None:
         for _ in range(2):
-            assert asyncio.run(Catalog(home).enter("stock", "lanes:///a", 1)) == Entry("lanes:///a", 1)
-        assert asyncio.run(Catalog(home).names()) == {"stock": Entry("lanes:///a", 1)}
+            assert asyncio.run(Catalog(home).enter("stock", "lanes:///a", 1)) == CatalogEntry("lanes:///a", 1)
+        assert asyncio.run(Catalog(home).names()) == {"stock": CatalogEntry("lanes:///a", 1)}
 
     def test_two_places_with_one_epoch_cannot_both_be_true(self, home: str) -> None:
         asyncio.run(Catalog(home).enter("stock", "lanes:///a", 1))
         with pytest.raises(CorruptionError, match="lanes:///a since epoch 1, and now at lanes:///b"):
             asyncio.run(Catalog(home).enter("stock", "lanes:///b", 1))
-        assert asyncio.run(Catalog(home).entry("stock")) == Entry("lanes:///a", 1)
+        assert asyncio.run(Catalog(home).entry("stock")) == CatalogEntry("lanes:///a", 1)
 
     def test_who_comes_home_is_entered_as_living_there(self, home: str) -> None:
         asyncio.run(Catalog(home).enter("stock", "lanes:///a", 1))
-        assert asyncio.run(Catalog(home).enter("stock", below(home, "stock"), 2)) == Entry("", 2)
+        assert asyncio.run(Catalog(home).enter("stock", below(home, "stock"), 2)) == CatalogEntry("", 2)
         assert asyncio.run(Catalog(home).locate("stock")) == below(home, "stock")
 
     def test_a_database_and_a_machine_of_one_name_have_nothing_to_do_with_each_other(self, home: str) -> None:
@@ -56,8 +56,8 @@ class Contract:
         for number, kind in enumerate(kinds, 1):
             asyncio.run(Catalog(home).enter("order", f"lanes:///{kind}", number, kind=kind))
         for number, kind in enumerate(kinds, 1):
-            assert asyncio.run(Catalog(home).entry("order", kind=kind)) == Entry(f"lanes:///{kind}", number)
-            assert asyncio.run(Catalog(home).names(kind)) == {"order": Entry(f"lanes:///{kind}", number)}
+            assert asyncio.run(Catalog(home).entry("order", kind=kind)) == CatalogEntry(f"lanes:///{kind}", number)
+            assert asyncio.run(Catalog(home).names(kind)) == {"order": CatalogEntry(f"lanes:///{kind}", number)}
 
     def test_no_secret_is_written_down_and_the_home_brings_its_own(self, home: str) -> None:
         url = "postgresql://u:secret@host/shop?schema=stock"
@@ -72,7 +72,7 @@ class Contract:
 
         asyncio.run(enter())
         known = asyncio.run(Catalog(home).names())
-        assert known["stock"] == Entry("lanes:///4", 4)
+        assert known["stock"] == CatalogEntry("lanes:///4", 4)
         assert sorted(known) == ["name-0", "name-1", "name-2", "name-3", "stock"]
 
     def test_names_are_any_text_and_listed_in_order(self, home: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock.catalog.catalog import FILE, Catalog
-from interlock.catalog.entries import Entry
+from interlock.catalog.catalog_entries import CatalogEntry
 from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objectlog.bucket_protocol import Bucket, ConditionFailed, Denied, Unclear
 from tests.unit.catalog.contract import Contract
@@ -100,9 +100,9 @@ def test_an_entry_in_a_bucket_is_written_once_whatever_its_answers_are(
 ) -> None:
     buckets.bucket.faults = list(faults)
     entry = asyncio.run(Catalog(HOME).enter("a", "lanes:///a", 1))
-    assert entry == Entry("lanes:///a", 1)
+    assert entry == CatalogEntry("lanes:///a", 1)
     known = asyncio.run(Catalog(HOME).names())
-    assert known == {"a": entry, **{name: Entry(f"lanes:///{name}", 1) for name in others}}
+    assert known == {"a": entry, **{name: CatalogEntry(f"lanes:///{name}", 1) for name in others}}
 
 
 def test_a_bucket_that_changes_all_the_time_is_given_up(buckets: Buckets) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.catalog.entries import below
+from interlock.catalog.catalog_entries import below
 from interlock.urls import parse_postgres_url
 
 HOME = "postgresql://u:pw@host/shop?schema=home&connections_max=5"
@@ -48,6 +48,7 @@ def test_a_name_that_is_no_schema_of_its_own_becomes_a_digest(name: str) -> None
     assert schema != name
 
 
+@pytest.mark.slow
 @given(
     st.sets(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=80), max_size=8)
 )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from interlock.catalog.catalog import FILE, FolderCatalog
-from interlock.catalog.entries import FORMAT, Entry
+from interlock.catalog.catalog_entries import FORMAT, CatalogEntry
 from interlock.errors import BadUsage, CorruptionError, UnusableFile
 
 NO_HOMES = [
@@ -35,7 +35,7 @@ def test_a_new_name_lives_below_the_home_and_is_written_down(tmp_path: Path) -> 
     catalog = FolderCatalog(home(tmp_path))
     assert catalog.names() == {}
     assert catalog.locate("stock") == f"{home(tmp_path)}/stock"
-    assert FolderCatalog(home(tmp_path)).names() == {"stock": Entry()}
+    assert FolderCatalog(home(tmp_path)).names() == {"stock": CatalogEntry()}
 
 
 def test_a_name_with_spaces_is_quoted(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_a_name_with_spaces_is_quoted(tmp_path: Path) -> None:
 
 def test_a_name_that_was_placed_elsewhere_is_found_there(tmp_path: Path) -> None:
     catalog = FolderCatalog(home(tmp_path))
-    catalog.enter("stock", Entry("lanes:///elsewhere/stock", 1))
+    catalog.enter("stock", CatalogEntry("lanes:///elsewhere/stock", 1))
     assert catalog.locate("stock") == "lanes:///elsewhere/stock"
-    catalog.enter("stock", Entry("", 2))
+    catalog.enter("stock", CatalogEntry("", 2))
     assert catalog.locate("stock") == f"{home(tmp_path)}/stock"
 
 
@@ -62,7 +62,11 @@ def test_names_are_listed_in_order(tmp_path: Path) -> None:
 )
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     catalog = FolderCatalog(home(tmp_path))
-    for call in (lambda: catalog.locate(name), lambda: catalog.enter(name, Entry()), lambda: catalog.entry(name)):
+    for call in (
+        lambda: catalog.locate(name),
+        lambda: catalog.enter(name, CatalogEntry()),
+        lambda: catalog.entry(name),
+    ):
         with pytest.raises(BadUsage, match="not the name of a database"):
             call()
     assert list(tmp_path.iterdir()) == []
@@ -90,18 +94,21 @@ def test_a_catalog_of_the_first_format_is_read_and_written_anew_with_the_next_en
     first = {"format": 1, "databases": {"stock": {"url": ""}, "far": {"url": "s3://bucket/far"}}}
     (tmp_path / FILE).write_bytes(msgspec.json.encode(first))
     catalog = FolderCatalog(home(tmp_path))
-    assert catalog.names() == {"far": Entry("s3://bucket/far"), "stock": Entry()}
+    assert catalog.names() == {"far": CatalogEntry("s3://bucket/far"), "stock": CatalogEntry()}
     assert catalog.locate("far") == "s3://bucket/far"
     assert msgspec.json.decode((tmp_path / FILE).read_bytes())["format"] == 1, "looking changes nothing"
-    catalog.enter("stock", Entry("lanes:///elsewhere/stock", 1))
+    catalog.enter("stock", CatalogEntry("lanes:///elsewhere/stock", 1))
     assert msgspec.json.decode((tmp_path / FILE).read_bytes())["format"] == FORMAT
-    assert catalog.names() == {"far": Entry("s3://bucket/far"), "stock": Entry("lanes:///elsewhere/stock", 1)}
+    assert catalog.names() == {
+        "far": CatalogEntry("s3://bucket/far"),
+        "stock": CatalogEntry("lanes:///elsewhere/stock", 1),
+    }
 
 
 def test_a_home_that_cannot_be_used_is_told_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     catalog = FolderCatalog(home(tmp_path / "file"))
-    for call in (catalog.names, lambda: catalog.enter("stock", Entry())):
+    for call in (catalog.names, lambda: catalog.enter("stock", CatalogEntry())):
         with pytest.raises(UnusableFile, match=r"interlock-catalog\.json cannot be used") as caught:
             call()
         assert "home is a folder" in caught.value.fix

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import UnusableFile
-from interlock.settings import Setting, Table, change_settings, settings_file, settings_in, with_settings
+from interlock.settings import Setting, SettingsTable, change_settings, settings_file, settings_in, with_settings
 
-VIEWS = Table("tools", "views")
+VIEWS = SettingsTable("tools", "views")
 
 WRITTEN = """\
 # The shop.
@@ -129,7 +129,7 @@ VALUES: st.SearchStrategy[Setting] = (
     after=st.dictionaries(st.sampled_from("abcd"), VALUES),
 )
 def test_a_reader_finds_exactly_the_change(name: str, before: dict[str, Setting], after: dict[str, Setting]) -> None:
-    table = Table("tools", name)
+    table = SettingsTable("tools", name)
     text = with_settings("# first\n[defaults]\nqueue_max = 5\n", table, before)
     changed = with_settings(text, table, {**after, "a": None})
     expected = {key: value for key, value in {**before, **after}.items() if key != "a"}

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from interlock.catalog.open_lane import is_free
-from interlock.lanes.objectlog.bucket_protocol import World
-from interlock.lanes.objectlog.manifest import KEY, Left, Manifest, Owner, decode
+from interlock.lanes.objectlog.bucket_protocol import Environment
+from interlock.lanes.objectlog.manifest import KEY, LeaseHolder, Left, Manifest, decode
 from tests.unit.lanes.objectlog.buckets import ScriptedBucket
 
-MOVER = Owner(id="x", pid=1, host="h", cache="c", mover=True)
-OTHER = Owner(id="x", pid=1, host="h", cache="c")
+MOVER = LeaseHolder(id="x", pid=1, host="h", cache="c", mover=True)
+OTHER = LeaseHolder(id="x", pid=1, host="h", cache="c")
 LEFT = Left(url="lanes:///there", epoch=1, time_us=0)
 
 
@@ -38,7 +38,7 @@ class Time:
 
 
 def manifest(
-    revision: int = 1, *, owner: Owner | None = MOVER, lease_s: float = 5.0, left: Left | None = None
+    revision: int = 1, *, owner: LeaseHolder | None = MOVER, lease_s: float = 5.0, left: Left | None = None
 ) -> Manifest:
     return Manifest(database="00", revision=revision, nonce="0", epoch=2, owner=owner, lease_s=lease_s, left=left)
 
@@ -51,7 +51,7 @@ def looked(
     if first is not None:
         bucket.objects[KEY] = msgspec.json.encode(first)
     time = Time(bucket, later)
-    world = dataclasses.replace(World(), clock=time, pause=time.pause)
+    world = dataclasses.replace(Environment(), clock=time, pause=time.pause)
     return is_free(bucket, wait_s=wait_s, world=world, dead_after_s=dead_after_s), round(time.now_s, 1)
 
 

@@ -4,8 +4,16 @@ import asyncio
 
 import pytest
 
-from interlock.chaos.order_machine import ChaosOrder, order
-from interlock.chaos.shop import Acknowledgement, AuditRow, LoggedCall, StoredOrder, load_orders, problems
+from interlock.chaos.shop import (
+    Acknowledgement,
+    AuditRow,
+    ChaosOrder,
+    LoggedCall,
+    StoredOrder,
+    load_orders,
+    order,
+    problems,
+)
 from interlock.chaos.worker_messages import Operation
 from interlock.engine.engine import Engine
 

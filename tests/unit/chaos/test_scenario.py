@@ -8,7 +8,7 @@ import pytest
 from interlock.chaos.scenario import Scenario, ScenarioLoad, Servers, Stage, run
 from interlock.chaos.shop import Broken
 from interlock.errors import UnavailableError
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 
 
 @pytest.mark.parametrize(

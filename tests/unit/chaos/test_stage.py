@@ -4,7 +4,7 @@ from pathlib import Path
 
 from interlock.chaos.database_servers import OwnPostgres
 from interlock.chaos.scenario import ScenarioLoad, Servers, Stage
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from interlock.urls import STATEMENT_TIMEOUT_S, parse_postgres_url
 
 

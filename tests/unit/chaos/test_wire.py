@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from interlock.chaos.network import TcpProxy
+from interlock.chaos.scenario import TcpProxy
 
 PATIENCE_S = 60.0
 MOMENT_S = 0.05

@@ -1,5 +1,6 @@
 """A folder with a few modules in it, and a command line that runs there."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(sys.modules) - before:
         if name.partition(".")[0] in {Path(module).parts[0].removesuffix(".py") for module in MODULES}:
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """A command that runs here sets up the log of the whole process."""
+    root, own = logging.getLogger(), logging.getLogger("interlock")
+    handlers, levels = [*root.handlers], (root.level, own.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    own.setLevel(levels[1])
 
 
 @pytest.fixture

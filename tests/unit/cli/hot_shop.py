@@ -12,7 +12,7 @@ from uuid import UUID
 
 from interlock import Database, Engine, Event, Machine
 from interlock.clock import SystemClock
-from interlock.lanes.contention import read_report
+from interlock.lanes.hot_rows import read_report
 
 
 class State(Enum):

@@ -68,6 +68,7 @@ order = Machine(
     initial=State.DRAFT,
     final={State.DONE, State.CANCELLED},
     unwind={State.UNDOING: State.CANCELLED},
+    search=("cents", "note"),
 )
 
 

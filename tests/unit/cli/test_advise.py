@@ -5,17 +5,21 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
 from interlock import Database
+from interlock.bench.contention import GROUPED, ONE_ROW, ROW, SHARDED, ContentionPoint, ContentionResult
+from interlock.bench.load import Kind
 from interlock.catalog.catalog import FolderCatalog
+from interlock.cli.console import json_text
 from interlock.clock import SystemClock
-from interlock.hotrow.placement import Evidence
-from interlock.lanes.contention import HotReport, hot_path
+from interlock.hotrow.placement_advice import Evidence
+from interlock.lanes.hot_rows import HotReport, hot_path
 from tests.unit.cli.running import Done, Interlock
-from tests.unit.hotrow.placement.windows import row, window
+from tests.unit.hotrow.placement_advice.windows import row, window
 
 TOOLS = """
 from interlock import Tool
@@ -34,8 +38,8 @@ aggregate_write_rate = 500
 latency_critical = true
 """
 
-HOT = window(row(400), p99_s=0.030)
-CALM = window(row(3))
+HOT = window(row(400), p99_s=0.030, engine="object")
+CALM = window(row(3), engine="object")
 
 Advise = Callable[..., Done]
 
@@ -59,23 +63,29 @@ def test_a_verdict_comes_with_its_reason_its_evidence_and_the_command(advise: Ad
     lines = done.out.splitlines()
     assert [line.split() for line in lines[:2]] == [
         ["name", "lives", "verdict", "target", "proposed"],
-        ["stock", "lane", "couple", "postgres"],
+        ["stock", "object", "couple", "postgres"],
     ]
     assert "stock: couple" in lines
-    assert "  measured: It lives in a lane on a local disk; 500 writes per second to 1 row." in lines
+    assert "  measured: It lives in a lane whose log is in object storage; 500 writes per second to 1 row." in lines
     assert "            99 of 100 commits take at most 30 ms; the budget is 20 ms." in lines
-    assert "  run:      interlock route stock --to 'postgresql://HOST/DATABASE?schema=stock'" in lines
-    assert "  undo:     interlock route stock --to lanes:///FOLDER/stock" in lines
+    assert "run:" not in done.out, "it is unknown where it lives and where it would go"
+    assert lines[-1].startswith("            Name where it would go, and the command is printed")
+    seen = msgspec.structs.replace(HOT, url="s3://shop/stock")
+    there = ("--postgres", "postgresql://app:secret@db/shop")
+    lines = advise([seen] * 6, *there).out.splitlines()
+    assert "  run:      interlock route s3://shop/stock --to 'postgresql://app@db/shop?schema=stock'" in lines
+    assert "  undo:     interlock route 'postgresql://app@db/shop?schema=stock' --to s3://shop/stock" in lines
 
 
 def test_programs_read_json(advise: Advise, folder: Path) -> None:
     (folder / "interlock.toml").write_text(DECLARED, encoding="utf-8")
-    done = advise([HOT] * 6, "-o", "json")
+    seen = msgspec.structs.replace(HOT, url="s3://shop/stock")
+    done = advise([seen] * 6, "--to", "postgresql://db/shop?schema=stock", "-o", "json")
     [found] = json.loads(done.out)
     assert (found["name"], found["declared"], found["votes"], found["windows"]) == ("stock", True, 6, 6)
     assert found["proposed"] == {"action": "couple", "target": "postgres"}
     assert found["verdict"]["action"] == "couple"
-    assert found["verdict"]["command"].startswith("interlock route stock --to")
+    assert found["verdict"]["command"].startswith("interlock route s3://shop/stock --to")
     assert found["verdict"]["undo"]
     assert advise([HOT] * 6, "-o", "ids").out == "stock\n"
 
@@ -95,12 +105,13 @@ def test_a_tool_may_come_from_code_which_wins_over_the_file(advise: Advise, fold
 
 
 def test_several_databases_are_told_one_after_the_other(advise: Advise) -> None:
-    views = msgspec.structs.replace(window(row(400, key="video:42")), database="views")
+    slow = window(row(400, key="video:42"), p99_s=0.5, engine="postgres")
+    views = msgspec.structs.replace(slow, database="views")
     windows = [HOT, views] * 6
     done = advise(windows, "--tool", "tools_of_shop:both")
     assert [line.split()[:3] for line in done.out.splitlines()[1:3]] == [
-        ["stock", "lane", "couple"],
-        ["views", "lane", "helper"],
+        ["stock", "object", "couple"],
+        ["views", "postgres", "helper"],
     ]
     assert '  run:      db.counter("video:42", kind="sharded")' in done.out
     assert advise(windows, "views", "-o", "ids").out == "views\n"
@@ -125,7 +136,7 @@ def test_what_was_seen_counts_on_in_the_next_run(advise: Advise, folder: Path) -
     words = ("--tool", "tools_of_shop:stock", "--state", "kept/advice.json")
     verdicts = [json.loads(advise([HOT], *words, "-o", "json").out)[0]["verdict"]["action"] for _ in range(6)]
     assert verdicts == ["stay"] * 4 + ["couple"] * 2
-    near = window(row(30), p99_s=0.012)
+    near = window(row(30), p99_s=0.012, engine="object")
     assert json.loads(advise([near] * 20, *words, "-o", "json").out)[0]["verdict"]["action"] == "couple"
     kept = json.loads((folder / "kept/advice.json").read_text(encoding="utf-8"))
     assert kept["format"] == 1
@@ -224,6 +235,7 @@ def test_without_names_and_evidence_there_is_nothing_to_advise_on(
     missing = interlock("advise", "views", "--home", f"lanes://{folder}/home")
     assert missing.code == 4
     assert "knows no database 'views'" in missing.err
+    assert f"opened by it: lanes://{folder}/home/views. Known are: stock." in missing.err
 
 
 def test_a_database_that_is_in_use_is_watched(
@@ -253,10 +265,11 @@ def test_a_database_that_is_in_use_is_watched(
             assert (done.code, done.err) == (0, "")
             [found] = json.loads(done.out)
             assert (found["name"], found["declared"], found["windows"]) == ("stock", True, 1)
-            assert found["proposed"] == {"action": "couple", "target": "postgres"}
-        known = interlock("advise", "stock", "--seconds", "0", "--plateau", "300", "--coupled-plateau", "200")
+            assert found["proposed"] == {"action": "stay", "target": ""}
+        known = interlock("advise", "stock", "--seconds", "0", "--plateau", "300", "--coupled-plateau", "900")
         assert "one row can do 300 here" in known.out
-        assert "tune" in known.out
+        assert "In that PostgreSQL one row was measured to do 900 per second." in known.out
+        assert "couple" in known.out
         runner.run(database.close())
     closed = interlock("advise", "stock", "--seconds", "0")
     assert closed.code == 0
@@ -273,3 +286,70 @@ def test_names_cannot_move_the_cursor(advise: Advise) -> None:
     assert refused.code == 1
     assert "is not the name of a database" in refused.err
     assert "\x1b" not in refused.err
+
+
+def experiment(engine: str, *points: tuple[str, int, float, float], hand_off_ms: float = 0.0) -> bytes:
+    """What `interlock bench contention --json` writes: series, clients, commits per second, P99 in ms."""
+    batch = None if engine == "postgres" else GROUPED
+    measured = [
+        ContentionPoint(
+            part="grouped", series=series, clients=clients, databases=1, batch=batch,
+            hand_off_ms=hand_off_ms, commits_per_s=per_s, p50_ms=p99_ms / 2, p99_ms=p99_ms, cpu_us=1.0,
+        )
+        for series, clients, per_s, p99_ms in points
+    ]  # fmt: skip
+    kind = cast("Kind", engine)
+    found = ContentionResult(
+        engine=kind, url="", hand_off_ms=hand_off_ms, seconds=1.0, points=measured, findings=[], verdicts=[]
+    )
+    return json_text(found).encode()
+
+
+def test_what_an_experiment_has_measured_is_read_from_its_file(advise: Advise, folder: Path) -> None:
+    slow = window(row(400), p99_s=0.030, plateau=None)
+    words = ("--tool", "tools_of_shop:stock", "-o", "json", "--bench", "here.json", "--bench", "there.json")
+    (folder / "here.json").write_bytes(experiment("lane", (ONE_ROW, 1, 900.0, 2.0), (ONE_ROW, 64, 20_000.0, 4.0)))
+    (folder / "there.json").write_bytes(experiment("postgres", (ROW, 1, 450.0, 3.0), (ROW, 16, 1_400.0, 12.0)))
+    [found] = json.loads(advise([slow] * 6, *words).out)
+    assert found["verdict"]["action"] == "couple"
+    assert "500 writes per second are needed; one row can do 20,000 here." in found["verdict"]["evidence"]
+    assert "In that PostgreSQL one row was measured to do 1,400 per second." in found["verdict"]["evidence"]
+    (folder / "there.json").write_bytes(experiment("postgres", (ROW, 16, 1_400.0, 42.0)))
+    [found] = json.loads(advise([slow] * 6, *words).out)
+    assert found["verdict"]["action"] == "stay", "it would be slower there"
+
+
+def test_shards_are_proposed_in_a_lane_only_if_they_were_measured_to_be_better(advise: Advise, folder: Path) -> None:
+    counter = window(row(400, key="video:42"), p99_s=0.500)
+    counter = msgspec.structs.replace(counter, database="views")
+    words = ("--tool", "tools_of_shop:views", "-o", "json", "--bench", "here.json")
+    line = ((ONE_ROW, 64, 20_000.0, 4.0), (SHARDED, 64, 2_800.0, 610.0))
+    verdicts: list[str] = []
+    for content in (
+        experiment("lane", *line),
+        experiment("lane", *line, (SHARDED, 16, 2_000.0, 8.0)),
+        experiment("lane", (SHARDED, 16, 2_000.0, 8.0), hand_off_ms=10.0),
+        experiment("memory", (ONE_ROW, 1, 2_000.0, 8.0), (SHARDED, 16, 2_000.0, 8.0)),
+    ):
+        (folder / "here.json").write_bytes(content)
+        verdicts.append(json.loads(advise([counter] * 6, *words).out)[0]["verdict"]["action"])
+    assert verdicts == ["stay", "helper", "stay", "stay"]
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        (None, 4, "there is no file here.json"),
+        (b"{}", 1, "is not a result of `interlock bench contention`"),
+        (b"\xff", 1, "is not a result of `interlock bench contention`"),
+        (experiment("lane").replace(b'"contention"', b'"orders"', 1), 1, "is a result of `interlock bench orders`"),
+    ],
+)
+def test_what_is_no_experiment_is_refused(
+    advise: Advise, folder: Path, content: bytes | None, code: int, said: str
+) -> None:
+    if content is not None:
+        (folder / "here.json").write_bytes(content)
+    done = advise([HOT], "--bench", "here.json")
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err

@@ -49,6 +49,7 @@ def bare(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_every_command_can_be_loaded_without_the_extras() -> None:
     modules = sorted({*(path.partition(":")[0] for path in COMMANDS), "interlock", "interlock.database.database"})
     assert len(modules) > 12

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from tests.unit.cli.running import ESCAPE, Interlock, run_program
 
 QUICK = ("bench", "group-commit", "--quick", "--clients", "8", "--seconds", "0.03")
@@ -43,6 +45,7 @@ def test_a_pipe_gets_plain_lines(folder: Path) -> None:
     assert done.out.count("  window 0 ms, batch 4: ") == 3
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar(folder: Path) -> None:
     done = run_program(*QUICK, "--window", "0", "--batch", "4", folder=folder, FORCE_COLOR="1", TERM="xterm")
     assert done.code == 0

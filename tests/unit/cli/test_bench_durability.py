@@ -12,6 +12,7 @@ from tests.unit.cli.running import ESCAPE, Interlock, run_program
 QUICK = ("bench", "durability", "--quick", "--cycles", "2", "--clients", "4")
 
 
+@pytest.mark.slow
 def test_a_quick_run_shows_every_cycle_and_writes_its_files(interlock: Interlock, folder: Path) -> None:
     done = interlock(*QUICK, "--url", f"lanes://{folder}/ledger", "--json", "out/d.json", "--plot", "out/d.svg")
     assert done.code == 0, done.err

@@ -1,4 +1,4 @@
-"""`interlock breakers`: what was last noted of them, and that a note which cannot be read harms no other (C4)."""
+"""`interlock breakers`: what was last stored of them, and that a note which cannot be read harms no other (C4)."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock.clock import SystemClock
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from tests.unit.cli.running import Interlock
 from tests.unit.cli.shop import NAME
 
@@ -45,7 +45,7 @@ def test_breakers_are_listed_as_they_were_last_noted(interlock: Interlock, home:
         ["gateway", "open", "2026-11-16T03:04:05.000+00:00", "5 failures in a row: ConnectError"],
         ["warehouse", "closed", "closed", "2026-11-16T03:04:05.250+00:00  by hand"],
     ]
-    assert "last noted" in done.err
+    assert "the last changes that engines stored" in done.err
     assert "engine.breakers()" in done.err
 
 

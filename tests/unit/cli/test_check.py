@@ -108,3 +108,53 @@ def test_text_of_the_user_is_never_markup(interlock: Interlock, folder: Path) ->
     done = interlock("check", "wrong:late")
     assert done.code == 1
     assert "[red]:tea:[/red]" in done.out
+
+
+TALKING = """
+from collections.abc import Iterable
+from enum import Enum
+
+from interlock import Event, Machine, Send
+
+
+class Stage(Enum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class AskEvent(Event): ...
+
+
+class Asked(AskEvent): ...
+
+
+class ReplyEvent(Event): ...
+
+
+class Reply(ReplyEvent): ...
+
+
+class Unheard(ReplyEvent): ...
+
+
+ask = Machine("ask", states=Stage, context=dict, events=AskEvent, initial=Stage.OPEN, final={Stage.CLOSED})
+ask.on(Asked, Stage.OPEN, to=Stage.CLOSED)
+reply = Machine("reply", states=Stage, context=dict, events=ReplyEvent, initial=Stage.OPEN, final={Stage.CLOSED})
+reply.on(Reply, Stage.OPEN, to=Stage.CLOSED)
+
+
+@ask.sends(Stage.CLOSED)
+def tell(context: dict[str, object]) -> Iterable[Send]:
+    return [Send("r", Unheard())]
+"""
+
+
+def test_machines_that_talk_are_checked_together(interlock: Interlock, folder: Path) -> None:
+    (folder / "talking.py").write_text(TALKING)
+    alone = json.loads(interlock("check", "talking:ask", "-o", "json").out)
+    assert "message-never-accepted" not in {finding["code"] for finding in alone}
+    together = json.loads(interlock("check", "talking:ask", "talking:reply", "-o", "json").out)
+    [finding] = [each for each in together if each["code"] == "message-never-accepted"]
+    assert (finding["machine"], finding["severity"]) == (None, "warning")
+    assert "tell of 'ask' sends UNHEARD on entering 'closed'; 'reply' never takes it." in finding["what"]
+    assert "ask, reply together: tell of 'ask'" in interlock("check", "talking:ask", "talking:reply").out

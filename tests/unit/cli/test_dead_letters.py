@@ -70,15 +70,20 @@ def test_what_gave_up_is_listed_and_tried_again(interlock: Interlock, home: str,
     assert (letter["kind"], letter["workflow"], letter["name"]) == (kind, "o-1", name)
     listed = interlock("dead-letters", "list", "--kind", kind)
     assert "\\u001b[31mgateway\\u202e [bold]here" in listed.out
+    shown = interlock("show", "o-1").out
+    assert (f"gave up after 1 attempt: see dead letter {letter['id']}" in shown) == (kind != "effect")
     other = "undo" if kind == "step" else "step"
     assert interlock("dead-letters", "list", "--kind", other, "-o", "ids").out == ""
     done = interlock("dead-letters", "retry", NAME, letter["id"])
     assert (done.code, done.err) == (0, "")
     assert letter["id"] in done.out
     assert json.loads(interlock("dead-letters", "list", "-o", "json").out) == []
-    again = interlock("dead-letters", "retry", NAME, letter["id"])
+    again = interlock("dead-letters", "retry", NAME, letter["id"], "another-letter")
     assert again.code == 4
     assert letter["id"] in again.err
+    assert "another-letter" in again.err
+    both = interlock("dead-letters", "retry", letter["id"], "another-letter")
+    assert "no machine is given" in both.err
     expected = {"step": State.PACKING, "undo": State.CANCELLED, "effect": State.DONE}[kind]
     assert asyncio.run(serve(home, expected)) == expected.value
 
@@ -94,6 +99,17 @@ def test_a_person_says_that_it_is_dealt_with(interlock: Interlock, home: str, mo
     assert "'nothing'" in done.err
     assert interlock("compensations", NAME, "-o", "json").out == "[]\n"
     assert asyncio.run(serve(home, State.CANCELLED)) == "cancelled"
+
+
+def test_without_a_command_they_are_listed(interlock: Interlock, home: str) -> None:
+    asyncio.run(give_up(home, "step"))
+    listed = interlock("dead-letters", "list", "--kind", "step", "-o", "ids").out
+    assert listed
+    assert interlock("dead-letters", "--kind", "step", "-o", "ids").out == listed
+    assert interlock("dead-letters").out == interlock("dead-letters", "list").out
+    assert "resolve" in interlock("dead-letters", "--help").out
+    assert interlock("dead-letters", "-o", "ids", "--help").code == 0
+    assert interlock("dead-letters", "lits").code == 2
 
 
 def test_a_resolution_needs_a_note(interlock: Interlock, home: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.cli import serve as serving
 from interlock.cli.serve import settle_admission
-from interlock.engine.settings import Admission
+from interlock.engine.engine_settings import Admission
 from interlock.errors import BadUsage
 from interlock.server.lifecycle import admission_from
 from interlock.settings import configured_program

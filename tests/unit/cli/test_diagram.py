@@ -18,7 +18,7 @@ ORDER = "interlock.examples.order:order"
 )
 def test_a_diagram_is_what_the_machine_draws(interlock: Interlock, folder: Path, kind: str, drawn: str) -> None:
     assert interlock("diagram", ORDER, "--format", kind).out.rstrip("\n") == drawn.rstrip("\n")
-    written = interlock("diagram", ORDER, "--format", kind, "--output", f"pictures/new/order.{kind}")
+    written = interlock("diagram", ORDER, "--format", kind, "--file", f"pictures/new/order.{kind}")
     assert (written.code, written.out) == (0, "")
     assert written.err == f"Wrote pictures/new/order.{kind}\n"
     assert (folder / f"pictures/new/order.{kind}").read_text(encoding="utf-8") == drawn
@@ -35,7 +35,7 @@ def test_the_theme_is_that_of_the_picture(interlock: Interlock, theme: str) -> N
 
 
 def test_a_description_can_be_drawn_without_its_code(interlock: Interlock) -> None:
-    interlock("describe", ORDER, "--output", "order.json")
+    interlock("describe", ORDER, "--file", "order.json")
     assert interlock("diagram", "order.json").out == interlock("diagram", ORDER).out
 
 
@@ -43,7 +43,7 @@ def test_a_description_reads_back_as_the_same_machine(interlock: Interlock, fold
     printed = interlock("describe", ORDER)
     assert printed.code == 0
     assert description_from_json(printed.out.encode()) == description_from_json(order.describe().to_json())
-    interlock("describe", ORDER, "--output", "order.json")
+    interlock("describe", ORDER, "--file", "order.json")
     assert (folder / "order.json").read_text() == printed.out
 
 
@@ -64,7 +64,7 @@ def test_a_machine_with_errors_is_not_kept_or_compared(interlock: Interlock, com
 
 @pytest.mark.parametrize("command", ["diagram", "describe"])
 def test_a_file_that_cannot_be_written_is_an_error(interlock: Interlock, command: str) -> None:
-    done = interlock(command, ORDER, "--output", "tickets.py/order.svg")
+    done = interlock(command, ORDER, "--file", "tickets.py/order.svg")
     assert done.code == 1
     assert "error: tickets.py/order.svg cannot be written: " in done.err
     assert "Traceback" not in done.err

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.database.database import Database
 from interlock.errors import LaneOwned
-from interlock.lanes import doctor
+from interlock.lanes import lane_doctor
 from tests.docs.blocks import read_blocks
 from tests.unit.cli.running import Interlock, run_program
 
@@ -45,7 +45,7 @@ def test_the_sample_on_the_page_has_the_lines_of_the_real_thing(interlock: Inter
 
 
 def test_every_finding_is_on_the_page() -> None:
-    known = set(doctor.FINDINGS)
+    known = set(lane_doctor.FINDINGS)
     [table] = re.findall(r"\| finding \|.*?\n\n", PAGE.read_text(), re.DOTALL)
     assert set(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == known
 
@@ -94,7 +94,7 @@ def test_a_locked_lane_exits_with_5(interlock: Interlock, url: str, monkeypatch:
     def locked(*_: object) -> None:
         raise apsw.BusyError("database is locked")
 
-    monkeypatch.setattr(doctor, "_look", locked)
+    monkeypatch.setattr(lane_doctor, "_look", locked)
     done = interlock("doctor", url)
     assert done.code == 5
     assert LaneOwned.code == "lane-owned"

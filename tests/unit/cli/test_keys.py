@@ -77,6 +77,14 @@ def test_the_secret_is_nowhere_but_on_stdout(interlock: Interlock, home: str, tm
     assert stored["salt"] not in shown.out + audited.out
 
 
+def test_keys_alone_lists_them(interlock: Interlock, home: str) -> None:
+    assert interlock("keys", "create", "--scope", "read").code == 0
+    listed = interlock("keys", "list", "-o", "json").out
+    assert len(json.loads(listed)) == 1
+    assert interlock("keys", "--home", home, "-o", "json").out == interlock("keys", "-o", "json").out == listed
+    assert "revoke" in interlock("keys", "--help").out
+
+
 def test_a_revoked_key_is_refused(interlock: Interlock, home: str) -> None:
     key_id, key = created(interlock, "--scope", "send")
     _, other = created(interlock, "--scope", "send")

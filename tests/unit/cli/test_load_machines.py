@@ -83,21 +83,41 @@ def test_a_name_is_never_evaluated(interlock: Interlock, folder: Path) -> None:
     assert not (folder / "made").exists()
 
 
-def test_what_a_module_raises_keeps_its_traceback(interlock: Interlock) -> None:
-    with pytest.raises(json.JSONDecodeError):
-        interlock("check", "crashing:machine")
+@pytest.mark.parametrize(
+    ("module", "code", "place", "raised"),
+    [
+        ("crashing", None, "crashing.py:3", "JSONDecodeError: Expecting property name"),
+        ("importing", None, "importing.py:1", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"),
+        ("unreadable", "x = 1\ndef f(:\n", "unreadable.py:2", "SyntaxError: invalid syntax"),
+        ("mute", "raise AssertionError\n", "mute.py:1", "AssertionError"),
+        ("outer", "import crashing\n", "crashing.py:3", "It was reached by outer.py:1."),
+        ("misused", "from interlock import Machine\nMachine()\n", "misused.py:2", "TypeError"),
+    ],
+)
+def test_what_a_module_raises_is_shown_with_its_line(
+    interlock: Interlock, folder: Path, module: str, code: str | None, place: str, raised: str
+) -> None:
+    """The user's file, line and message, and no frame of ours."""
+    if code is not None:
+        (folder / f"{module}.py").write_text(code, encoding="utf-8")
+    checked, drawn = interlock("check", f"{module}:machine", "-o", "json"), interlock("diagram", f"{module}:machine")
+    [finding] = json.loads(checked.out)
+    assert (checked.code, drawn.code) == (1, 1)
+    assert (finding["code"], finding["location"]) == ("import", place)
+    assert f"error: {place}: " in drawn.err
+    for text in (drawn.err, f"{finding}"):
+        assert raised in text or raised in text.replace("\\'", "'")
+        assert "Traceback (" not in text
+        assert "interlock/" not in text
+        assert "<frozen" not in text
+        assert "importlib" not in text
 
 
-def test_a_module_that_misses_another_one_keeps_its_traceback(interlock: Interlock) -> None:
-    with pytest.raises(ModuleNotFoundError, match="a_module_that_nobody_has"):
-        interlock("check", "importing:machine")
-
-
-def test_a_traceback_of_the_real_program_shows_the_users_line(folder: Path) -> None:
-    done = run_program("check", "crashing:machine", folder=folder)
-    assert done.code == 1
-    assert "Traceback (most recent call last)" in done.err
-    assert "crashing.py" in done.err
+def test_the_real_program_shows_no_traceback_of_its_own(folder: Path) -> None:
+    done = run_program("check", "crashing:machine", "tickets:ticket", folder=folder)
+    assert (done.code, done.err) == (1, "")
+    assert done.out.startswith("error [import] crashing.py:3\n")
+    assert "crashing:machine, ticket (version 1): 1 error" in done.out
 
 
 def test_an_interrupted_import_ends_cleanly(interlock: Interlock) -> None:

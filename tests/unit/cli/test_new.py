@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli import new
-from interlock.cli.new import FILES, package_of
+from interlock.cli.new import FILES, package_of, source_requirement
 from interlock.errors import BadUsage
 from tests.unit.cli.lasting import lasting
 from tests.unit.cli.running import SOURCE, Interlock, plain_environment, run_program
@@ -114,6 +114,21 @@ def test_make_says_what_it_would_run(project: Path) -> None:
     assert ".venv/bin/python -m pytest" in done.stdout
     assert ".venv/bin/interlock serve my_shop.app:app --port 8123" in done.stdout
     assert "curl -X POST http://127.0.0.1:8123/v1/machines/order/workflows" in done.stdout
+
+
+def test_no_file_names_a_place_of_this_machine(project: Path) -> None:
+    """The Makefile asks the Interlock on the PATH where it came from, when it installs one."""
+    texts = [path.read_text(encoding="utf-8") for path in project.rglob("*") if path.is_file()]
+    assert len(texts) >= 10
+    for place in (Path(__file__).parents[3], Path.home(), project, Path(sys.prefix)):
+        assert not [text for text in texts if f"{place}" in text]
+
+
+def test_the_requirement_is_all_that_it_prints(interlock: Interlock, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    done = interlock("new", "--requirement")
+    assert (done.code, done.out, done.err) == (0, f"{source_requirement()}\n", "")
+    assert sorted(folder.iterdir()) == before
 
 
 @pytest.mark.parametrize(

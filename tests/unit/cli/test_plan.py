@@ -52,15 +52,15 @@ def test_a_renamed_state_is_safe(interlock: Interlock) -> None:
 
 
 def test_a_release_is_compared_by_its_file(interlock: Interlock) -> None:
-    interlock("describe", "tickets:ticket", "--output", "one.json")
-    interlock("describe", "empty:next_ticket", "--output", "two.json")
+    interlock("describe", "tickets:ticket", "--file", "one.json")
+    interlock("describe", "empty:next_ticket", "--file", "two.json")
     from_code = interlock("plan", "tickets:ticket", "empty:next_ticket")
     assert interlock("plan", "one.json", "empty:next_ticket") == from_code
     assert interlock("plan", "one.json", "two.json") == from_code
 
 
 def test_a_file_of_any_name_will_do(interlock: Interlock, folder: Path) -> None:
-    interlock("describe", "tickets:ticket", "--output", "release-1")
+    interlock("describe", "tickets:ticket", "--file", "release-1")
     assert interlock("plan", "release-1", "tickets:ticket").code == 0
 
 

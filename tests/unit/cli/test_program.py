@@ -140,6 +140,9 @@ def test_help_lists_the_commands_and_the_exit_codes(interlock: Interlock) -> Non
     assert done.code == 0
     assert all(f" {command} " in done.out for command in (*COMMANDS, "bench"))
     assert "3 refused, 4 not found, 5 unavailable" in done.out
+    places = [done.out.index(f"─ {panel} ─") for panel in ("Build", "Run", "Look", "Operate", "Prove", "Move")]
+    assert places == sorted(places)
+    assert places[0] < done.out.index(" check ") < places[1] < done.out.index(" serve ") < places[2]
 
 
 @pytest.mark.parametrize("command", EXAMPLES)
@@ -159,6 +162,8 @@ def test_the_example_of_a_command_is_understood(interlock: Interlock, command: s
     assert epilog
     words = epilog.removeprefix("Example: interlock ").split()
     assert interlock(*words, "--help").code == 0
+    hidden = {name for option in found.params if getattr(option, "hidden", False) for name in option.opts}
+    assert not hidden & set(words), "an example teaches a spelling that help does not list"
 
 
 def test_an_unknown_command_is_a_usage_error_with_a_suggestion(interlock: Interlock) -> None:
@@ -194,6 +199,22 @@ def test_wrong_usage_exits_with_2(interlock: Interlock, arguments: tuple[str, ..
     assert interlock(*arguments).code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("demo", "--orders", "many"), "'many' is not valid; it should be a whole number."),
+        (("demo", "--orders", "0"), "'0' is not valid; it should be greater than or equal to 1."),
+        (("check", "tickets", "-o", "yaml"), "'--output' / '-o': 'yaml' is not one of 'table', 'json', 'ids'."),
+        (("audit", "--server", "http://127.0.0.1:8080"), "`interlock audit` has no --server."),
+        (("check", "tickets:State"), "fix: Write tickets:ticket."),
+        (("check", "tickets", "--no-such-option"), "No such option: --no-such-option"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_rule(interlock: Interlock, arguments: tuple[str, ...], told: str) -> None:
+    words = interlock(*arguments).err.replace("│", " ").split()
+    assert told in " ".join(words)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize(
     "arguments",
@@ -223,6 +244,22 @@ def test_a_terminal_gets_colours_where_they_say_something(folder: Path) -> None:
     assert severity.startswith(f"{ESCAPE}[1;31merror {ESCAPE}[0m")
     assert ESCAPE not in what
     assert why.startswith(f"{ESCAPE}[2m  why:{ESCAPE}[0m ")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("list", "find"), ("init", "new"), ("dashboard", "serve"), ("help", "--help")]
+)
+def test_a_word_of_another_tool_is_answered_with_ours(interlock: Interlock, word: str, meant: str) -> None:
+    done = interlock(word)
+    assert done.code == Exit.USAGE
+    assert f"error: there is no command '{word}'. Did you mean {meant}?" in done.err
+
+
+def test_words_of_other_tools_are_no_commands_and_lead_to_commands() -> None:
+    commands = {program_module.command_name(path) for path in program_module.COMMANDS}
+    words = program_module.WORDS_OF_OTHER_TOOLS
+    assert not commands & set(words)
+    assert set(words.values()) <= commands | {"--help"}
 
 
 def test_errors_are_coloured_no_more_than_needed(folder: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock import App, Engine
-from interlock.engine import retention
-from interlock.engine.retention import Pruner
+from interlock.engine.operators import retention
+from interlock.engine.operators.retention import Pruner
 from interlock.store.protocol import Store
 from tests.conformance.engine.places import SetClock
 from tests.unit.cli.running import Interlock

@@ -48,7 +48,8 @@ def entries(text: str) -> dict[str, str]:
 
 
 def options_of(command: str) -> set[str]:
-    return {option for parameter in COMMANDS[command].params for option in parameter.opts if option.startswith("-")}
+    shown = [parameter for parameter in COMMANDS[command].params if not getattr(parameter, "hidden", False)]
+    return {option for parameter in shown for option in parameter.opts if option.startswith("-")}
 
 
 def test_the_page_has_exactly_the_commands() -> None:

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from interlock import App, Client, Dependency, HotRow
-from interlock.cli import workflows
-from interlock.cli.homes import CommandPlace, place_of
-from interlock.cli.workflows import Served
+from interlock.cli import command_place, workflow_commands
+from interlock.cli.command_place import CommandPlace, place_of
+from interlock.cli.workflow_commands import Served
 from interlock.errors import BadUsage
 from interlock.wire import ShownHot, ShownWorkflow
 from tests.unit.cli import shop
@@ -90,6 +90,7 @@ def test_a_server_answers_as_a_store_does(
 ) -> None:
     """B5: every command of a short life, once on a store and once through a server, by code and by name."""
     monkeypatch.delenv("INTERLOCK_HOME", raising=False)
+    monkeypatch.setattr(command_place, "login_name", lambda: "local")  # As a server without keys calls its clients.
     home = f"lanes://{tmp_path}/home"
     workflow = f"o-{machine.rpartition(':')[2]}-{len(machine)}"
     for words in SCENARIO:
@@ -151,8 +152,9 @@ def test_a_server_needs_no_machine(at: Interlock, interlock: Interlock, tmp_path
     assert at("send", "bare-1", "REMARK", '{"note": "b"}', "-o", "ids").out == "bare-1\n"
     assert at("send", "bare-1", "CANCEL", "-o", "ids").out == "bare-1\n"
     home = ("--home", f"lanes://{tmp_path}/shop")
-    refused(interlock("send", NAME, "bare-1", *home), 2, "a word is missing", "MACHINE ID EVENT [JSON]")
-    refused(interlock("allowed", NAME, *home), 2, "a word is missing", "MACHINE ID [EVENT] [JSON]")
+    refused(interlock("send", NAME, "bare-1", *home), 2, "a word is missing", f"{NAME} ID EVENT [JSON]")
+    refused(interlock("allowed", NAME, *home), 2, "a word is missing", f"{NAME} ID [EVENT] [JSON]")
+    refused(interlock("allowed", "bare-1", *home), 2, "MACHINE is missing", "MACHINE ID [EVENT] [JSON]")
 
 
 def test_breakers_are_listed_and_held(at: Interlock) -> None:
@@ -219,15 +221,23 @@ def test_a_server_that_has_told_all_it_tells_at_once_says_so(at: Interlock, monk
         assert at("send", NAME, name, "SUBMIT", '{"cents": 7}').code == 0
     told = Served.stalled
 
-    async def two(served: Served, name: str, **asked: Any) -> list[ShownWorkflow]:  # noqa: ANN401 -- passed on.
+    async def two(served: Served, name: str | None, **asked: Any) -> list[ShownWorkflow]:  # noqa: ANN401 -- passed on.
         return (await told(served, name, **asked))[:2]
 
-    monkeypatch.setattr(workflows, "PAGE", 2)
+    monkeypatch.setattr(workflow_commands, "PAGE", 2)
     monkeypatch.setattr(Served, "stalled", two)
     done = at("stalled", "order", "--older-than", "0s", "--limit", "3", "-o", "ids")
     assert len(done.out.splitlines()) == 2
-    assert done.err == "There may be more: a server tells at most 2.\n"
+    assert done.err == "There may be more: a server lists at most 2.\n"
     assert at("stalled", "order", "--older-than", "0s", "--limit", "2", "-o", "ids").err == ""
+    assert len(at("stalled", "--older-than", "0s", "-o", "ids").out.splitlines()) == 2
+
+
+def test_of_several_letters_none_is_taken_for_a_machine(at: Interlock) -> None:
+    done = at("dead-letters", "retry", "one-letter", "another-letter")
+    assert done.code == 4
+    assert "'one-letter'" in done.err
+    assert "'another-letter'" in done.err
 
 
 def test_both_places_are_refused(interlock: Interlock, url: str, tmp_path: Path) -> None:
@@ -255,7 +265,7 @@ def test_a_server_that_is_not_there_is_unavailable(interlock: Interlock) -> None
 
 
 def test_an_address_that_is_none_is_refused(interlock: Interlock) -> None:
-    refused(interlock("show", "o-1", "--server", "127.0.0.1:8080"), 2, "http://host:port")
+    refused(interlock("show", "o-1", "--server", "127.0.0.1:8080"), 2, "Did you mean http://127.0.0.1:8080?")
 
 
 def test_a_place_is_a_home_or_a_server() -> None:

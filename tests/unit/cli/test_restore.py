@@ -9,11 +9,11 @@ import pytest
 
 from interlock.cli import console
 from interlock.database.database import Database
+from interlock.lanes.objectlog import doctor_report
 from interlock.lanes.objectlog import log as objectlog_log
-from interlock.lanes.objectlog import report
 from interlock.lanes.objectlog.bucket_protocol import Denied
 from interlock.lanes.objectlog.format import log_key
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import BucketAddress
 from tests.docs.blocks import read_blocks
 from tests.unit.cli.running import Interlock
@@ -128,7 +128,7 @@ def test_the_probe_is_for_buckets_and_cleans_up(interlock: Interlock, bucket: Me
 
 def test_every_finding_in_a_bucket_is_on_the_page() -> None:
     [table] = re.findall(r"\| finding in a bucket \|.*?\n\n", PAGE, re.DOTALL)
-    assert set(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == set(report.FINDINGS)
+    assert set(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == set(doctor_report.FINDINGS)
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,10 +14,10 @@ from interlock import Database
 from interlock.cli import main
 from interlock.clock import SystemClock
 from interlock.lanes.handover import Tombstone, is_watched, watch, write_tombstone
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog import log as objectlog_log
-from interlock.lanes.objectlog.bucket_protocol import World
+from interlock.lanes.objectlog.bucket_protocol import Environment
 from interlock.lanes.objectlog.point_in_time import seed
-from interlock.lanes.settings import LaneSettings
 from interlock.urls import parse_bucket_url
 from tests.unit.cli.running import Interlock, plain_environment
 from tests.unit.database.stored import in_memory
@@ -287,7 +287,7 @@ def test_a_database_that_has_left_its_bucket_is_copied_from_where_it_lives(
     left_for(tmp_path / "copy.lane", home)
     address = parse_bucket_url(there)
     bucket = objectlog_log.proven_bucket_of(address, settings=LaneSettings(), clock=SystemClock())
-    last = seed(bucket, tmp_path / "copy.lane", name=there, settings=LaneSettings(), world=World(), force=False)
+    last = seed(bucket, tmp_path / "copy.lane", name=there, settings=LaneSettings(), world=Environment(), force=False)
     assert interlock("backup", there, str(tmp_path / "again.lane")).code == 0
     assert asyncio.run(held_at(f"lanes://{tmp_path}/again")) == EXPECTED
     assert interlock("restore", there, str(tmp_path / "late.lane")).code == 5

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.arguments import seconds_of
+from interlock.cli.command_place import login_name
+from interlock.cli.parse_arguments import seconds_of
 from interlock.errors import BadUsage
 from tests.unit.cli import shop as shop_module
 from tests.unit.cli.running import Interlock
 from tests.unit.cli.shop import NAME
 
+CHECKOUT = '{"order_id": "c-1"}'
 ODD = 'it\'s "[bold]o[red]" & ☃ 注文 :smile:'
 
 
@@ -22,6 +24,42 @@ def shop(interlock: Interlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert interlock("send", NAME, "o-1", "SUBMIT", '{"cents": 999}', "--key", "click-7").code == 0
     assert interlock("start", NAME, ODD).code == 0
     return interlock
+
+
+# --- find -------------------------------------------------------------------------------------------------------------
+
+
+def test_workflows_are_found_by_conditions_times_and_order(shop: Interlock) -> None:
+    """F4."""
+    assert shop("find", NAME, "--where", "cents>100", "-o", "ids").out == "o-1\n"
+    assert shop("find", NAME, "--where", "cents=0", "--where", "note=", "-o", "ids").out == f"{ODD}\n"
+    assert shop("find", NAME, "--order", "-cents", "-o", "ids").out == f"o-1\n{ODD}\n"
+    assert shop("find", NAME, "--order", "-updated_at", "--state", "draft", "-o", "ids").out == f"{ODD}\n"
+    assert shop("find", NAME, "--updated-after", "2020-01-01", "-o", "ids").out == f"o-1\n{ODD}\n"
+    assert shop("find", NAME, "--updated-before", "2020-01-01", "-o", "ids").out == ""
+    first = shop("find", NAME, "--order", "cents", "--limit", "1")
+    cursor = first.err.partition("--cursor ")[2].strip()
+    assert shop("find", NAME, "--order", "cents", "--cursor", cursor, "-o", "ids").out == "o-1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("find", "--where", "cents=5"), "its code is not given"),
+        (("find", "order", "--order", "cents"), "its code is not given"),
+        (("find", NAME, "--where", "cents"), "is not a condition"),
+        (("find", NAME, "--where", "cents=x"), "'x' is not an int"),
+        (("find", NAME, "--where", "nope=5"), "not a searchable field"),
+        (("find", NAME, "--order", "nope"), "is not an order"),
+        (("find", NAME, "--updated-after", "soon"), "'soon' is not a time"),
+    ],
+)
+def test_a_search_that_does_not_fit_is_a_mistake_of_the_command_line(
+    shop: Interlock, words: tuple[str, ...], match: str
+) -> None:
+    done = shop(*words)
+    assert done.code == 2
+    assert match in " ".join(done.err.split())
 
 
 # --- show -------------------------------------------------------------------------------------------------------------
@@ -105,10 +143,10 @@ def test_history_is_told_in_the_order_it_happened(shop: Interlock) -> None:
     """B3."""
     done = shop("history", "o-1")
     heading, *rows = [line.split() for line in done.out.splitlines()]
-    assert heading == ["version", "time", "event", "from", "to", "key", "payload"]
+    assert heading == ["version", "time", "event", "from", "to", "key", "by", "payload"]
     assert [(row[0], *row[2:]) for row in rows] == [
-        ("1", "STARTED", "draft", "draft"),
-        ("2", "SUBMIT", "draft", "charging", "click-7", '{"cents":999}'),
+        ("1", "STARTED", "draft", "draft", login_name()),
+        ("2", "SUBMIT", "draft", "charging", "click-7", login_name(), '{"cents":999}'),
     ]
 
 
@@ -149,6 +187,34 @@ def test_pages_follow_each_other_and_end(shop: Interlock) -> None:
     }
 
 
+def test_without_a_machine_those_of_all_are_listed(shop: Interlock) -> None:
+    done = shop("find")
+    assert done.out.splitlines()[0].split() == ["machine", "id", "state", "version", "updated"]
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["order", "order"]
+    assert shop("find", "--state", "charging", "-o", "ids").out == "o-1\n"
+    assert json.loads(shop("find", "-o", "json").out)["cursor"] is None
+
+
+def test_pages_over_all_machines_follow_each_other(shop: Interlock) -> None:
+    assert shop("start", "interlock.examples.checkout:checkout", "c-1", CHECKOUT).code == 0
+    everything = list[str]()
+    page = json.loads(shop("find", "--limit", "1", "-o", "json").out)
+    while page["items"]:
+        [item] = page["items"]
+        everything.append(item["id"])
+        if page["cursor"] is None:
+            break
+        page = json.loads(shop("find", "--limit", "1", "--cursor", page["cursor"], "-o", "json").out)
+    assert everything == ["c-1", "o-1", ODD]
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "oder/", "order/nonsense", "/"])
+def test_another_text_is_no_cursor_of_all_machines(shop: Interlock, cursor: str) -> None:
+    done = shop("find", "--cursor", cursor)
+    assert (done.code, done.out) == (2, "")
+    assert "is not a cursor" in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
@@ -180,6 +246,25 @@ def test_those_that_have_stayed_too_long_are_listed(shop: Interlock) -> None:
     assert shop("stalled", NAME, "--older-than", "0s", "--state", "charging", "-o", "ids").out == "o-1\n"
     assert shop("stalled", NAME, "--older-than-s", "7200", "-o", "json").out == "[]\n"
     assert shop("stalled", NAME, "--older-than", "0", "--state", "done", "-o", "ids").out == ""
+
+
+def test_stalled_needs_no_machine(shop: Interlock) -> None:
+    """The store's own descriptions say which states can stall."""
+    for words in ((), ("order",)):
+        assert shop("stalled", *words, "-o", "ids").out == ""
+        assert sorted(shop("stalled", *words, "--older-than", "0", "-o", "ids").out.splitlines()) == sorted(
+            ["o-1", ODD]
+        )
+        assert shop("stalled", *words, "--older-than", "0", "--state", "charging", "-o", "ids").out == "o-1\n"
+        assert len(shop("stalled", *words, "--older-than", "0", "--limit", "1", "-o", "ids").out.splitlines()) == 1
+    assert json.loads(shop("stalled", "--older-than", "0", "-o", "json").out)[0]["machine"] == "order"
+    heading, first, *_ = shop("stalled", "--older-than", "0").out.splitlines()
+    assert heading.split()[:2] == ["machine", "id"]
+    assert first.startswith("order ")
+    assert shop("stalled", NAME, "--older-than", "0").out.startswith("id ")
+    assert "Did you mean charging?" in shop("stalled", "--state", "chargin").err
+    missing = shop("stalled", "ordr")
+    assert (missing.code, "Did you mean" in missing.err) == (4, True)
 
 
 def test_a_workflow_that_is_stored_under_an_old_name_of_its_state_stalls_too(shop: Interlock, folder: Path) -> None:

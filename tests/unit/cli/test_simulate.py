@@ -5,10 +5,10 @@ from importlib import import_module as really_import
 
 import pytest
 
-from interlock.cli import simulate
+from interlock.cli import chaos_and_simulate as simulate
 from interlock.engine.recovery import Recovery
 from interlock.lanes.lane import Lane
-from interlock.testing.lane_simulation.run import PROCESSES_MAX, run_campaign
+from interlock.testing.lane_simulation.simulate_lanes import PROCESSES_MAX, run_campaign
 from tests.unit.cli.running import Interlock
 
 
@@ -54,7 +54,7 @@ def test_without_the_extra_the_command_to_install_it_is_shown(
     interlock: Interlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> object:
-        if name == "interlock.testing.lane_simulation.run":
+        if name == "interlock.testing.lane_simulation.simulate_lanes":
             raise ModuleNotFoundError(name="zstandard")
         return really_import(name)
 
@@ -64,6 +64,7 @@ def test_without_the_extra_the_command_to_install_it_is_shown(
     assert 'pip install "interlock[objects]"' in done.err
 
 
+@pytest.mark.slow
 def test_seeds_are_dealt_out_to_several_processes() -> None:
     done: list[int] = []
     campaign = run_campaign(0, 30, workers=2, watch=done.append)

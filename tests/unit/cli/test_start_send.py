@@ -157,6 +157,7 @@ def test_a_workflow_that_is_not_there_exits_with_4(started: Interlock) -> None:
     refused(started("send", NAME, "o-9", "CANCEL"), 4, "there is no workflow 'o-9'")
 
 
+@pytest.mark.slow
 def test_ids_of_one_command_are_sent_to_by_the_next(started: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
     fed(monkeypatch, "".join(f"n-{number}\n" for number in range(2_500)))
     assert started("start", NAME, "-", "-o", "ids").code == 0
@@ -199,6 +200,13 @@ def test_only_a_start_makes_a_home(interlock: Interlock, home: str, words: tuple
     assert not Path(home.removeprefix("lanes://")).exists()
 
 
+def test_a_database_in_place_of_a_home_is_named(interlock: Interlock, tmp_path: Path) -> None:
+    """A copy of workflows that was restored beside the home instead of in it."""
+    (tmp_path / "restored.lane").write_bytes(b"")
+    done = interlock("find", "order", "--home", f"lanes://{tmp_path}/restored")
+    refused(done, 4, "restored.lane, and not a home of workflows", f"lanes://{tmp_path}/restored/workflows")
+
+
 def test_a_home_must_be_given_and_must_be_one(interlock: Interlock) -> None:
     done = interlock("show", "o-1")
     assert done.code == 2
@@ -207,3 +215,13 @@ def test_a_home_must_be_given_and_must_be_one(interlock: Interlock) -> None:
     refused(interlock("start", NAME, "o-1", "--home", "memory:"), 2, "workflows in memory")
     refused(interlock("show", "o-1", "--home", "lanes://here"), 2, "three slashes")
     refused(interlock("show", "o-1", "--home", "postgresql://x/y"), 5, "PostgreSQL")
+
+
+def test_an_event_may_start_its_workflow(interlock: Interlock, home: str) -> None:
+    """E5."""
+    done = interlock("send", NAME, "o-9", "SUBMIT", '{"cents": 5}', "--start", '{"size": "large"}', "-o", "json")
+    assert (done.code, json.loads(done.out)["version"]) == (0, 2)
+    assert '"size":"large"' in interlock("show", "o-9", "-o", "json").out.replace(" ", "")
+    refused(interlock("send", BOTH, "o-8", "SUBMIT", "--start", "{}"), 2, "--start is given without the one machine")
+    refused(interlock("send", NAME, "o-8", "SUBMIT", '{"cents": 5}', "--start", '{"x": 1}'), 2, "context")
+    refused(interlock("show", "o-8"), 4, "o-8")

@@ -255,6 +255,9 @@ class Server:
         if_allowed: bool = False,
         version: str | None = None,
     ) -> dict[str, object]:
+        if "start" in body and workflow not in self.snapshots:
+            context = order.codec.decode_context(msgspec.json.encode(body["start"]["context"]), strict=True)
+            self.snapshots[workflow], self.contexts[workflow] = order.begin(context), context
         at = self._at(workflow)
         event = order.codec.decode_event(body["event"], msgspec.json.encode(body.get("data", {})))
         digest = msgspec.json.encode(body)
@@ -279,7 +282,7 @@ class Server:
         return found
 
     def _line(self, line: dict[str, Any]) -> dict[str, object]:
-        body = {"event": line["event"], "data": line.get("data", {})}
+        body: dict[str, Any] = {name: line[name] for name in ("event", "data", "start") if name in line}
         try:
             return self._send(line["id"], body, key=line.get("key"))
         except InterlockError as error:

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from interlock.engine.blocking import Portal
-from interlock.testing.faults.processes import stop_listening
+from interlock.engine.blocking_engine import Portal
+from interlock.testing.faults import stop_listening
 from tests.unit.client.server import Server
 from tests.unit.client.wires import Cut, Got, Reply, read_request
 

@@ -6,8 +6,8 @@ from enum import Enum
 import pytest
 
 from interlock import Event, Machine
-from interlock.client import workflows as module
-from interlock.client.workflows import Readers
+from interlock.client import workflow_requests as module
+from interlock.client.workflow_requests import KnownMachines
 from interlock.errors import InvalidPayload
 from interlock.wire import ShownMove
 from tests.unit.client.server import Server
@@ -47,20 +47,20 @@ invoice.on(InvoiceNote, InvoiceState.OPEN, to=InvoiceState.DONE)
 
 
 def test_an_event_says_which_machine_it_is_of_unless_two_take_it() -> None:
-    known = Readers([order, invoice])
+    known = KnownMachines([order, invoice])
     moved = ShownMove(id="o-1", state="done", version=2)
     assert known.of_event(Note("x")).moved(moved).state is State.DONE
     assert known.of_event(InvoiceNote("x")).moved(moved).state is InvoiceState.DONE
     assert known.of_event("SUBMIT").moved(moved).state is State.DONE
     assert known.of_event("NOTE") is known.plain
     assert known.of_event("NEVER_HEARD_OF") is known.plain
-    assert Readers().of_event(Submit(5)).moved(moved).state.value == "done"
+    assert KnownMachines().of_event(Submit(5)).moved(moved).state.value == "done"
 
 
 def test_machines_are_known_by_name_and_not_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """G6."""
     monkeypatch.setattr(module, "READERS_MAX", 1)
-    known = Readers([order])
+    known = KnownMachines([order])
     assert known.named("order") is known.of(order)
     assert known.named("invoice") is known.plain
     assert known.named("invoice") is not known.of(invoice)

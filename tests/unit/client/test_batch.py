@@ -6,7 +6,7 @@ from enum import Enum
 import pytest
 
 from interlock import Moved, Refused, errors
-from interlock.client import batch
+from interlock.client import workflow_requests as batch
 from interlock.errors import InvalidPayload, InvalidTransition, OutcomeUnknown, Overloaded, UnavailableError
 from tests.unit.client.server import NDJSON, Server
 from tests.unit.client.shop import Cancel, Charged, Note, Order, OrderEvent, Submit, order

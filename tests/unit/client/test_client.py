@@ -15,9 +15,16 @@ import pytest
 
 import interlock
 from interlock import Engine, errors
-from interlock.client.blocking import BlockingClient, BlockingClientWorkflows
-from interlock.client.client import Client
-from interlock.client.workflows import ClientWorkflows
+from interlock.client.client import (
+    BlockingClient,
+    BlockingClientSchedules,
+    BlockingClientWorkflows,
+    Client,
+    ClientSchedules,
+)
+from interlock.client.workflow_requests import ClientWorkflows
+from interlock.engine.blocking_engine import BlockingSchedules
+from interlock.engine.schedules import Schedules
 from interlock.engine.views import PlainState, plain_state
 from interlock.errors import BadUsage, InvalidPayload, WorkflowExists, WorkflowNotFound
 from tests.unit.client.server import NOW, Server, refused
@@ -39,6 +46,25 @@ def test_the_values_are_the_machines_own_where_it_is_known() -> None:
         page = await orders.find(state=State.CHARGING)
         assert [each.id for each in page.items] == ["o-2"]
         assert page.items[0].state is State.CHARGING
+
+    run(test)
+
+
+def test_an_event_may_start_its_workflow() -> None:
+    """E5: by a machine, by its typed calls, by its name with a plain context, and in a batch."""
+
+    async def test() -> None:
+        server, client = await begun()
+        moved = await client.send("o-2", Submit(5), key="k", start=(order, Order(note="a")))
+        assert (moved.state, moved.version) == (State.CHARGING, 2)
+        assert (await client.send("o-2", Submit(5), key="k", start=(order, Order(note="a")))).duplicate
+        await client.of(order).send("o-3", Submit(5), start=Order(note="b"))
+        await client.of("order").send("o-4", "SUBMIT", data={"cents": 5}, start={"cents": 0, "note": "c"})
+        items = await client.send_many([("o-5", Note("e"), None, (order, Order(note="d"))), ("o-5", Submit(5))])
+        assert [each.version for each in items if isinstance(each, interlock.Moved)] == [2, 3]
+        assert [server.contexts[f"o-{number}"].note for number in range(2, 6)] == ["a", "b", "c", "d"]
+        with pytest.raises(BadUsage, match="not a machine and a context"):
+            await client.send("o-6", Submit(5), start=Order())  # type: ignore[arg-type]
 
     run(test)
 
@@ -246,7 +272,7 @@ def test_the_address_may_have_a_path_and_an_ipv6_host() -> None:
 
 
 def calls(cls: type) -> set[str]:
-    return {name for name in dir(cls) if not name.startswith("_")}
+    return {name for name in dir(cls) if not name.startswith("_") and not isinstance(getattr(cls, name), property)}
 
 
 WITHOUT = {"open": "a client is made by its constructor: it has no store to open."}
@@ -263,6 +289,11 @@ def test_a_client_has_the_calls_of_an_engine() -> None:
     assert calls(Client) == (calls(Engine) - set(WITHOUT)) | set(BESIDES)
     assert calls(BlockingClient) == calls(Client)
     assert calls(ClientWorkflows) == calls(BlockingClientWorkflows) == calls(interlock.Workflows)
+
+
+def test_a_client_has_the_calls_of_schedules() -> None:
+    schedules = calls(Schedules) - {"enter", "put_declared"}
+    assert calls(ClientSchedules) == calls(BlockingClientSchedules) == calls(BlockingSchedules) == schedules
 
 
 @pytest.mark.parametrize("name", sorted(calls(Engine) - set(WITHOUT)))

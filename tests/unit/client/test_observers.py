@@ -10,7 +10,7 @@ import pytest
 from interlock import BlockingClient, Signal
 from interlock.errors import DefinitionError, NotPermitted, UnavailableError
 from tests.unit.client.sockets import listening
-from tests.unit.client.test_streaming import HEAD, Source, applied, told
+from tests.unit.client.test_signal_stream import HEAD, Source, applied, told
 from tests.unit.client.wires import Net, Reply, WiredClient, passed, run
 
 FIRST = b"retry: 1000\nid: life-0\n: interlock\n\n"

@@ -7,8 +7,8 @@ import pytest
 
 import interlock
 from interlock import Admission, errors
-from interlock.client import workflows
-from interlock.engine.retention import Pruned
+from interlock.client import workflow_requests
+from interlock.engine.operators.retention import Pruned
 from interlock.errors import InvalidPayload, WorkflowNotFound
 from tests.unit.client.server import NOW
 from tests.unit.client.shop import Note, Order, State, Submit, order
@@ -44,7 +44,7 @@ def test_history_is_read_to_its_end_page_by_page(monkeypatch: pytest.MonkeyPatch
         assert plain[0].context == {"cents": 2, "note": ""}
         assert [each.version for each in await client.history("o-1", limit=3)] == [1, 2, 3]
 
-    monkeypatch.setattr(workflows, "PAGE_MAX", 3)
+    monkeypatch.setattr(workflow_requests, "PAGE_MAX", 3)
     run(test)
 
 
@@ -115,6 +115,31 @@ def test_what_an_operator_sees_and_does() -> None:
             await client.retry_dead_letter("nobody")
         with pytest.raises(InvalidPayload):
             await client.dead_letters("letters")
+
+    run(test)
+
+
+def test_every_call_that_changes_something_may_name_a_person() -> None:
+    """F1: the server records the person with the key."""
+
+    async def test() -> None:
+        server, client = await begun()
+        server.pruned = [{"workflows": 1, "events": 2, "more": False}]
+        before = len(server.net.got)
+        await client.start(order, "o-2", Order(), by="ada")
+        await client.send("o-2", Note("a"), by="Gräce")
+        await client.of(order).send("o-2", Note("b"), if_allowed=True, by="ada")
+        await client.send_many([("o-2", Note("c"))], by="ada")
+        await client.retry_dead_letter("l-1", by="ada")
+        await client.resolve_dead_letter("l-1", note="x", by="ada")
+        await client.force_breaker("gateway", "auto", by="ada")
+        await client.set_limit("gateway", concurrency_max=5, by="ada")
+        await client.set_admission(Admission(), by="ada")
+        await client.prune(older_than_s=5, by="ada")
+        got = [each for each in server.net.got[before:] if each.method != "GET"]
+        assert len(got) == 10
+        assert [each.query.get("by") for each in got] == ["ada", "Gräce", *["ada"] * 8]
+        assert got[2].query["if_allowed"] == "true"
 
     run(test)
 

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from interlock.client.connection import FRESH_S, IDLE_S_MAX, Connection
+from interlock.client.http_connection import FRESH_S, IDLE_S_MAX, Connection
 from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, UnavailableError
 from interlock.urls import ServerAddress
 from tests.unit.client.server import Server

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock import errors
-from interlock.client.workflows import GRACE_S
+from interlock.client.workflow_requests import GRACE_S
 from interlock.errors import InvalidPayload, WaitFailed, WaitTimeout, WorkflowNotFound
 from tests.unit.client.server import Server
 from tests.unit.client.shop import Cancel, Charged, Order, Park, State, Submit, order

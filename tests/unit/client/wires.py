@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from interlock.client.client import Client
-from interlock.client.connection import HEAD_BYTES_MAX, Connect, Connection, NotSent
+from interlock.client.http_connection import HEAD_BYTES_MAX, Connect, Connection, NotSent
 from interlock.core.policies import Retry
 from interlock.engine.bound_machine import AnyMachine
 from interlock.testing.virtual_time import VirtualLoop

@@ -125,7 +125,7 @@ def order_machine(name: str = "order") -> OrderMachine:
 
     order.after(State.DRAFT, after_s=3_600, send=Cancel())
     for state in (State.DRAFT, State.CHARGING, State.RESERVING, State.UNDOING):
-        order.dwell(state, max_s=60)
+        order.dwell(state, 60)
     return order
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from interlock.core.decide import decide
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.values import Snapshot
-from interlock.errors import InterlockError, InvalidPayload, PayloadTooLarge, UserCodeError
+from interlock.errors import InterlockError, InvalidPayload, InvalidTransition, PayloadTooLarge, UserCodeError
+from tests.unit.core import machines
 
 
 class State(Enum):
@@ -69,6 +71,11 @@ class OpaqueEvent(BoxEvent):
     """Only a group."""
 
 
+@dataclass(frozen=True)
+class Hide(OpaqueEvent):
+    pass
+
+
 def guard(box: Box, event: Close):  # noqa: ANN201 -- it gives what the test wants, right or wrong.
     if event.answer == "raise":
         raise ZeroDivisionError("in the guard")
@@ -122,7 +129,7 @@ TABLE: dict[str, tuple[type[InterlockError], str, Attempt]] = {
     "a group": (InvalidPayload, "OPAQUE_EVENT", lambda: box_machine().decide(OPEN, OpaqueEvent())),
     "a class": (InvalidPayload, "class Plain", lambda: box_machine().decide(OPEN, Plain)),
     "no event": (InvalidPayload, "NoneType", lambda: box_machine().decide(OPEN, None)),
-    "event as text": (InvalidPayload, "str", lambda: box_machine().decide(OPEN, "PLAIN")),
+    "event as text": (InvalidPayload, "is the text 'PLAIN'", lambda: box_machine().decide(OPEN, "PLAIN")),
     "unknown event name": (InvalidPayload, "Did you mean", lambda: simple_machine().codec.decode_event("RESIZ", b"")),
     "unknown field": (InvalidPayload, "'sise'", lambda: simple_machine().codec.decode_event("RESIZE", b'{"sise": 1}')),
     "wrong type": (InvalidPayload, "size", lambda: simple_machine().codec.decode_event("RESIZE", b'{"size": "1"}')),
@@ -186,3 +193,30 @@ def test_an_exception_whose_text_cannot_be_read_is_an_error_of_user_code_all_the
     error = user_code_error(machine.compiled, node, "BREAK", "action print", Mute())
     assert error.what.endswith("raised Mute: (its text cannot be read)")
     assert (error.machine, error.event) == (machine.name, "BREAK")
+
+
+def test_a_name_in_place_of_an_event_is_answered_with_its_class() -> None:
+    machine = box_machine()
+    first = next(iter(machine.compiled.events.values())).__name__
+    for text, example in [("CLOSE", "Close"), ("CLOSED", first)]:
+        with pytest.raises(InvalidPayload, match="the event is the text") as refused:
+            machine.apply(machine.begin(Box()), text)
+        assert refused.value.fix == f"Send an instance: {example}(...)."
+    assert "Did you mean CLOSE?" in refused.value.what
+
+
+def test_what_a_step_returned_instead_of_an_event_is_answered_with_the_step_and_its_events() -> None:
+    machine = machines.order_machine()
+    charging = machine.at(machines.State.CHARGING, machines.Order())
+    for value in ("CHARGED", None, machines.Charged):
+        with pytest.raises(InvalidPayload, match="step charge returned") as refused:
+            decide(machine.compiled, charging, value, result=True)  # type: ignore[arg-type]
+        assert refused.value.fix == "Return Charged(...) or Again(...)."
+
+
+def test_a_refusal_in_an_end_state_asks_for_no_other_event() -> None:
+    machine = box_machine()
+    ended = machine.apply(machine.begin(Box()), Close())
+    with pytest.raises(InvalidTransition) as refused:
+        machine.apply(ended, Close())
+    assert refused.value.fix == "Start another workflow if this one has ended, or declare CLOSE from 'closed'."

@@ -280,14 +280,14 @@ def test_only_the_declared_class_is_a_context() -> None:
     for wrong in ({"name": "x"}, Item(), None):
         with pytest.raises(InvalidPayload) as caught:
             codec().checked_context(wrong)
-        assert "not a Cart" in caught.value.what
+        assert "the machine declares Cart" in caught.value.what
 
 
 def test_a_field_that_would_be_lost_is_refused() -> None:
     with pytest.raises(InvalidPayload) as caught:
         codec().checked_context(WithNumber(number=3))
     assert "WithNumber" in caught.value.what
-    assert "not a Cart" in caught.value.what
+    assert "the machine declares Cart" in caught.value.what
 
 
 @dataclass(frozen=True)

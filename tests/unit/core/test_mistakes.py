@@ -69,7 +69,8 @@ class FaultyEvent(Event):
 
 
 class NotDataclass(FaultyEvent):
-    pass
+    def __init__(self) -> None:
+        pass
 
 
 @dataclass
@@ -167,6 +168,7 @@ IN_MACHINE: list[tuple[str, str, Build]] = [
     ("no-alphabet", "Event", lambda: machine(events=Event)),
     ("no-alphabet", "int", lambda: machine(events=int)),
     ("no-alphabet", "'x'", lambda: machine(events="x")),
+    ("context-not-storable", "instance of Order, not the class", lambda: machine(context=Order())),
     ("context-not-storable", "complex", lambda: machine(context=Unstorable)),
     ("context-not-storable", "object", lambda: machine(context=dict[object, object])),
     ("unknown-state", "State.DRAFT", lambda: machine(initial="draft")),
@@ -197,6 +199,7 @@ IN_TRANSITION: list[tuple[str, str, Build]] = [
     ("bad-wire-name", "5", lambda: faulty().on(Numbered, State.DRAFT, to=State.DONE)),
     ("no-source", "Submit", lambda: m().on(Submit, to=State.DONE)),
     ("unknown-state", "draft", lambda: m().on(Submit, "draft", to=State.DONE)),
+    ("unknown-state", "[<State.DRAFT", lambda: m().on(Submit, [State.DRAFT, State.CHARGING], to=State.DONE)),
     ("unknown-state", "any", lambda: m().on(Submit, State.DRAFT, to=m().any)),
     ("unknown-state", "Did you mean State.DRAFT", lambda: m().on(Submit, Other.DRAFT, to=State.DONE)),
     ("contradiction", "any", lambda: m().on(Submit, m().any, State.DRAFT, to=State.DONE)),
@@ -387,3 +390,23 @@ def test_good_declarations_are_accepted() -> None:
     order.dwell(State.UNDOING, max_s=1)
     order.step(State.DRAFT, timeout_s=1, heartbeat_s=0.999)(work).undo(Charged)(undo)
     order.effect(State.DONE, State.DONE)(mail)
+
+
+def test_a_class_in_place_of_the_event_of_a_timer_is_answered_with_an_instance() -> None:
+    with pytest.raises(DefinitionError, match="send=Cancel is a class") as refused:
+        order_machine().after(State.DRAFT, after_s=1, send=Cancel)  # type: ignore[arg-type]
+    assert refused.value.fix == "Write send=Cancel(...)."
+
+
+def test_the_remedy_for_a_wrong_annotation_is_not_what_is_written_already() -> None:
+    async def work_on_text(order: str, ctx: StepContext) -> Charged: ...
+
+    with pytest.raises(DefinitionError, match="takes order: str, but receives a Order") as refused:
+        blank_machine("order").step(State.DRAFT, timeout_s=1)(work_on_text)  # type: ignore[arg-type]
+    assert refused.value.fix == "Correct the annotation."
+
+
+def test_the_remedy_for_a_list_of_states_is_to_leave_out_the_brackets() -> None:
+    with pytest.raises(DefinitionError) as refused:
+        blank_machine("order").on(Submit, [State.DRAFT, State.CHARGING], to=State.DONE)
+    assert "one after another" in refused.value.fix

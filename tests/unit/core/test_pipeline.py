@@ -13,7 +13,7 @@ from interlock.core import decide
 from interlock.core.pipeline import Pipeline, PipelineEvent, PipelineStep, pipeline, step
 from interlock.core.policies import Retry
 from interlock.core.values import Decision, Run, RunStep, RunUndos, Snapshot, StepContext, StepFailure, StopStep, Undo
-from interlock.errors import DefinitionError, InvalidTransition
+from interlock.errors import DefinitionError, InvalidTransition, UserCodeError
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,18 @@ def test_an_undo_is_given_the_context_alone() -> None:
     assert seen == [(Cart(("x",)), "k")]
 
 
+def test_a_step_that_returns_something_else_is_named_as_a_step() -> None:
+    """The action that stores its context is Interlock's own, and means nothing to its author."""
+    machine = checkout()
+    begun = machine.apply(machine.begin(Cart()), machine.Begin())
+    for wrong in (None, "paid"):
+        with pytest.raises(UserCodeError) as caught:
+            result(machine, begun, wrong)  # type: ignore[arg-type]
+        assert f"step validate returned {wrong!r} ({type(wrong).__name__}), not a Cart." in caught.value.what
+        assert "next step" in caught.value.why
+        assert caught.value.event == "VALIDATE_DONE"
+
+
 def test_a_failed_action_sees_the_failure() -> None:
     charge = make("charge")
 
@@ -247,10 +259,24 @@ def twice(declare: Callable[[PipelineStep[Cart]], object]) -> None:
     declare(charge)
 
 
+def test_step_without_its_settings_is_refused_at_its_line() -> None:
+    for wrong, what in [
+        (lambda: step(function), "step has no timeout_s."),  # type: ignore[call-overload]
+        (step, "step has no timeout_s."),  # type: ignore[call-overload]
+        (lambda: step(function, timeout_s=1), "step takes arguments by name only."),  # type: ignore[call-overload]
+    ]:
+        with pytest.raises(DefinitionError) as refused:
+            wrong()
+        assert refused.value.what == what
+        assert "@step(timeout_s=10)" in refused.value.fix
+        assert "test_pipeline.py" in refused.value.location
+
+
 @pytest.mark.parametrize(
     ("rule", "word", "build"),
     [
         ("bad-pipeline", "no steps", lambda: pipeline("p", context=Cart, steps=[])),
+        ("bad-pipeline", "takes steps= as a list", lambda: pipeline("p", context=Cart, steps=make("a"))),
         ("bad-pipeline", "function", lambda: pipeline("p", context=Cart, steps=[function])),
         ("bad-pipeline", "CHARGING", lambda: pipeline("p", context=Cart, steps=[make("charge"), make("charge")])),
         ("bad-pipeline", "FAILED", lambda: pipeline("p", context=Cart, steps=[in_state("failed")])),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.core.policies import Breaker, Bucket, Budget, Classification, Dependency, Retry, TokenRate
+from interlock.core.policies import Breaker, Budget, Classification, Dependency, Retry, TokenBucket, TokenRate
 from interlock.errors import DefinitionError
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -99,7 +99,7 @@ def test_a_full_bucket_gives_its_burst_and_then_its_rate() -> None:
 def test_several_tokens_at_once() -> None:
     rate = TokenRate(rate_per_s=2, burst=10)
     bucket, wait_s = rate.take(rate.full(0), 0, 8)
-    assert (bucket, wait_s) == (Bucket(2, 0), 0)
+    assert (bucket, wait_s) == (TokenBucket(2, 0), 0)
     assert rate.take(bucket, 0, 4)[1] == pytest.approx(1)
 
 

@@ -379,7 +379,7 @@ def test_a_wrong_result_of_a_step_names_the_step() -> None:
     done = machine.compiled.events["PAY_DONE"]
     with pytest.raises(UserCodeError) as caught:
         machine.decide(machine.at(machine.State.PAYING, Cart()), done(context="nonsense"))
-    assert "action pay" in caught.value.what
+    assert "step pay returned" in caught.value.what
 
 
 def test_what_is_declared_while_another_thread_compiles_is_refused_and_never_lost() -> None:

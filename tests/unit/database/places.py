@@ -9,13 +9,13 @@ import pytest
 
 from interlock.clock import Clock, SystemClock
 from interlock.database.database import Database, FoundDatabase, Hop, Opening
-from interlock.database.interactive_transactions import EngineTransaction
 from interlock.database.lane_engine import OnLane
+from interlock.database.transactions import EngineTransaction
 from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
-from interlock.lanes.contention import HotRow
+from interlock.lanes.hot_rows import HotRow
 from interlock.lanes.lane import LaneStats
-from interlock.lanes.settings import LaneSettings
-from interlock.sql.values import Answer, EngineName, Row
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.sql.stored_values import Answer, EngineName, Row
 
 
 @dataclass

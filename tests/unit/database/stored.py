@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.lanes.objectlog import log as objectlog_log
-from interlock.lanes.objectlog.bucket_protocol import World
-from interlock.testing.objects import MemoryBucket
+from interlock.lanes.objectlog.bucket_protocol import Environment
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import BucketAddress
 
 
@@ -15,7 +15,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
     def below(address: BucketAddress) -> MemoryBucket:
         return bucket.below(address.path)
 
-    def proven(address: BucketAddress, *, request_timeout_s: float, world: World) -> MemoryBucket:
+    def proven(address: BucketAddress, *, request_timeout_s: float, world: Environment) -> MemoryBucket:
         assert request_timeout_s > 0
         assert world is not None
         return below(address)

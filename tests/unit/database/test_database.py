@@ -12,7 +12,7 @@ from interlock.database.lane_engine import OnLane, opened_here
 from interlock.errors import LaneOwned
 from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
 from tests.unit.lanes.lanes import SetClock
 
 

@@ -8,7 +8,7 @@ import pytest
 from interlock.database.database import Database
 from interlock.database.doctor import examine_database
 from interlock.errors import BadUsage, TargetNotFound
-from interlock.lanes.doctor import LaneReport
+from interlock.lanes.lane_doctor import LaneReport
 
 
 async def fill(url: str) -> LaneReport:

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from interlock.database.database import Database
-from interlock.hotrow.hot_rows import as_written
-from interlock.lanes.contention import TABLES_KNOWN_MAX, Contention
-from interlock.lanes.settings import LaneSettings
+from interlock.hotrow.contention_windows import as_written
+from interlock.lanes.hot_rows import TABLES_KNOWN_MAX, Contention
+from interlock.lanes.lane_settings import LaneSettings
 from tests.unit.lanes.lanes import opened, run, sql
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -109,7 +109,7 @@ def test_what_is_known_of_tables_is_bounded(tmp_path: Path, monkeypatch: pytest.
     assert [signal.key_types(table) for table in ("kept", "a", "b", "c")] == [("uuid",), (), (), ("text",)]
 
     assert TABLES_KNOWN_MAX == 10_000
-    monkeypatch.setattr("interlock.lanes.contention.TABLES_KNOWN_MAX", 3)
+    monkeypatch.setattr("interlock.lanes.hot_rows.TABLES_KNOWN_MAX", 3)
 
     async def scenario() -> None:
         with opened(tmp_path / "x") as lane:

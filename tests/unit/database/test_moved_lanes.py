@@ -9,7 +9,7 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.catalog import FolderCatalog
-from interlock.catalog.entries import Entry
+from interlock.catalog.catalog_entries import CatalogEntry
 from interlock.clock import SystemClock
 from interlock.database.lane_engine import Translators
 from interlock.errors import UnavailableError
@@ -90,7 +90,7 @@ def test_calls_go_on_where_the_lane_has_gone(tmp_path: Path) -> None:
             assert (db.url, db.engine, db.stats().failed) == (new, "lane", 0)
 
     asyncio.run(use())
-    assert FolderCatalog(home).names() == {"stock": Entry(new, 1)}
+    assert FolderCatalog(home).names() == {"stock": CatalogEntry(new, 1)}
 
 
 @pytest.mark.parametrize("arriving", [False, True])

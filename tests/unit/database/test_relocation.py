@@ -9,7 +9,7 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.catalog import Catalog, FolderCatalog
-from interlock.catalog.entries import Entry
+from interlock.catalog.catalog_entries import CatalogEntry
 from interlock.database.database import HOPS_MAX, Hop, _open_hop
 from interlock.errors import CorruptionError, LaneOwned, MovedElsewhere, OutcomeUnknown, UnavailableError
 from tests.unit.database.places import Gate, Places, left_for
@@ -94,10 +94,10 @@ def test_a_catalog_that_is_behind_is_told_by_whoever_was_sent_on(places: Places,
     catalog = FolderCatalog(home)
     places[f"{home}/stock"].leave(A, 1)
     assert opened("stock", home) == A
-    assert catalog.names() == {"stock": Entry(A, 1)}
+    assert catalog.names() == {"stock": CatalogEntry(A, 1)}
     places[A].leave(C, 2)
     assert opened("stock", home) == C
-    assert catalog.names() == {"stock": Entry(C, 2)}
+    assert catalog.names() == {"stock": CatalogEntry(C, 2)}
     places[f"{home}/stock"].hops.clear()
     places[A].hops.clear()
     assert opened("stock", home) == C
@@ -119,7 +119,7 @@ def test_a_catalog_that_cannot_be_told_keeps_nobody_out(
 
 def test_a_place_that_was_put_back_from_an_old_copy_is_not_followed(places: Places, tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}"
-    FolderCatalog(home).enter("stock", Entry(A, 3))
+    FolderCatalog(home).enter("stock", CatalogEntry(A, 3))
     places[A].leave(B, 2)
     with pytest.raises(CorruptionError, match="leads back in time"):
         opened("stock", home)
@@ -183,7 +183,7 @@ def test_it_is_followed_as_often_as_it_is_moved(places: Places, tmp_path: Path) 
 
     assert asyncio.run(use()) == C
     assert [len(places[url].calls) for url in urls] == [0, 1, 1, 1]
-    assert FolderCatalog(home).names() == {"stock": Entry(C, 3)}
+    assert FolderCatalog(home).names() == {"stock": CatalogEntry(C, 3)}
 
 
 def test_one_who_gives_up_while_it_is_opened_takes_it_from_nobody(places: Places) -> None:

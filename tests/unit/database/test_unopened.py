@@ -23,7 +23,7 @@ from interlock.examples.order import order
 from interlock.lanes.file import owner_of
 from interlock.lanes.handover import Arrived
 from interlock.lanes.lane import Lane
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 
 
 def open_it(url: str, home: str | None = None) -> InterlockError:
@@ -102,7 +102,7 @@ def test_settings_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_file_locked_by_another_program_is_owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.lanes.connection.BUSY_MS_MAX", 1)
+    monkeypatch.setattr("interlock.lanes.sqlite_connection.BUSY_MS_MAX", 1)
     other = apsw.Connection(str(tmp_path / "stock.lane"))
     other.execute("CREATE TABLE t (x); BEGIN EXCLUSIVE")
     error = open_it(f"lanes://{tmp_path}/stock")
@@ -267,3 +267,9 @@ def test_without_a_thread_a_lane_is_given_back(
             pass
 
     asyncio.run(scenario())
+
+
+def test_a_database_that_was_not_awaited_says_how_to_open_it(tmp_path: Path) -> None:
+    closed = Database.open(f"lanes://{tmp_path}/stock")
+    with pytest.raises(AttributeError, match=r"'execute' cannot be used.*async with Database\.open"):
+        _ = closed.execute  # type: ignore[attr-defined]

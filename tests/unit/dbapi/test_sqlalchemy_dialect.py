@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ PART = sa.Table(
         sa.ForeignKey("item.id", ondelete="CASCADE", onupdate="SET NULL", deferrable=True, initially="DEFERRED"),
     ),
     sa.Column("prices", sa.ARRAY(sa.Numeric)),
+    sa.Column("labels", sa.ARRAY(sa.String(5))),
+    sa.Column("shares", sa.ARRAY(sa.Numeric(5, 2))),
     sa.Column("price", sa.Numeric(8, 3)),
     sa.Column("hour", sa.Time),
     sa.CheckConstraint("item_id > 0", name="positive"),
@@ -131,6 +134,17 @@ def test_documents_are_documents(engine: sa.Engine) -> None:
         connection.execute(sa.insert(ITEM), [{"doc": each} for each in documents])
         found = connection.execute(sa.select(ITEM.c.doc, ITEM.c.doc.is_(None)).order_by(ITEM.c.id)).all()
     assert [tuple(row) for row in found] == [*((each, False) for each in documents[:5]), (None, False), (None, True)]
+
+
+def test_floats_and_decimals_go_into_columns_of_each_other(engine: sa.Engine) -> None:
+    data = sa.MetaData()
+    table = sa.Table("weighed", data, sa.Column("price", sa.Numeric), sa.Column("weight", sa.Double))
+    data.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.insert(table), {"price": 15.7563, "weight": Decimal("1.5")})
+        connection.execute(sa.insert(table), {"price": None, "weight": None})
+        [row, empty] = connection.execute(sa.select(table).order_by(table.c.price)).all()
+    assert (tuple(row), type(row.price), tuple(empty)) == ((Decimal("15.7563"), 1.5), Decimal, (None, None))
 
 
 def test_errors_are_those_of_sqlalchemy(engine: sa.Engine) -> None:
@@ -257,3 +271,16 @@ def test_an_async_connection_that_was_forgotten_releases_the_writer(url: str, en
 
     engine.dispose()
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("address", ["interlock+lanes://./shop", "interlock+lanes://~/shop"])
+def test_an_address_may_be_relative_or_below_the_home_directory(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = sa.create_engine(address)
+    with made.begin() as connection:
+        assert connection.scalar(sa.text("SELECT 1")) == 1
+    made.dispose()
+    assert (tmp_path / "shop.lane").exists()

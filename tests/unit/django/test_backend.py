@@ -38,6 +38,7 @@ def test_it_needs_no_psycopg() -> None:
     assert seen == "postgresql Interlock\n"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("database", "settings", "message"),
     [
@@ -56,6 +57,7 @@ def test_a_statement_that_a_lane_does_not_have_says_what_and_why() -> None:
     assert "fix:" in seen
 
 
+@pytest.mark.slow
 def test_there_is_no_shell() -> None:
     assert "a lane has no shell for SQL. Use `manage.py shell`" in run("call_command('dbshell')")
 
@@ -77,6 +79,7 @@ print("committed")
     assert seen == "IntegrityError\ncommitted\n"
 
 
+@pytest.mark.slow
 def test_a_lane_that_has_stopped_is_opened_again_by_the_next_request(tmp_path: Path) -> None:
     program = """
 from interlock.django.base import _kept
@@ -89,3 +92,79 @@ connection.close()
 print([kept.database.is_lost for kept in _kept.values()])
 """
     assert run(program, database=f"{{'NAME': 'lanes://{tmp_path}/app'}}") == "[False]\n"
+
+
+MODEL = """
+from django.core.checks import run_checks
+from django.db import models
+
+class Host(models.Model):
+    ip = models.GenericIPAddressField(null=True, unique=True)
+    hits = models.PositiveIntegerField()
+    twice = models.GeneratedField(
+        expression=models.F("hits") * 2, output_field=models.BigIntegerField(), db_persist=True
+    )
+
+    class Meta:
+        app_label = "shop"
+
+with connection.schema_editor() as editor:
+    editor.create_model(Host)
+"""
+
+
+@pytest.mark.slow
+def test_an_address_is_text_and_a_check_says_what_to_do_after_a_move() -> None:
+    seen = run(f"""{MODEL}
+for number, ip in enumerate(["10.0.0.1", "2001:0db8::0001", None]):
+    Host.objects.create(ip=ip, hits=number)
+print([host.ip for host in Host.objects.order_by("id")], Host.objects.get(ip="2001:db8:0::1").hits)
+print(Host.objects.filter(ip__startswith="10.").count(), Host.objects.filter(ip__iexact="2001:DB8::1").count())
+print([(found.id, found.hint) for found in Host._meta.get_field("ip").check(databases=["default"])])
+print(Host._meta.get_field("hits").check(databases=["default"]))
+""")
+    fix = 'ALTER TABLE "shop_host" ALTER COLUMN "ip" TYPE inet USING "ip"::inet.'
+    assert seen.splitlines() == [
+        "['10.0.0.1', '2001:db8::1', None] 1",
+        "1 1",
+        f"[('interlock.W001', 'After a move to PostgreSQL run {fix}')]",
+        "[]",
+    ]
+
+
+@pytest.mark.slow
+def test_a_positive_number_becomes_a_wider_one_and_may_be_null() -> None:
+    seen = run("""
+from django.db import models
+
+class Host(models.Model):
+    hits = models.PositiveIntegerField()
+
+    class Meta:
+        app_label = "shop"
+
+with connection.schema_editor() as editor:
+    editor.create_model(Host)
+wide = models.PositiveBigIntegerField(null=True)
+wide.set_attributes_from_name("hits")
+wide.model = Host
+with connection.schema_editor() as editor:
+    editor.alter_field(Host, Host._meta.get_field("hits"), wide)
+cursor = connection.cursor()
+cursor.execute("INSERT INTO shop_host (hits) VALUES (3000000000), (NULL)")
+try:
+    cursor.execute("INSERT INTO shop_host (hits) VALUES (-1)")
+except Exception as error:
+    print(type(error).__name__)
+""")
+    assert seen == "IntegrityError\n"
+
+
+@pytest.mark.slow
+def test_a_generated_field_is_computed_by_the_database() -> None:
+    seen = run(f"""{MODEL}
+host = Host.objects.create(hits=21)
+host.refresh_from_db()
+print(host.twice, Host.objects.filter(twice__gt=41).count())
+""")
+    assert seen == "42 1\n"

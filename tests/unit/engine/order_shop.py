@@ -12,11 +12,9 @@ import pytest
 
 from interlock import Engine, Event, Machine, Retry, StepContext
 from interlock.clock import SystemClock
-from interlock.engine import open as engine_open
+from interlock.engine import open_engine as engine_open
 from interlock.store.memory import MemoryStore
 from interlock.store.records import Change
-
-"""Marks a way in which the engine is known to break."""
 
 
 class State(Enum):
@@ -68,7 +66,9 @@ Told = Callable[[StepContext], Awaitable[None]]
 class Orders:
     """A machine whose step, undo and effect are given as functions."""
 
-    def __init__(self, charge: Charge, *, refund: Told | None = None, mail: Told | None = None) -> None:
+    def __init__(
+        self, charge: Charge, *, refund: Told | None = None, mail: Told | None = None, attempts: int = 1
+    ) -> None:
         self.machine = machine = Machine(
             "order",
             states=State,
@@ -85,7 +85,7 @@ class Orders:
         machine.on(Noted, State.DRAFT)
         machine.on(Cancel, State.DRAFT, State.CHARGING, State.SHIPPING, to=State.UNDOING)
 
-        @machine.step(State.CHARGING, timeout_s=60, retry=Retry(attempts=1), failed=State.UNDOING)
+        @machine.step(State.CHARGING, timeout_s=60, retry=Retry(attempts=attempts), failed=State.UNDOING)
         async def charging(order: Order, ctx: StepContext) -> Charged | Again:
             del order
             return await charge(ctx)

@@ -8,7 +8,7 @@ import pytest
 
 from interlock import Engine
 from interlock.clock import SystemClock
-from interlock.engine import open as engine_open
+from interlock.engine import open_engine as engine_open
 from interlock.store.memory import MemoryStore
 from interlock.store.records import Change
 from tests.conformance.engine.places import AnyMachine, NoDelay
@@ -23,11 +23,14 @@ class FailingStore(MemoryStore):
         self.lose: int = 0
         """So many commits are lost altogether, as if somebody else had been quicker."""
         self.commits = 0
+        self.hot: list[int] = []
+        """The versions of the workflow `hot`, as they were committed."""
         self.gate: asyncio.Event | None = None
         """Commits wait for it."""
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         self.commits += 1
+        self.hot += [change.row.version for change in changes if change.row.id == "hot"]
         if self.gate is not None:
             await self.gate.wait()
         error = self.errors.pop(0) if self.errors else None

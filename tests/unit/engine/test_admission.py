@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.engine.dependencies.wait_queue import Places
+from interlock.engine.engine_settings import Admission
 from interlock.engine.path.admission import BACKLOG_S, RETRY_S, Gate
-from interlock.engine.settings import Admission
 from interlock.errors import DefinitionError, Overloaded
 from tests.conformance.engine.places import SetClock
 

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from interlock import Classification, NonRetryable, Retry, Retryable, RetryAfter
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.wait_queue import Pass, Slots
-from interlock.engine.steps.attempt import DELAY_S_MAX, Attempt, Judge
-
-
-class Luck:
-    def __init__(self, fraction: float) -> None:
-        self._fraction = fraction
-
-    def fraction(self) -> float:
-        return self._fraction
+from interlock.engine.steps.attempt import DELAY_S_MAX, Judge, RunningAttempt
+from tests.unit.engine.shared.stores import Luck
 
 
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 20))
@@ -142,7 +135,7 @@ def test_a_classifier_that_is_wrong_is_told_once(caplog: pytest.LogCaptureFixtur
 
 
 def test_the_first_reason_to_cut_an_attempt_counts() -> None:
-    attempt = Attempt("o-1", "k", 1.0, Pass(Slots(1)))
+    attempt = RunningAttempt("o-1", "k", 1.0, Pass(Slots(1)))
     attempt.begin()
     attempt.expire()
     attempt.cancel("stopping")
@@ -150,7 +143,7 @@ def test_the_first_reason_to_cut_an_attempt_counts() -> None:
 
 
 def test_an_attempt_that_is_cut_before_it_begins_never_runs() -> None:
-    attempt = Attempt("o-1", "k", 1.0, Pass(Slots(1)))
+    attempt = RunningAttempt("o-1", "k", 1.0, Pass(Slots(1)))
     attempt.cancel("moved_on")
     with pytest.raises(asyncio.CancelledError):
         attempt.begin()

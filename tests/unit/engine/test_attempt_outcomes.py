@@ -9,7 +9,7 @@ from interlock import Breaker, Dependency, NonRetryable, Retryable, StepContext
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.wait_queue import Pass
 from interlock.engine.path.engine_commands import Failure
-from interlock.engine.steps.attempt import Attempt
+from interlock.engine.steps.attempt import RunningAttempt
 from interlock.testing.virtual_time import VirtualClock
 from tests.conformance.engine.places import settled
 from tests.unit.engine.calls import State, begun, engine_of, jobs, virtual_loop
@@ -125,7 +125,7 @@ def test_an_attempt_that_has_ended_leaves_no_timer_behind() -> None:
 
 
 def test_nobody_hears_a_heartbeat_before_the_attempt_runs() -> None:
-    attempt = Attempt("j-1", "k", 1.0, Pass(opened_slots(1)[0]))
+    attempt = RunningAttempt("j-1", "k", 1.0, Pass(opened_slots(1)[0]))
     attempt.beat()
     assert attempt._beat_s == 0.0
 
@@ -139,7 +139,7 @@ def test_nobody_hears_a_heartbeat_before_the_attempt_runs() -> None:
 )
 def test_the_kind_of_a_failure_is_what_the_breaker_is_told(kind: Kind, outcome: str) -> None:
     """C3: only the infrastructure counts; a mistake of the program says nothing."""
-    attempt = Attempt("j-1", "k", 1.0, Pass(opened_slots(1)[0]))
+    attempt = RunningAttempt("j-1", "k", 1.0, Pass(opened_slots(1)[0]))
     assert attempt.outcome == "abandoned"
     failure = Failure("x", "y", retryable=True, kind=kind)
     assert attempt.judged(failure) is failure
@@ -147,7 +147,7 @@ def test_the_kind_of_a_failure_is_what_the_breaker_is_told(kind: Kind, outcome: 
 
 
 def test_what_was_cancelled_because_its_workflow_moved_on_says_nothing() -> None:
-    attempt = Attempt("j-1", "k", 1.0, Pass(opened_slots(1)[0]))
+    attempt = RunningAttempt("j-1", "k", 1.0, Pass(opened_slots(1)[0]))
     attempt.cancel("moved_on")
     attempt.judged(Failure("x", "y", retryable=True))
     assert attempt.outcome == "abandoned"
@@ -160,13 +160,13 @@ def test_an_attempt_gives_its_place_back_with_its_outcome_its_time_and_its_error
             assert queue.steps.reserve()
             held = queue.line.reserve(None, queue.steps, "first")
             assert held is not None
-            attempt = Attempt("j-1", "k", 1.0, held)
+            attempt = RunningAttempt("j-1", "k", 1.0, held)
             attempt.born_s = born_s
             if outcome == "done":
                 attempt.outcome = "done"
             else:
                 attempt.judged(Failure("OSError", "net", retryable=True))
-            attempt.leave(10.0)
+            attempt.leave(lambda: 10.0)
         assert (queue.outlet.phase, queue.outlet.reason) == ("open", "calls are too slow")
         assert (queue.outlet.under_way, queue.steps.free) == (0, 100)
 
@@ -180,7 +180,7 @@ def test_a_probe_that_finds_its_dependency_down_costs_no_attempt(admitted: str) 
     async def scenario() -> None:
         queue = Queue(ONE)
         held = Pass(queue.steps, queue.line, "first", "probe" if admitted == "probe" else "undo")
-        attempt = Attempt("j-1", "k", 1.0, held)
+        attempt = RunningAttempt("j-1", "k", 1.0, held)
         assert not attempt.judged(Failure("OSError", "net", retryable=True)).counted
         declined = Failure("no", "", retryable=False, kind=Kind.BUSINESS)
         assert attempt.judged(declined).counted

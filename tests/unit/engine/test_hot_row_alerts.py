@@ -8,9 +8,16 @@ import pytest
 from interlock import AlertRaised, Database, Engine
 from interlock.engine.internals import HOT_ALERTS_MAX
 from interlock.examples.order import order
-from interlock.lanes.contention import OPEN_SOURCES, Contention, HotRow, database_name
-from interlock.lanes.settings import LaneSettings
-from interlock.observe.metrics import HOT_ROWS, KEY_CHARACTERS_MAX, ROW_HANDOFFS, ROW_WAIT, ROWS_SHOWN_MAX, Counts
+from interlock.lanes.hot_rows import OPEN_SOURCES, Contention, HotRow, database_name
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.observe.metrics import (
+    HOT_ROWS,
+    KEY_CHARACTERS_MAX,
+    ROW_HANDOFFS,
+    ROW_WAIT,
+    ROWS_SHOWN_MAX,
+    EngineMetrics,
+)
 from interlock.signals import Signal
 
 
@@ -89,7 +96,7 @@ def test_rows_beyond_the_bound_take_no_alert_from_those_that_have_one() -> None:
 
 def test_the_metrics_have_the_worst_rows_of_all_databases_with_bounded_labels() -> None:
     async def scenario() -> list[tuple[str, tuple[str, ...], float]]:
-        database, counts = HotDatabase(), Counts()
+        database, counts = HotDatabase(), EngineMetrics()
         OPEN_SOURCES.add(database)
         async with Engine.open("memory:", machines=[order], observers=[counts]):
             database.rows = [hot("x" * 500), *(hot(number) for number in range(100))]

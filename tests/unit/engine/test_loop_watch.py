@@ -12,7 +12,7 @@ import pytest
 
 from interlock import AlertRaised, Engine, Event, LoopBlocked, Machine, StepContext
 from interlock.engine.steps.loop_watch import READINGS_MIN, TICK_S, Readings, watch_loop
-from interlock.observe.metrics import Counts
+from interlock.observe.metrics import EngineMetrics
 from interlock.signals import Signal
 from interlock.testing import Harness
 
@@ -92,7 +92,7 @@ def wait_for_ever(noticed: Noticed) -> None:
 
 
 def test_a_step_that_blocks_the_event_loop_is_named_in_the_log_the_signal_the_metric_and_the_alert() -> None:
-    signals, counts = list[Signal](), Counts()
+    signals, counts = list[Signal](), EngineMetrics()
 
     async def scenario(noticed: Noticed) -> None:
         calls, told = machine_of(noticed), Told(signals)

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from interlock import DefinitionError, Engine
-from interlock.engine import open as engine_open
+from interlock.engine import open_engine as engine_open
 from interlock.errors import MissingExtra
 from interlock.observe.prometheus import Prometheus
 from interlock.signals import Observer, Signal
@@ -115,6 +115,7 @@ def test_a_program_that_has_set_providers_is_told_without_asking() -> None:
     assert "pass ticket" in spans
 
 
+@pytest.mark.slow
 def test_what_is_disabled_is_told_nothing() -> None:
     assert said(OTEL_SDK_DISABLED="true") == ["[]", "[]"]
 

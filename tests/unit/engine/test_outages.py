@@ -10,6 +10,7 @@ import pytest
 
 from interlock import DefinitionError, Dependency, Event, Machine, Retry, StepContext, pipeline, step
 from interlock.testing import Harness
+from tests.unit.engine.shared.stores import Luck
 
 OUTAGE_S = 600.0
 DEFAULT = Retry()
@@ -36,34 +37,30 @@ class Cancel(OrderEvent): ...
 
 
 class Outages:
-    """Whatever is called is down for ten minutes from its first attempt on."""
+    """Whatever is called is down for ten minutes, or another time, from its first attempt on."""
 
-    def __init__(self) -> None:
+    def __init__(self, outage_s: float = OUTAGE_S) -> None:
+        self.outage_s = outage_s
         self.now_s: Callable[[], float] = lambda: 0.0
         self.began: dict[str, float] = {}
         self.calls: dict[str, int] = {}
 
     def call(self, name: str) -> None:
         self.calls[name] = self.calls.get(name, 0) + 1
-        if self.now_s() - self.began.setdefault(name, self.now_s()) < OUTAGE_S:
+        if self.now_s() - self.began.setdefault(name, self.now_s()) < self.outage_s:
             raise ConnectionRefusedError("the gateway is down")
-
-
-class Luck:
-    """Luck that never changes."""
-
-    def __init__(self, fraction: float) -> None:
-        self._fraction = fraction
-
-    def fraction(self) -> float:
-        return self._fraction
 
 
 OrderMachine = Machine[State, Order, OrderEvent]
 
 
 def shop(
-    outages: Outages, dependency: str | None, *, retry: Retry = DEFAULT, undo_retry: Retry | None = None
+    outages: Outages,
+    dependency: str | None,
+    *,
+    retry: Retry = DEFAULT,
+    undo_retry: Retry | None = None,
+    effect_retry: Retry = DEFAULT,
 ) -> OrderMachine:
     """By default, nothing here says how often it is tried."""
     machine: OrderMachine = Machine(
@@ -87,7 +84,7 @@ def shop(
     async def refund(order: Order, done: Charged | None, ctx: StepContext) -> None:
         outages.call("refund")
 
-    @machine.effect(State.PAST_DUE, dependency=dependency)
+    @machine.effect(State.PAST_DUE, dependency=dependency, retry=effect_retry)
     async def notify(order: Order, ctx: StepContext) -> None:
         outages.call("notify")
 
@@ -187,39 +184,15 @@ def test_what_takes_its_process_with_it_waits_longer_from_the_second_crash_on(
     url: str, name: str, fraction: float, waits: float
 ) -> None:
     """The first crash is nearly always a deployment or a kill; later ones would be as fast as the process restarts."""
-    calls, policy = list[str](), Retry(attempts=4, first_s=10, factor=1, max_s=10)
-    machine: OrderMachine = Machine(
-        "order",
-        states=State,
-        context=Order,
-        events=OrderEvent,
-        initial=State.CHARGING,
-        final={State.PAST_DUE},
-        unwind={State.UNDOING: State.PAST_DUE},
-    )
-    machine.on(Charged, State.CHARGING, to=State.PAID)
-    machine.on(Cancel, State.PAID, to=State.UNDOING)
-
-    @machine.step(State.CHARGING, timeout_s=4, retry=policy, failed=State.UNDOING)
-    async def charge(order: Order, ctx: StepContext) -> Charged:
-        calls.append("charge")
-        return Charged()
-
-    @charge.undo(Charged, retry=policy)
-    async def refund(order: Order, done: Charged | None, ctx: StepContext) -> None:
-        calls.append("CHARGED")
-
-    @machine.effect(State.PAST_DUE, retry=policy)
-    async def notify(order: Order, ctx: StepContext) -> None:
-        calls.append("notify")
-
-    with opened(machine, Outages(), url, fraction=fraction) as h:
+    outages, policy = Outages(outage_s=0), Retry(attempts=4, first_s=10, factor=1, max_s=10)
+    machine = shop(outages, None, retry=policy, undo_retry=policy, effect_retry=policy)
+    with opened(machine, outages, url, fraction=fraction) as h:
         h.crash_in(name, times=3)
         h.start("o-1", Order())
         h.drain()
         h.send("o-1", Cancel())
         h.drain()
-        assert calls == ["charge", "CHARGED", "notify"]
+        assert list(outages.calls.items()) == [("charge", 1), ("refund", 1), ("notify", 1)]
         times = [call.at_s for call in h.attempts(name)]
         gaps = [round(after - before, 3) for before, after in itertools.pairwise(times)]
         assert len(gaps) == 3

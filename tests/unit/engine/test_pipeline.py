@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from interlock import Engine, InvalidTransition, Moved, OutcomeUnknown, Refused, UnavailableError, VersionConflict
-from interlock.engine.path import pipeline
+from interlock.engine.path import commit_pipeline
 from tests.conformance.engine.places import run, settled
 from tests.conformance.engine.shop import (
     Charged,
@@ -68,13 +68,80 @@ def test_events_that_come_while_a_group_is_written_are_the_next_group(monkeypatc
     run(scenario)
 
 
+def test_events_of_turns_that_follow_each_other_are_one_group_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The requests of many connections are read in a few turns. G6: none waits for ever while others come."""
+
+    async def scenario() -> None:
+        store, order = FailingStore(), shop().machine
+        async with engine_on(store, order, patch=monkeypatch) as engine:
+            ids = [f"o-{number}" for number in range(40)]
+            await asyncio.gather(*(engine.start(order, each, Order()) for each in ids))
+            before, counts = store.commits, list[int]()
+            sent: list[asyncio.Task[object]] = []
+            for each in ids:
+                sent.append(asyncio.create_task(engine.send(each, Note("a"))))
+                await asyncio.sleep(0)
+                counts.append(store.commits - before)
+            await asyncio.gather(*sent)
+            assert counts.index(1) >= commit_pipeline.TURNS_MAX - 1, "the first turns are one group"
+            assert counts.index(1) <= 2 * commit_pipeline.TURNS_MAX, "and it does not wait for all that comes"
+
+    run(scenario)
+
+
+def test_a_caller_goes_on_before_the_next_group_although_no_commit_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event loop that writes groups itself would otherwise do nothing else until the queue is empty."""
+
+    async def scenario() -> None:
+        store, order = FailingStore(), shop().machine
+        async with engine_on(store, order, patch=monkeypatch, group_max=1) as engine:
+            ids = [f"o-{number}" for number in range(5)]
+            await asyncio.gather(*(engine.start(order, each, Order()) for each in ids))
+            before = store.commits
+
+            async def sent(workflow: str) -> int:
+                await engine.send(workflow, Note("a"))
+                return store.commits - before
+
+            assert await asyncio.gather(*map(sent, ids)) == [1, 2, 3, 4, 5]
+
+    run(scenario)
+
+
+def test_neighbours_of_a_hot_workflow_wait_for_a_share_of_it_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        store, order = FailingStore(), shop().machine
+        async with engine_on(store, order, patch=monkeypatch) as engine:
+            await asyncio.gather(*(engine.start(order, each, Order()) for each in ("hot", "o-1")))
+
+            async def versions_at(count: int, *, beside: bool) -> list[int]:
+                """The versions of the hot workflow as its groups commit them, relative to the first."""
+                begun, before = len(store.hot), (await engine.get("hot")).version
+                sent = [asyncio.create_task(engine.send("hot", Note("a"))) for _ in range(count)]
+                if beside:
+                    sent.append(asyncio.create_task(engine.send("o-1", Note("b"))))
+                moved = await asyncio.gather(*sent)
+                assert [each.version - before for each in moved[:count]] == [*range(1, count + 1)], "in their order"
+                return [version - before for version in store.hot[begun:]]
+
+            share = commit_pipeline.HOT_MAX
+            assert await versions_at(3 * share, beside=False) == [3 * share], "alone it takes all"
+            # The neighbour is in the first group. The next is bounded as well, because others came lately.
+            assert await versions_at(4 * share, beside=True) == [share, 2 * share, 4 * share]
+            # G6: all of the queue is looked through for each group, so a long one is done in few groups.
+            monkeypatch.setattr(commit_pipeline, "HOT_MAX", 4)
+            assert await versions_at(99, beside=True) == [25, 43, 99]
+
+    run(scenario)
+
+
 def test_a_store_that_is_away_for_a_moment_is_told_to_callers_and_loses_no_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The result of a step is the only memory of what happened outside: it is brought again."""
 
     async def scenario() -> None:
-        monkeypatch.setattr(pipeline, "AGAIN_S", 0.001)
+        monkeypatch.setattr(commit_pipeline, "AGAIN_S", 0.001)
         held = Held(Charged("once"))
         store, (order, world, _) = FailingStore(), shop(World(charge=Outside(held)))
         async with engine_on(store, order, patch=monkeypatch) as engine:

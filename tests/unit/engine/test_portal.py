@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from interlock.engine.blocking import Portal
+from interlock.engine.blocking_engine import Portal
 from interlock.errors import UnavailableError
 from tests.interrupts import interrupts
 

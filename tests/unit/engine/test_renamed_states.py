@@ -1,20 +1,14 @@
 """A state that was renamed: workflows parked under its old name are found by the new one (B8), and go on."""
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from interlock import Engine, Event, Machine
+from interlock import Engine, Machine
 from interlock.clock import SystemClock
-from interlock.store.open import open_store
-
-
-class Old(Enum):
-    """The states before."""
-
-    WAITING = "waiting"
-    DONE = "done"
+from interlock.store.open_store import open_store
+from tests.unit.engine.test_open_engine import Go, Moving, Nothing
+from tests.unit.engine.test_open_engine import machine as before
 
 
 class New(Enum):
@@ -22,28 +16,6 @@ class New(Enum):
 
     PARKED = "parked"
     DONE = "done"
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """The context."""
-
-
-class Moving(Event):
-    """The alphabet."""
-
-
-@dataclass(frozen=True)
-class Go(Moving):
-    """The only event."""
-
-
-def before() -> Machine[Old, Nothing, Moving]:
-    machine = Machine(
-        "lift", states=Old, context=Nothing, events=Moving, initial=Old.WAITING, final={Old.DONE}, version=1
-    )
-    machine.on(Go, Old.WAITING, to=Old.DONE)
-    return machine
 
 
 def after() -> Machine[New, Nothing, Moving]:

@@ -9,22 +9,22 @@ import pytest
 from interlock import Engine
 from interlock.errors import CorruptionError
 from interlock.store.records import Change
-from tests.unit.engine.test_renamed_states import Nothing, Old, before
+from tests.unit.engine.test_open_engine import Nothing, State, machine
 
 
 def test_a_row_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        machine = before()
-        async with Engine.open("memory:", machines=[machine]) as engine:
+        lift = machine()
+        async with Engine.open("memory:", machines=[lift]) as engine:
             for each in ("a", "b", "c"):
-                await engine.start(machine, each, Nothing())
+                await engine.start(lift, each, Nothing())
             row = (await engine._store.load(["b"]))["b"]
             torn = msgspec.structs.replace(row, context=b'{"n":', revision=row.revision + 1)
             assert not await engine._store.commit([Change(torn, row.revision)])
             engine._pipeline._live.clear()
-            page = await engine.find(machine, state=Old.WAITING)
+            page = await engine.find(lift, state=State.WAITING)
             assert [view.id for view in page.items] == ["a", "c"]
-            assert [view.id for view in await engine.stalled(machine, older_than_s=-1)] == ["a", "c"]
+            assert [view.id for view in await engine.stalled(lift, older_than_s=-1)] == ["a", "c"]
             with pytest.raises(CorruptionError, match="'b'"):
                 await engine.get("b")
 

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from interlock.engine.path.pipeline import LOOK_S, Contended
-from interlock.engine.path.staging import Envelope, Staged
-from interlock.lanes.contention import DECAY_S
-from interlock.lanes.settings import LaneSettings
+from interlock.engine.path.commit_pipeline import LOOK_S, ContentionTable
+from interlock.engine.path.staged_group import Envelope, Staged
+from interlock.lanes.hot_rows import DECAY_S
+from interlock.lanes.lane_settings import LaneSettings
 
 
 @dataclass
@@ -30,7 +30,7 @@ def staged(*workflows: str) -> list[Staged]:
 
 
 def passed(
-    table: Contended,
+    table: ContentionTable,
     envelopes: Sequence[Sent],
     *,
     decided_s: float,
@@ -44,7 +44,7 @@ def passed(
 
 
 def test_events_of_one_workflow_in_one_group_are_hand_offs_but_for_the_first() -> None:
-    table = Contended()
+    table = ContentionTable()
     passed(table, [Sent("o-1", 0.5), Sent("o-1", 0.6), Sent("o-1", 0.7), Sent("o-2", 0.5)], decided_s=1.0, now_s=1.1)
     [hot] = table.worst(1.1)
     assert (hot.source, hot.table, hot.key) == ("workflow", "order", "o-1")
@@ -54,7 +54,7 @@ def test_events_of_one_workflow_in_one_group_are_hand_offs_but_for_the_first() -
 
 
 def test_an_event_that_came_while_its_workflow_was_being_written_is_a_hand_off() -> None:
-    table = Contended()
+    table = ContentionTable()
     passed(table, [Sent("o-1", 0.0)], decided_s=1.0, now_s=2.0)
     passed(table, [Sent("o-1", 1.5)], decided_s=2.1, now_s=3.0)
     [hot] = table.worst(3.0)
@@ -62,7 +62,7 @@ def test_an_event_that_came_while_its_workflow_was_being_written_is_a_hand_off()
 
 
 def test_one_client_that_waits_for_each_answer_hands_nothing_to_anybody() -> None:
-    table = Contended()
+    table = ContentionTable()
     for number in range(100):
         passed(table, [Sent("o-1", float(number))], decided_s=number + 0.1, now_s=number + 1.0)
     assert table.worst(100.0) == []
@@ -70,14 +70,14 @@ def test_one_client_that_waits_for_each_answer_hands_nothing_to_anybody() -> Non
 
 def test_what_nobody_sent_waits_for_nobody() -> None:
     """A step's result comes from inside: a workflow that runs its own steps is not contended."""
-    table = Contended()
+    table = ContentionTable()
     passed(table, [Sent("o-1", 0.0), Sent("o-1", math.inf)], decided_s=1.0, now_s=1.1)
     passed(table, [Sent("o-1", math.inf)], decided_s=2.0, now_s=2.1)
     assert table.worst(2.1) == []
 
 
 def test_a_workflow_that_others_moved_is_a_conflict_and_one_that_is_lost_again_too() -> None:
-    table = Contended()
+    table = ContentionTable()
     passed(table, [Sent("o-1", 0.0, look=True)], decided_s=1.0, now_s=1.1, fresh=["o-1"])
     passed(table, [Sent("o-1", 0.0, look=True)], decided_s=2.0, now_s=2.1, fresh=["o-1"], lost=["o-1"])
     [hot] = table.worst(2.1)
@@ -87,7 +87,7 @@ def test_a_workflow_that_others_moved_is_a_conflict_and_one_that_is_lost_again_t
 
 def test_a_key_that_was_used_before_is_no_conflict() -> None:
     """Where nobody else writes a change is lost to its key alone, and memory is right."""
-    table = Contended()
+    table = ContentionTable()
     passed(table, [Sent("o-1", 0.0)], decided_s=1.0, now_s=1.1, lost=["o-1"])
     passed(table, [Sent("o-1", 0.0, look=True)], decided_s=2.0, now_s=2.1)
     assert all(row.conflicts_per_s == 0.0 for row in table.worst(2.1))
@@ -95,7 +95,7 @@ def test_a_key_that_was_used_before_is_no_conflict() -> None:
 
 def test_groups_that_are_passed_over_are_counted_by_the_next_look() -> None:
     """D9, cheap: at many groups a second only some are looked at, and the rates are those of all."""
-    table, now_s = Contended(), 0.0
+    table, now_s = ContentionTable(), 0.0
     for _ in range(20_000):
         passed(table, [Sent("hot", now_s), Sent("hot", now_s)], decided_s=now_s, now_s=now_s)
         now_s += LOOK_S / 7
@@ -103,8 +103,9 @@ def test_groups_that_are_passed_over_are_counted_by_the_next_look() -> None:
     assert hot.handoffs_per_s == pytest.approx(7 / LOOK_S, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_workflows_are_volume_and_cost_no_room() -> None:
-    table = Contended(LaneSettings(contention_rows_max=100))
+    table = ContentionTable(LaneSettings(contention_rows_max=100))
     for number in range(100_000):
         passed(table, [Sent(f"o-{number}", number / 100)], decided_s=number / 100, now_s=number / 100 + 0.01)
     assert not table.contention._rows

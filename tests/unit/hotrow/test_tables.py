@@ -10,7 +10,7 @@ import pytest
 from interlock.errors import ConstraintViolation, TransactionError
 from interlock.hotrow import tables
 from interlock.hotrow.tables import ATTEMPTS_MAX, TABLES, ready
-from interlock.sql.values import EngineName, Executor, Row
+from interlock.sql.stored_values import EngineName, Executor, Row
 
 ResultT = TypeVar("ResultT")
 

@@ -1,15 +1,16 @@
 """Small lanes for tests: a counter table, works that count, a clock that can be set."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from interlock.clock import Clock, SystemClock
-from interlock.lanes.connection import Prepare
 from interlock.lanes.handover import Permission
 from interlock.lanes.lane import HandedOff, HandOff, Lane, OpenLog
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.sqlite_connection import Prepare
 from interlock.lanes.writer import Session, Work
 
 COUNTER = "CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER NOT NULL CHECK (n >= 0))"
@@ -109,6 +110,17 @@ async def rested(lane: Lane) -> None:
     def wait() -> None:
         with lane._arrived:
             lane._arrived.wait_for(lambda: not lane._driving)
+
+    await asyncio.to_thread(wait)
+
+
+async def at_rest(lane: Lane) -> None:
+    """Wait until the driver waits for work, which it says without notifying anybody, or has gone."""
+
+    def wait() -> None:
+        pause = threading.Event()
+        while lane._driving and not lane._resting:
+            pause.wait(0.001)
 
     await asyncio.to_thread(wait)
 

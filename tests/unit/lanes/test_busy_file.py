@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.lanes.connection import open_writer
+from interlock.lanes.sqlite_connection import open_writer
 
 
 class StopsOnce(apsw.VFS):

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.lanes.lane import Lane
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.testing.faults import FaultyDisk
 from tests.conformance.lanes.test_reads import ENDLESS
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
 from tests.unit.lanes.test_idle_close import all_left

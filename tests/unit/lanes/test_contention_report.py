@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.lanes import contention
-from interlock.lanes.contention import (
+from interlock.lanes import hot_rows
+from interlock.lanes.hot_rows import (
     EVERY_S,
     FIRST_S,
     FORMAT,
@@ -23,7 +23,7 @@ from interlock.lanes.contention import (
     read_report,
 )
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
 from tests.unit.lanes.lanes import SetClock, group, increment, make_counter, opened, run, sql
 
 
@@ -254,8 +254,8 @@ def test_a_lane_in_a_storm_tells_and_one_that_is_closed_tells_nothing(tmp_path: 
 
 def test_a_lane_in_memory_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(contention, "FIRST_S", 0.0)
-    monkeypatch.setattr(contention, "EVERY_S", 0.0)
+    monkeypatch.setattr(hot_rows, "FIRST_S", 0.0)
+    monkeypatch.setattr(hot_rows, "EVERY_S", 0.0)
 
     async def scenario() -> None:
         with opened(None) as lane:

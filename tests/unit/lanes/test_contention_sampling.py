@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.lanes.contention import Contention
+from interlock.lanes.hot_rows import Contention
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.writer import LARGE_GROUP, Turns
 from tests.unit.lanes.lanes import group, increment, make_counter, opened, run, sql
 

@@ -11,7 +11,7 @@ from interlock.clock import SystemChance
 from interlock.errors import OutcomeUnknown, TransactionError, UnavailableError
 from interlock.lanes.lane import Lane
 from interlock.lanes.writer import Work
-from interlock.testing.faults.disk import FaultyDisk
+from interlock.testing.faults import FaultyDisk
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, run, sql
 
 BIG = "INSERT INTO big SELECT randomblob(1000000) FROM (VALUES (1), (2), (3), (4), (5), (6))"

@@ -11,7 +11,7 @@ from interlock.errors import LaneOwned, UnavailableError
 from interlock.lanes import file as lane_file
 from interlock.lanes.file import Ownership, lock_path, owner_of
 from interlock.lanes.lane import Lane
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.unit.lanes.lanes import SetClock, count, increment, make_counter, opened, rested, run
 from tests.unit.lanes.test_idle import open_files
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from interlock.clock import SeededIds
 from interlock.lanes import handover
-from interlock.lanes.connection import open_beside
 from interlock.lanes.handover import FORGOTTEN_AT_ONCE
+from interlock.lanes.sqlite_connection import open_beside
 from interlock.testing.stepped_lane import SteppedLane
 from tests.unit.lanes.lanes import SetClock, sql
 from tests.unit.lanes.movers import leaving

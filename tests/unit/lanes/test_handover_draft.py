@@ -9,10 +9,10 @@ import pytest
 from interlock.backup.lane_copies import copy_lane
 from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere, TargetNotFound, UnavailableError
-from interlock.lanes.connection import open_beside, open_writer
-from interlock.lanes.doctor import examine
 from interlock.lanes.handover import Arrived, Draft, Tombstone, admit, draft_of, left_for, write_tombstone
+from interlock.lanes.lane_doctor import examine
 from interlock.lanes.objectlog.bucket_protocol import silent
+from interlock.lanes.sqlite_connection import open_beside, open_writer
 from interlock.lanes.writer import Session, Work
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, run
 from tests.unit.lanes.movers import THERE, leave, leaving

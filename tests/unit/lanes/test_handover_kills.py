@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import MovedElsewhere
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
 from tests.unit.lanes.movers import leaving, meeting
 

@@ -11,9 +11,9 @@ import pytest
 from interlock.clock import SystemClock
 from interlock.errors import InterlockError, LaneOwned, MovedElsewhere, OutcomeUnknown, TargetNotFound, UnavailableError
 from interlock.lanes import transact
-from interlock.lanes.connection import open_beside
 from interlock.lanes.handover import Leaving, Tombstone, tombstone_of
 from interlock.lanes.lane import Lane
+from interlock.lanes.sqlite_connection import open_beside
 from interlock.lanes.writer import Session, Work
 from tests.unit.lanes.lanes import SetClock, count, group, increment, make_counter, opened, rested, rows, run, sql
 from tests.unit.lanes.movers import THERE, WAIT_S, leave, leaving, meeting

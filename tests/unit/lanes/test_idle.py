@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.lanes import connection
+from interlock.lanes import sqlite_connection
 from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
 
 DESCRIPTORS = Path("/proc/self/fd")
@@ -75,9 +75,9 @@ def test_two_thousand_idle_databases_in_one_process(memory_folder: Path, few_des
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "too many"), apsw.CantOpenError("unable to open")])
 def test_at_the_hard_limit_there_is_a_clear_error(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_limits", lambda: (77, 77))
+    monkeypatch.setattr(sqlite_connection, "_limits", lambda: (77, 77))
     with pytest.raises(UnavailableError) as caught:
-        connection.with_room(lambda: raises(error))
+        sqlite_connection.with_room(lambda: raises(error))
     assert "77 open files" in caught.value.why
     assert caught.value.__cause__ is error
 
@@ -92,9 +92,9 @@ def test_the_limit_is_raised_as_far_as_it_goes(
 ) -> None:
     answers: list[Exception | str] = [OSError(errno.EMFILE, "too many"), "opened"]
     asked: list[tuple[int, tuple[int, int]]] = []
-    monkeypatch.setattr(connection, "_limits", lambda: limits)
+    monkeypatch.setattr(sqlite_connection, "_limits", lambda: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda what, to: asked.append((what, to)))
-    assert connection.with_room(lambda: gives(answers.pop(0))) == "opened"
+    assert sqlite_connection.with_room(lambda: gives(answers.pop(0))) == "opened"
     assert asked == [(resource.RLIMIT_NOFILE, raised)]
 
 
@@ -105,15 +105,15 @@ def test_a_limit_that_cannot_be_raised_is_a_clear_error(
     def refuse(*_limits: object) -> None:
         raise ValueError("not allowed to raise maximum limit")
 
-    monkeypatch.setattr(connection, "_limits", lambda: limits)
+    monkeypatch.setattr(sqlite_connection, "_limits", lambda: limits)
     monkeypatch.setattr(resource, "setrlimit", refuse)
     with pytest.raises(UnavailableError, match="too many"):
-        connection.with_room(lambda: raises(OSError(errno.EMFILE, "too many")))
+        sqlite_connection.with_room(lambda: raises(OSError(errno.EMFILE, "too many")))
 
 
 def test_another_failure_stays_what_it_is() -> None:
     with pytest.raises(PermissionError):
-        connection.with_room(lambda: raises(PermissionError(errno.EACCES, "no")))
+        sqlite_connection.with_room(lambda: raises(PermissionError(errno.EACCES, "no")))
 
 
 def raises(error: Exception) -> None:

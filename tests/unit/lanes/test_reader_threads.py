@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import Overloaded, UnavailableError
-from interlock.lanes.readers import Gate, Shares
+from interlock.lanes.readers import ReaderGate, Shares
 
 
 class Visit:
@@ -19,11 +19,11 @@ class Visit:
         return self._starts
 
 
-def gate(places: int, shares: Shares | None = None, waiting_max: int = 9) -> Gate:
-    return Gate(places, waiting_max=waiting_max, shares=shares or Shares(100))
+def gate(places: int, shares: Shares | None = None, waiting_max: int = 9) -> ReaderGate:
+    return ReaderGate(places, waiting_max=waiting_max, shares=shares or Shares(100))
 
 
-def enter(into: Gate, times: int = 1) -> list[Visit]:
+def enter(into: ReaderGate, times: int = 1) -> list[Visit]:
     visits = [Visit() for _ in range(times)]
     for visit in visits:
         into.enter(visit)

@@ -10,10 +10,10 @@ import pytest
 from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
 from interlock.lanes import readers
 from interlock.lanes.lane import DurableLog, HandedOff, HandOff, Lane, OpenLog
-from interlock.lanes.objectlog.bucket_protocol import Unclear, World
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Environment, Unclear
 from interlock.lanes.objectlog.log import open_log
-from interlock.lanes.settings import LaneSettings
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from tests.sabotage.checks import SlowHandOff, read_count
 from tests.unit.lanes.lanes import increment, make_counter, opened, rested, run
 
@@ -39,7 +39,7 @@ def through_a_bucket(hand_off: HandOff) -> OpenLog:
 
     def opened_log(path: Path | None) -> DurableLog:
         assert path is not None
-        return open_log(SlowBucket(hand_off), path, settings=settings, world=World())
+        return open_log(SlowBucket(hand_off), path, settings=settings, world=Environment())
 
     return opened_log
 

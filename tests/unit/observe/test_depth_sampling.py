@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from interlock.engine.gauges import Depth, Gauges
+from interlock.engine.operators.gauges import Depth, Gauges
 from interlock.errors import UnavailableError
 from interlock.observe import metrics
 from interlock.observe.metrics import Sampled

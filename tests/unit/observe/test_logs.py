@@ -4,14 +4,16 @@ import asyncio
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from interlock import Engine, InvalidTransition
 from interlock.engine.alerts import Alarms, Alert
-from interlock.observe.logs import JsonFormatter, Logs, log_as_json
+from interlock.observe.logs import JsonFormatter, Logs, log_as_json, log_as_text
 from interlock.observe.otel import OpenTelemetry
 from interlock.signals import AlertRaised, BreakerChanged, ResultLate, StepAttempted, Subscribers, TransitionApplied
 from tests.unit.observe.tickets import Buy, Paid, Ticket, tickets
@@ -31,11 +33,41 @@ class Written:
 @pytest.fixture
 def written() -> Iterator[Written]:
     stream, root = io.StringIO(), logging.getLogger()
-    before = root.level
+    own = logging.getLogger("interlock")  # A command that ran in this process has set its level.
+    before, own_before = root.level, own.level
+    own.setLevel(logging.NOTSET)
     handler = log_as_json(level=logging.DEBUG, stream=stream)
     yield Written(stream)
     root.removeHandler(handler)
     root.setLevel(before)
+    own.setLevel(own_before)
+
+
+def test_a_text_has_time_and_level_and_a_line_for_each_retry(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    level = root.level
+    monkeypatch.setattr(root, "handlers", [])
+    log_as_text()
+    monkeypatch.setattr(logging.getLogger("interlock"), "level", logging.INFO)
+    logs = Logs()
+    charge: tuple[str, str, str, str, Literal["step"]] = ("order", "o-1", "paying", "charge", "step")
+    logs(StepAttempted(*charge, 1, "retryable", 0.1, "OSError", "the bank\nis away"))
+    logs(StepAttempted(*charge, 2, "retryable", 0.1, "retryable", "the bank answered 503"))
+    logs(StepAttempted(*charge, 3, "timeout", 4.0, "timeout"))
+    logs(StepAttempted(*charge, 4, "done", 0.1))
+    logging.getLogger("interlock.operators").warning("the breaker is open; password=hidden")
+    root.setLevel(level)
+    [retry, again, late, warning] = capsys.readouterr().err.splitlines()
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
+    assert re.fullmatch(
+        rf"{when} INFO    step charge of o-1, attempt 1: retryable \(OSError: the bank is away\)", retry
+    )
+    assert again.endswith("step charge of o-1, attempt 2: retryable (the bank answered 503)")
+    assert late.endswith("step charge of o-1, attempt 3: timeout")
+    assert re.fullmatch(rf"{when} WARNING the breaker is open; password=\S+", warning)
+    assert "hidden" not in warning
 
 
 def test_a_line_of_a_step_has_its_workflow_and_its_trace(written: Written) -> None:
@@ -129,7 +161,7 @@ def test_what_needs_a_person_is_a_warning(caplog: pytest.LogCaptureFixture) -> N
     logs(StepAttempted("ticket", "t-1", "paying", "pay", "step", 2, "timeout", 5.0, "timeout"))
     logs(StepAttempted("ticket", "t-1", "paying", "pay", "step", 3, "done", 0.1))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING", "INFO", "INFO", "INFO"]
-    assert "timeout (timeout)" in caplog.messages[-1]
+    assert "attempt 2: timeout" in caplog.messages[-1]
 
 
 def test_an_alert_about_a_workflow_is_found_by_its_id(written: Written) -> None:

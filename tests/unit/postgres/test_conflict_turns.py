@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from interlock.database.postgres_transactions import CALLS_MAX, HOT_S, PAUSE_S_MAX, ConflictTurns, pause_s, turns_of
 from interlock.postgres.isolation import KNOWN_S, TABLES_MAX, PlainTables
-from interlock.sql.values import Answer, row_class
+from interlock.sql.stored_values import Answer, row_class
 from tests.unit.lanes.lanes import SetClock
 
 

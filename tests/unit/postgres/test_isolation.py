@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import DialectError
-from interlock.postgres.isolation import Parameter, plan_of
+from interlock.postgres.isolation import StatementParameter, plan_of
 
 RELAXED = [
     ("write", "UPDATE t SET n = n + 1 WHERE id = $1"),
@@ -168,7 +168,7 @@ def test_what_would_stay_in_a_connection_is_refused(sql: str) -> None:
 def test_a_statement_that_looks_at_more_still_says_which_row_it_changes(sql: str, table: str) -> None:
     """D9: a conflict of it has a name."""
     plan = plan_of(sql)
-    assert (plan.serializable, plan.table, plan.key) == (True, table, (Parameter(0),))
+    assert (plan.serializable, plan.table, plan.key) == (True, table, (StatementParameter(0),))
 
 
 @pytest.mark.parametrize(

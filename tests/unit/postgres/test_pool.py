@@ -8,8 +8,8 @@ import pytest
 
 from interlock.clock import SystemChance
 from interlock.errors import OutcomeUnknown, UnavailableError
-from interlock.postgres.errors import Away, LostConnection, NotNow
-from interlock.postgres.pool import ATTEMPTS_MAX, IDLE_S_MAX, Link, Pool, Prepared, Record
+from interlock.postgres.pool import ATTEMPTS_MAX, IDLE_S_MAX, Link, Pool, PostgresRow, Prepared
+from interlock.postgres.translate_errors import Away, LostConnection, NotNow
 from interlock.testing.virtual_time import VirtualLoop
 from interlock.urls import PostgresAddress
 
@@ -23,7 +23,7 @@ class Wire:
     async def prepare(self, sql: str, /, *, name: str, timeout: float | None = None) -> Prepared:  # noqa: ASYNC109
         raise AssertionError(sql, name, timeout)
 
-    async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[Record]:  # noqa: ASYNC109
+    async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[PostgresRow]:  # noqa: ASYNC109
         raise AssertionError(sql)
 
     async def execute(self, sql: str, /, *, timeout: float | None = None) -> str:  # noqa: ASYNC109 -- the driver's.
@@ -53,7 +53,7 @@ class Server:
             raise UnavailableError("nobody is there.")
         link = Link(Wire(), address)
 
-        async def answer(_sql: str, _values: Sequence[object]) -> list[Record]:
+        async def answer(_sql: str, _values: Sequence[object]) -> list[PostgresRow]:
             await asyncio.sleep(0)
             if self.failures:
                 raise self.failures.pop()
@@ -378,3 +378,36 @@ def test_connections_that_a_burst_has_opened_are_closed_when_they_were_idle_for_
         assert all(link.driver.is_closed() for link in server.opened)
 
     in_virtual_time(server, scenario)
+
+
+@pytest.mark.parametrize("ending", ["as it should", "cancelled"])
+def test_a_caller_that_waits_is_not_overtaken_by_those_who_come_back_without_a_pause(ending: str) -> None:
+    """A writer in a loop releases its connection and takes it again before the woken caller runs."""
+
+    async def scenario(_server: Server, pool: Pool) -> None:
+        async with asyncio.TaskGroup() as group:
+
+            async def write_on() -> None:
+                while True:
+                    await pool.write("c", ())
+
+            writers = [group.create_task(write_on()) for _ in range(4)]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            if ending == "cancelled":  # A turn that is not taken goes to the next one.
+                given_up = [group.create_task(pool.read("a")) for _ in range(3)]
+                for turn in range(6):
+                    await asyncio.sleep(0)
+                    given_up[turn % 3].cancel()
+            finished = [group.create_task(pool.read("a")) for _ in range(5)]
+            turns = 0
+            while not all(each.done() for each in finished):
+                turns += 1
+                assert turns < 200, "it starves"
+                await asyncio.sleep(0)
+            for each in writers:
+                each.cancel()
+        assert pool._promised == 0
+        await pool.close()
+
+    tried(2, scenario)

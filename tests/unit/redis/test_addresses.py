@@ -8,7 +8,7 @@ import pytest
 
 from interlock.clock import SystemChance
 from interlock.errors import BadUsage
-from interlock.redis.connection import Link
+from interlock.redis.connection import RedisLink
 from interlock.urls import REDIS_VARIABLE, configured_redis, parse_redis_url
 
 
@@ -70,7 +70,7 @@ def test_an_option_that_the_driver_does_not_know_is_refused_at_once() -> None:
     """It would only be noticed when the first connection is made, and again with every beat."""
 
     async def scenario(text: str) -> None:
-        Link(parse_redis_url(text), SystemChance(), lambda up, reason: None)
+        RedisLink(parse_redis_url(text), SystemChance(), lambda up, reason: None)
 
     for text in ("redis://me:secret@cache/0?colour=blue", "redis://me:secret@cache/0?max_connections=many"):
         with pytest.raises(BadUsage, match="the driver of Redis does not take") as caught:

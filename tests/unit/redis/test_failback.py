@@ -4,9 +4,8 @@ import asyncio
 from typing import cast
 
 from interlock.clock import SeededIds, SystemChance, SystemClock
-from interlock.redis.connection import Gone, Link
-from interlock.redis.leases import COUNT_BITS, EPOCHS, Epochs, SharedLeases
-from interlock.redis.scripts import ADOPT, BEAT, RAISE
+from interlock.redis.connection import ADOPT, BEAT, RAISE, Gone, RedisLink
+from interlock.redis.shared_leases import COUNT_BITS, EPOCHS, Epochs, SharedLeases
 from interlock.store.protocol import Granted, Held
 from interlock.urls import parse_redis_url
 
@@ -58,7 +57,7 @@ class ReturningLink:
 
 def leases_over(link: ReturningLink, store: SlowStore) -> SharedLeases:
     epochs = Epochs(store, SystemChance(1), SeededIds(1))
-    return SharedLeases(cast("Link", link), store, epochs, SystemClock())
+    return SharedLeases(cast("RedisLink", link), store, epochs, SystemClock())
 
 
 def granted_while(*, gone_again: bool) -> tuple[ReturningLink, int]:

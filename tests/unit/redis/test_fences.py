@@ -6,7 +6,7 @@ import pytest
 
 from interlock.clock import SeededIds, SystemChance
 from interlock.errors import UnavailableError
-from interlock.redis.leases import COUNT_BITS, EPOCHS, HIGHEST, Epochs, StoreLeases, read_highest
+from interlock.redis.shared_leases import COUNT_BITS, EPOCHS, HIGHEST, Epochs, StoreLeases, read_highest
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Granted, Held
 from interlock.testing import VirtualLoop

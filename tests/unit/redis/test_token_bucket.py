@@ -1,8 +1,8 @@
 """C7, C8: what a process takes from the bucket of the cluster, borrows and pays back, and does without Redis."""
 
 from interlock.core.policies import TokenRate
-from interlock.redis.scripts import TAKE
-from interlock.redis.token_bucket import SharedTokens
+from interlock.redis.cluster_breakers import SharedTokens
+from interlock.redis.connection import TAKE
 from tests.unit.engine.dependencies.queues import clock_of_the_loop
 from tests.unit.engine.shared.stores import passed, play
 from tests.unit.redis.wires import Wire

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from interlock.clock import SystemChance
-from interlock.redis import scripts
-from interlock.redis.breakers import ClusterBreaker, Forced
-from interlock.redis.connection import ANSWER_S, Gone, Link
+from interlock.redis import connection
+from interlock.redis.cluster_breakers import ClusterBreaker, Forced
+from interlock.redis.connection import ANSWER_S, Gone, RedisLink
 from interlock.urls import parse_redis_url
 from tests.unit.engine.shared.stores import passed
 
@@ -14,10 +14,10 @@ Answer = Callable[[str, tuple[str, ...]], object]
 
 def name_of(script: str) -> str:
     """The name of a script, by which a test knows it."""
-    return next(name.lower() for name, text in vars(scripts).items() if text is script)
+    return next(name.lower() for name, text in vars(connection).items() if text is script)
 
 
-class Wire(Link):
+class Wire(RedisLink):
     """It asks a function; `silent` never answers."""
 
     def __init__(self, answer: Answer) -> None:

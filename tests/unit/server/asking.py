@@ -12,9 +12,9 @@ import msgspec
 
 from interlock.server.asgi import DASHBOARD
 from interlock.server.openapi import PAGES
-from interlock.server.routes import ROUTES, Route
+from interlock.server.routes import ROUTES, Endpoint
 
-EVERY: tuple[Route, ...] = (*ROUTES, *PAGES, *DASHBOARD)
+EVERY: tuple[Endpoint, ...] = (*ROUTES, *PAGES, *DASHBOARD)
 WITH_BODY = [route for route in ROUTES if route.body is not None]
 WITH_VALUES = [route for route in ROUTES if "{" in route.path]
 
@@ -49,12 +49,12 @@ class Asked:
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
-def named(route: Route) -> str:
+def named(route: Endpoint) -> str:
     """The name of a route in a list of tests."""
     return f"{route.method} {route.path}"
 
 
-def asked(route: Route, body: object = None, **values: str) -> Asked:
+def asked(route: Endpoint, body: object = None, **values: str) -> Asked:
     """A good request, with other values in the path or another body where some are given."""
     known: Mapping[str, str] = {"name": NAMES.get(route.path, "gateway"), **VALUES, **values}
     path = re.sub(r"{(\w+)}", lambda found: known[found[1]], route.path)

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import msgspec
 
 from interlock import Webhook
-from interlock.server.security.audit import Audit
+from interlock.server.security.guard import Audit
 from interlock.server.security.stores import MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.asking import Asked

@@ -11,8 +11,7 @@ from interlock import Admission, Engine, Machine, Observer
 from interlock.clock import Clock
 from interlock.server.app_declaration import Limits, Webhook
 from interlock.server.asgi import AsgiApp, asgi
-from interlock.server.security.audit import Audit
-from interlock.server.security.guard import Guard
+from interlock.server.security.guard import Audit, Guard
 from tests.unit.server import shop
 
 BASE = "http://shop.test"

@@ -10,7 +10,7 @@ import pytest
 from interlock import Admission
 from interlock.clock import SystemClock
 from interlock.server.handlers import operator_routes
-from interlock.server.security.audit import Audit
+from interlock.server.security.guard import Audit
 from interlock.server.security.stores import MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, problem, served

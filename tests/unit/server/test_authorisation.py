@@ -15,9 +15,8 @@ import msgspec
 import pytest
 
 from interlock import Webhook
-from interlock.server.routes import Route
-from interlock.server.security.audit import Audit
-from interlock.server.security.guard import LATE_S, Guard
+from interlock.server.routes import Endpoint
+from interlock.server.security.guard import LATE_S, Audit, Guard
 from interlock.server.security.keys import LADDER, CreatedKey, KeyStore, Scope
 from interlock.server.security.stores import MemoryDocument, MemoryTrail
 from tests.unit.server import shop
@@ -68,7 +67,7 @@ class Home:
         self.app, self.audit, self.bearers = app, audit, bearers
         self.letters: dict[str, str] = {}
 
-    async def ask(self, route: Route, bearer: Bearer, workflow: str) -> httpx.Response:
+    async def ask(self, route: Endpoint, bearer: Bearer, workflow: str) -> httpx.Response:
         body: object = None
         if route.path == "/v1/machines/{machine}/workflows":
             body = {"id": workflow}
@@ -151,7 +150,7 @@ async def _bearers(store: KeyStore, clock: StandingClock) -> list[Bearer]:
     return found
 
 
-def may(route: Route, bearer: Bearer, workflow: str) -> bool:
+def may(route: Endpoint, bearer: Bearer, workflow: str) -> bool:
     """What the table says about a key and a target."""
     scope, subject = permission(route)
     assert scope is not None
@@ -174,7 +173,7 @@ OPEN = [route for route in EVERY if route.scope is None]
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_whoever_may_not_is_refused_and_has_changed_nothing(route: Route) -> None:
+def test_whoever_may_not_is_refused_and_has_changed_nothing(route: Endpoint) -> None:
     """The matrix: 401 for whoever is unknown, 403 for whoever is not allowed to, and nothing was done."""
 
     async def scenario() -> None:
@@ -195,7 +194,7 @@ def test_whoever_may_not_is_refused_and_has_changed_nothing(route: Route) -> Non
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_whoever_may_is_let_in_and_sees_nothing_of_others(route: Route) -> None:
+def test_whoever_may_is_let_in_and_sees_nothing_of_others(route: Endpoint) -> None:
     async def scenario() -> None:
         if "{letter}" not in route.path:
             async with home() as it:
@@ -209,7 +208,7 @@ def test_whoever_may_is_let_in_and_sees_nothing_of_others(route: Route) -> None:
     asyncio.run(scenario())
 
 
-async def _let_in(it: Home, route: Route, bearer: Bearer) -> None:
+async def _let_in(it: Home, route: Endpoint, bearer: Bearer) -> None:
     for workflow in WORKFLOWS:
         if bearer.scope is None or not may(route, bearer, workflow):
             continue
@@ -245,7 +244,7 @@ def test_each_line_of_a_batch_is_judged_by_itself() -> None:
 
 
 @pytest.mark.parametrize("route", OPEN, ids=named)
-def test_what_needs_no_key_is_the_same_for_everybody(route: Route) -> None:
+def test_what_needs_no_key_is_the_same_for_everybody(route: Endpoint) -> None:
     """Pages and probes hold nothing of a workflow; a webhook is proved by its signature, whatever key comes along."""
 
     async def scenario() -> None:

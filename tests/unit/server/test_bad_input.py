@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.server.app_declaration import Limits
-from interlock.server.routes import Route
+from interlock.server.routes import Endpoint
 from tests.unit.server.asking import EVERY, WITH_BODY, WITH_VALUES, Asked, asked, named
 from tests.unit.server.raw import PARTS, Answered, home, told
 
@@ -20,7 +20,7 @@ BODY_BYTES_MAX = 20_000
 DEEP = 5_000
 
 
-def refused(route: Route, answered: Answered) -> None:
+def refused(route: Endpoint, answered: Answered) -> None:
     """A problem, or for a batch a problem in each line."""
     if route.path != "/v1/events:batch" or answered[0] != 200:
         told(answered)
@@ -63,7 +63,7 @@ JUNK: dict[str, bytes] = {
 
 @pytest.mark.parametrize("junk", JUNK)
 @pytest.mark.parametrize("route", WITH_BODY, ids=named)
-def test_a_body_that_cannot_be_read_is_refused(route: Route, junk: str) -> None:
+def test_a_body_that_cannot_be_read_is_refused(route: Endpoint, junk: str) -> None:
     async def scenario() -> None:
         async with home(limits=Limits(body_bytes_max=BODY_BYTES_MAX)) as it:
             before = await it.everything()
@@ -93,7 +93,7 @@ def _mutated(value: object) -> "list[tuple[str, object]]":
 
 
 @pytest.mark.parametrize("route", WITH_BODY, ids=named)
-def test_a_member_of_another_type_is_never_an_error_of_the_server(route: Route) -> None:
+def test_a_member_of_another_type_is_never_an_error_of_the_server(route: Endpoint) -> None:
     """Whatever fits is carried out (a limit may be null), whatever does not is refused; nothing is 5xx."""
 
     async def scenario() -> None:
@@ -130,7 +130,7 @@ BAD_IDS = {
 
 @pytest.mark.parametrize("bad", BAD_IDS)
 @pytest.mark.parametrize("route", WITH_VALUES, ids=named)
-def test_an_id_that_is_none_is_refused(route: Route, bad: str) -> None:
+def test_an_id_that_is_none_is_refused(route: Endpoint, bad: str) -> None:
     """In the place of every value of a path: 400, or 404 where nothing has such a name."""
 
     async def scenario() -> None:
@@ -159,7 +159,7 @@ BAD_QUERIES = {
 
 @pytest.mark.parametrize("bad", BAD_QUERIES)
 @pytest.mark.parametrize("route", [route for route in EVERY if route.path.startswith("/v1")], ids=named)
-def test_a_query_that_means_nothing_is_refused(route: Route, bad: str) -> None:
+def test_a_query_that_means_nothing_is_refused(route: Endpoint, bad: str) -> None:
     async def scenario() -> None:
         async with home() as it:
             before = await it.everything()
@@ -242,7 +242,7 @@ WRONG = [
     ],
     ids=lambda given: given if isinstance(given, str) else named(given),
 )
-def test_a_parameter_out_of_its_range_is_refused(route: Route, name: str) -> None:
+def test_a_parameter_out_of_its_range_is_refused(route: Endpoint, name: str) -> None:
     """Numbers, switches, cursors, names: never 5xx, and refused wherever the description does not allow it."""
     [described] = [each for each in route.parameters if each.name == name]
 

@@ -25,6 +25,21 @@ async def batch(app: Served, *items: object) -> list[dict[str, object]]:
     return lines(await app.post("/v1/events:batch", content=body))
 
 
+def test_a_line_may_start_its_workflow() -> None:
+    async def test(app: Served) -> None:
+        answers = await batch(
+            app,
+            {"id": "o-9", "event": "CHARGED", "start": {"machine": "order"}},
+            {"id": "o-9", "event": "REMARK", "data": {"note": "a"}, "key": "k", "start": {"machine": "order"}},
+            {"id": "o-9", "event": "REMARK", "data": {"note": "a"}, "key": "k", "start": {"machine": "order"}},
+            {"id": "o-9", "event": "CLOSE", "start": {"machine": "ticket"}},
+        )
+        assert [each.get("code") for each in answers] == ["invalid-transition", None, None, "workflow-exists"]
+        assert [each.get("version") for each in answers[1:3]] == [2, 2]
+
+    served(test)
+
+
 def test_each_line_has_its_answer_in_order() -> None:
     async def test(app: Served) -> None:
         await app.start("o-1")

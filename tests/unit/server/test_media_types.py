@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from interlock.server.routes import Route
+from interlock.server.routes import Endpoint
 from tests.unit.server.asking import WITH_BODY, asked, named
 from tests.unit.server.raw import home, told
 
@@ -23,7 +23,7 @@ from tests.unit.server.raw import home, told
     ],
 )
 @pytest.mark.parametrize("route", WITH_BODY, ids=named)
-def test_a_body_of_another_kind_is_refused(route: Route, kind: str) -> None:
+def test_a_body_of_another_kind_is_refused(route: Endpoint, kind: str) -> None:
     """415: whoever says that it is not JSON in UTF-8 is believed."""
 
     async def scenario() -> None:
@@ -40,7 +40,7 @@ def test_a_body_of_another_kind_is_refused(route: Route, kind: str) -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "gzip, gzip", "x"])
 @pytest.mark.parametrize("route", WITH_BODY, ids=named)
-def test_a_compressed_body_is_refused(route: Route, coding: str) -> None:
+def test_a_compressed_body_is_refused(route: Endpoint, coding: str) -> None:
     """415: a small compressed body could expand to a huge one."""
 
     async def scenario() -> None:

@@ -38,9 +38,42 @@ def test_workflows_are_found_page_by_page() -> None:
     served(test)
 
 
+def test_workflows_are_found_by_fields_times_and_order() -> None:
+    """F4."""
+
+    async def test(app: Served) -> None:
+        await five_and_two(app)
+        orders = "/v1/workflows?machine=order"
+        assert await all_pages(app, f"{orders}&where=cents%3D5") == ["o-3"]
+        assert await all_pages(app, f"{orders}&where=cents%3C5&where=note%3D") == ["o-0", "o-1", "o-2", "o-4"]
+        assert await all_pages(app, f"{orders}&order=-cents&where=cents%20in%20[0,5]") == [
+            "o-3",
+            "o-4",
+            "o-2",
+            "o-1",
+            "o-0",
+        ]
+        assert (await all_pages(app, f"{orders}&order=-updated_at&state=draft"))[0] == "o-4"
+        moved = (await app.get("/v1/workflows/o-3")).json()["updated_at"]
+        assert await all_pages(app, f"{orders}&updated_before={moved}") == ["o-0", "o-1", "o-2", "o-4"]
+        assert await all_pages(app, f"{orders}&updated_after={moved.replace('Z', '+00:00')}") == []
+
+    served(test)
+
+
 @pytest.mark.parametrize(
     ("query", "status", "code"),
     [
+        ("where=cents%3D5", 400, "invalid-payload"),
+        ("machine=order&where=cents%3Dx", 400, "invalid-payload"),
+        ("machine=order&where=nope%3D5", 400, "invalid-payload"),
+        ("machine=order&where=cents", 400, "invalid-payload"),
+        ("machine=order&order=nope", 400, "invalid-payload"),
+        ("machine=order&order=cents&order=cents", 400, "invalid-payload"),
+        ("machine=order&updated_after=2026-01-01", 400, "invalid-payload"),
+        ("machine=order&updated_before=x", 400, "invalid-payload"),
+        ("machine=order&order=cents&cursor=x", 400, "invalid-payload"),
+        ("machine=ticket&where=a%3D5", 400, "invalid-payload"),
         ("machine=none", 404, "machine-not-found"),
         ("state=none", 400, "invalid-payload"),
         ("machine=order&state=open", 400, "invalid-payload"),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from interlock.server.service import KEPT_S_MAX, SHARE, SMALL, Counted, Counts
+from interlock.server.service import KEPT_S_MAX, SHARE, SMALL, CachedCounts, Counted
 
 
 class Store:
@@ -33,8 +33,8 @@ class Store:
         return {("order", 1, "pending"): self.workflows}
 
 
-def counts(store: Store) -> Counts:
-    return Counts(store.count, store)
+def counts(store: Store) -> CachedCounts:
+    return CachedCounts(store.count, store)
 
 
 def test_a_small_store_is_counted_afresh_for_everyone() -> None:
@@ -99,7 +99,7 @@ def test_a_count_that_failed_is_not_kept() -> None:
                 raise failures.pop()
             return await store.count()
 
-        asked = Counts(count, store)
+        asked = CachedCounts(count, store)
         with pytest.raises(OSError, match="gone"):
             await asked.now()
         assert sum((await asked.now()).values()) == SMALL + 1

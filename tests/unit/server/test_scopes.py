@@ -11,10 +11,9 @@ import pytest
 
 from interlock.clock import SystemClock, SystemSecrets
 from interlock.server.handlers import workflows
-from interlock.server.routes import ROUTES, Route
-from interlock.server.security.audit import Audit
-from interlock.server.security.guard import Guard
-from interlock.server.security.keys import LADDER, KeyStore, Limits, Scope, make_key
+from interlock.server.routes import ROUTES, Endpoint
+from interlock.server.security.guard import Audit, Guard
+from interlock.server.security.keys import LADDER, KeyBounds, KeyStore, Scope, make_key
 from interlock.server.security.stores import MemoryDocument, MemoryTrail
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, problem, serving
@@ -45,13 +44,13 @@ class Keyed:
     async def key(
         self, scope: Scope, *, machines: tuple[str, ...] = (), prefixes: tuple[str, ...] = ()
     ) -> dict[str, str]:
-        limits = Limits(machines, prefixes)
+        limits = KeyBounds(machines, prefixes)
         created = make_key(SystemSecrets(), name="", scopes=(scope,), limits=limits, now=datetime.now(UTC))
         await self._store.add(created.record)
         self._guard._read_s = self._guard._tried_s = float("-inf")
         return {"Authorization": f"Bearer {created.key.reveal()}"}
 
-    async def ask(self, route: Route, headers: dict[str, str], **values: str) -> httpx.Response:
+    async def ask(self, route: Endpoint, headers: dict[str, str], **values: str) -> httpx.Response:
         path = route.path
         for name, value in {**VALUES, **{f"{{{name}}}": value for name, value in values.items()}}.items():
             path = path.replace(name, value)
@@ -74,7 +73,7 @@ async def keyed(*, worker: bool = False) -> AsyncGenerator[Keyed]:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_a_scope_is_needed_and_enough(route: Route) -> None:
+def test_a_scope_is_needed_and_enough(route: Endpoint) -> None:
     async def run() -> None:
         async with keyed() as home:
             keys = {scope: await home.key(scope) for scope in LADDER}
@@ -93,7 +92,7 @@ def test_a_scope_is_needed_and_enough(route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", OPEN, ids=lambda route: f"{route.method} {route.path}")
-def test_these_need_no_key(route: Route) -> None:
+def test_these_need_no_key(route: Endpoint) -> None:
     async def run() -> None:
         async with keyed() as home:
             await home.key(Scope.READ)
@@ -103,7 +102,7 @@ def test_these_need_no_key(route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_a_key_with_other_limits_sees_and_changes_nothing(route: Route) -> None:
+def test_a_key_with_other_limits_sees_and_changes_nothing(route: Endpoint) -> None:
     async def run() -> None:
         async with keyed() as home:
             for limits in ({"machines": ("ticket",)}, {"prefixes": ("x-",)}):
@@ -134,6 +133,19 @@ def test_a_key_within_its_limits_may() -> None:
             answers = (await client.post("/v1/events:batch", content=lines, headers=headers)).text.splitlines()
             assert '"version":2' in answers[0]
             assert '"code":"not-permitted"' in answers[1], "whether there is a workflow of that id is not told"
+
+    asyncio.run(run())
+
+
+def test_a_limited_key_forks_within_its_limits() -> None:
+    """Both ids are checked: that of the workflow, and that of the new one (F6)."""
+
+    async def run() -> None:
+        async with keyed() as home:
+            headers = await home.key(Scope.OPERATE, prefixes=("o-",))
+            path, client = "/v1/workflows/o-1/fork", home.app.client
+            assert (await client.post(path, json={"at_version": 1, "id": "o-9"}, headers=headers)).status_code == 201
+            problem(await client.post(path, json={"at_version": 1, "id": "x-9"}, headers=headers), 403, "not-permitted")
 
     asyncio.run(run())
 

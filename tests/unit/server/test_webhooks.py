@@ -26,8 +26,10 @@ class FixedClock:
         return 0.0
 
 
-def mapped(payload: dict[str, object], delivery: str) -> Mapped | None:
+def mapped(payload: dict[str, object], delivery: str) -> Mapped | None:  # noqa: PLR0911 -- one for each payload.
     match payload:
+        case {"order": str(order), "begin": int(cents)}:
+            return order, shop.Submit(cents=cents), None, (shop.order, shop.Order(cents=cents))
         case {"order": str(order), "cents": int(cents)}:
             return order, shop.Submit(cents=cents), None
         case {"order": str(order)}:
@@ -80,6 +82,20 @@ def test_a_delivery_applies_once_and_a_late_one_is_ignored() -> None:
         assert (await app.get("/v1/workflows/o-1")).json()["version"] == 2
         other = await deliver(app, b'{"of": "no interest"}', delivery="msg_3")
         assert other.json() == {"ignored": True, "duplicate": False, "id": None, "state": None, "version": None}
+
+    served(test, **HOW)
+
+
+def test_a_mapper_may_start_the_workflow() -> None:
+    """E5: a delivery that arrives twice starts and moves it once."""
+
+    async def test(app: Served) -> None:
+        for duplicate in (False, True):
+            sent = await deliver(app, b'{"order": "o-9", "begin": 5}')
+            assert (sent.status_code, sent.json()["version"], sent.json()["duplicate"]) == (200, 2, duplicate)
+        assert (await app.get("/v1/workflows/o-9")).json()["context"]["cents"] == 5
+        problem(await deliver(app, b'{"order": "o-8", "begin": 0}', delivery="msg_2"), 422, "guard-rejected")
+        problem(await app.get("/v1/workflows/o-8"), 404, "workflow-not-found")
 
     served(test, **HOW)
 
@@ -214,6 +230,22 @@ def test_a_payload_that_cannot_be_used_is_refused(body: bytes, status: int, code
 def test_a_webhook_without_a_name_or_secret_is_refused(source: str, secret: "str | list[str]") -> None:
     with pytest.raises(DefinitionError):
         Webhook(source, secret=secret, map=mapped)
+
+
+def test_an_unset_variable_is_a_missing_secret() -> None:
+    unset: str = None  # type: ignore[assignment]
+    with pytest.raises(DefinitionError, match="has no secret") as refused:
+        Webhook("shop", secret=unset, map=mapped)
+    assert "set the variable" in refused.value.fix
+
+
+def test_a_mapper_with_other_arguments_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(DefinitionError, match="does not take two arguments"):
+        Webhook("shop", secret=SECRET, map=lambda payload: None)  # type: ignore[arg-type, misc]
+
+
+def test_a_mapper_without_a_signature_is_taken() -> None:
+    assert Webhook("shop", secret=SECRET, map=dict).source == "shop"  # type: ignore[arg-type]
 
 
 def test_two_webhooks_of_one_name_are_refused() -> None:

@@ -30,6 +30,8 @@ def test_a_start_is_created_once_and_found_afterwards() -> None:
             "created_at": "",
             "updated_at": "",
             "waiting": None,
+            "timers": [],
+            "paused": False,
         }
         problem(await app.start(cents=6), 409, "workflow-exists")
 
@@ -46,6 +48,33 @@ def test_a_workflow_has_its_version_as_etag() -> None:
             assert (asked.status_code, asked.headers["etag"]) == (status, '"1"'), tags
         assert (await app.client.head("/v1/workflows/o-1")).text == ""
         problem(await app.get("/v1/workflows/nobody"), 404, "workflow-not-found")
+
+    served(test)
+
+
+def test_an_event_may_start_the_workflow() -> None:
+    """E5: in one commit, and not at all if the event is refused."""
+
+    async def test(app: Served) -> None:
+        begin = {"machine": "order", "context": {"note": "new"}}
+        url = "/v1/workflows/o-9/events"
+        problem(await app.post(url, json={"event": "CHARGED", "start": begin}), 409, "invalid-transition")
+        problem(await app.post(url, json={"event": "CHARGED", "start": {"machine": "ordr"}}), 404, "machine-not-found")
+        wrong = {"machine": "order", "context": {"cents": "x"}}
+        problem(await app.post(url, json={"event": "CHARGED", "start": wrong}), 400, "invalid-payload")
+        problem(await app.get("/v1/workflows/o-9"), 404, "workflow-not-found")
+        ignored = await app.post(f"{url}?if_allowed=true", json={"event": "CHARGED", "start": begin})
+        assert (ignored.json()["ignored"], ignored.json()["version"]) == (True, 0)
+        for duplicate in (False, True):
+            sent = await app.post(
+                url,
+                json={"event": "REMARK", "data": {"note": "first"}, "start": begin},
+                headers={"Idempotency-Key": "k"},
+            )
+            assert sent.json() == {
+                "id": "o-9", "state": "draft", "version": 2, "duplicate": duplicate, "ignored": False,
+            }  # fmt: skip
+        problem(await app.post(url, json={"event": "CLOSE", "start": {"machine": "ticket"}}), 409, "workflow-exists")
 
     served(test)
 
@@ -130,6 +159,7 @@ def test_history_and_allowed_are_listings() -> None:
             "context": {"cents": 5, "note": "first"},
             "key": "k",
             "created_at": "",
+            "by": "mounted",
         }
         page = (await app.get("/v1/workflows/o-1/history?limit=2")).json()
         rest = (await app.get(f"/v1/workflows/o-1/history?limit=2&cursor={page['cursor']}")).json()

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from interlock.sql.dialect import translate
-from interlock.sql.entries import Sources
-from interlock.sql.functions.sequences import Positions
+from interlock.sql.functions.sequence_positions import Positions
+from interlock.sql.registered_functions import Sources
 from interlock.sql.schema import Column, NumberSequence, Schema, Table
+from interlock.sql.stored_values import Statement
 from interlock.sql.types import BOOL, FLOAT8, INT4, INT8, JSONB, NUMERIC, TEXT, Type
-from interlock.sql.values import Statement
 
 COUNTER = Table(
     "counter",

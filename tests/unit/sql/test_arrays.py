@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.sql.functions import arrays
+from interlock.sql.stored_values import array_items, array_text
 from interlock.sql.types import PLAIN_TYPES
-from interlock.sql.values import array_items, array_text
 
 words = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
 

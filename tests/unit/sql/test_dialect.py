@@ -1,8 +1,17 @@
 """Translations are remembered, as many as the bound allows, and forgotten when the schema changes."""
 
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
 import pytest
 
-from interlock.errors import DialectError, TransactionError
+from interlock import Database, Engine, Event, Machine
+from interlock.errors import DialectError, TransactionError, UnavailableError
+from interlock.sql import parse
 from interlock.sql.dialect import Dialect
 from interlock.sql.schema import Schema, schema_from_rows
 from tests.unit.sql.lane import SCHEMA
@@ -71,3 +80,76 @@ def test_the_schema_is_read_from_the_catalog() -> None:
     assert numbered.references == {"counter"}
     assert schema.tables["seat"].primary_key == ("hall", "number")
     assert schema.tables["counter"].columns[1].has_default
+
+
+@pytest.fixture
+def unloaded() -> Iterator[None]:
+    """The parser's library is looked up anew, in the test and after it."""
+    parse._library.cache_clear()
+    yield
+    parse._library.cache_clear()
+
+
+def not_found(_: str) -> None:
+    """Answer as for a package that is not installed."""
+
+
+@pytest.mark.usefixtures("unloaded")
+def test_without_the_parser_statements_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "find_spec", not_found)
+    with pytest.raises(UnavailableError, match="postgast, which is not installed") as caught:
+        Dialect(lambda: SCHEMA).statement("SELECT 1")
+    assert "pip install postgast" in str(caught.value)
+
+
+@pytest.mark.usefixtures("unloaded")
+def test_a_parser_of_another_system_is_no_foreign_exception(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("libpg_query.so", "libpg_query.dylib", "pg_query.dll"):
+        (tmp_path / name).write_bytes(b"made for another system")
+
+    def found(name: str) -> ModuleSpec:
+        return ModuleSpec(name, None, origin=str(tmp_path / "__init__.py"))
+
+    monkeypatch.setattr(parse, "find_spec", found)
+    with pytest.raises(UnavailableError, match="cannot load") as caught:
+        Dialect(lambda: SCHEMA).statement("SELECT 1")
+    assert "pip install --force-reinstall postgast" in str(caught.value)
+
+
+class Lamp(StrEnum):
+    OFF = "off"
+    ON = "on"
+
+
+@dataclass(frozen=True)
+class Context:
+    pass
+
+
+class LampEvent(Event):
+    pass
+
+
+@dataclass(frozen=True)
+class Press(LampEvent):
+    pass
+
+
+lamp = Machine("lamp", states=Lamp, context=Context, events=LampEvent, initial=Lamp.OFF, final={Lamp.ON})
+lamp.on(Press, Lamp.OFF, to=Lamp.ON)
+
+
+@pytest.mark.usefixtures("unloaded")
+def test_workflows_run_without_the_parser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(parse, "find_spec", not_found)
+
+    async def scenario() -> None:
+        async with Engine.open(f"lanes://{tmp_path}/work", machines=[lamp]) as engine:
+            await engine.start(lamp, "hall", Context())
+            await engine.send("hall", Press())
+            assert (await engine.get("hall")).state is Lamp.ON
+        async with Database.open(f"lanes://{tmp_path}/stock") as database:
+            with pytest.raises(UnavailableError, match="postgast"):
+                await database.query("SELECT 1")
+
+    asyncio.run(scenario())

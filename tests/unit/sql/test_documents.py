@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.functions import documents
-from interlock.sql.values import json_text
+from interlock.sql.stored_values import json_text
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
 values = st.recursive(

@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.functions.accumulators import IntegerSum, MovingAggregate, NumericExtreme
-from interlock.sql.functions.guards import SameValue, SingleRow, Upserts, step
+from interlock.sql.functions.accumulators import SUMS, MovingAggregate
+from interlock.sql.functions.guards import SameValue, SingleRow, Upserts, place, step
 
 
 def test_a_subquery_as_a_value_has_one_row() -> None:
@@ -61,7 +61,7 @@ def test_a_series_does_not_stand_still() -> None:
 
 
 def test_a_frame_gives_rows_back() -> None:
-    frame = MovingAggregate(IntegerSum)
+    frame = MovingAggregate(SUMS["sum_integer"])
     for value in (1, 2, None, 4):
         frame.step(value)
     assert frame.value() == "7"
@@ -74,8 +74,18 @@ def test_a_frame_gives_rows_back() -> None:
 
 
 def test_of_equal_decimals_the_last_one_is_the_largest_and_the_smallest() -> None:
-    for sign in (1, -1):
-        extreme = NumericExtreme(sign)
+    for name in ("min_numeric", "max_numeric"):
+        extreme = SUMS[name]()
         for value in ("1.5", None, "1.50"):
             extreme.step(value)
         assert extreme.final() == "1.50"
+
+
+def test_a_place_of_a_window_function_is_verified_when_it_is_known() -> None:
+    assert place(0, 0) == 0
+    assert place(3, 1) == 3
+    for unknown in (None, -1):
+        with pytest.raises(DialectError, match="NULL or negative"):
+            place(unknown, 0)
+    with pytest.raises(TransactionError, match="argument 0"):
+        place(0, 1)

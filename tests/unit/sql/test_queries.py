@@ -49,7 +49,11 @@ def test_windows_say_where_nulls_go() -> None:
     [
         ("WITH gone AS (DELETE FROM item RETURNING id) SELECT count(*) FROM item", "changes item", "transact()"),
         ("UPDATE counter SET n = 1 FROM item RETURNING item.id", "RETURNING", "changed table"),
-        ("SELECT sum(n) OVER (ORDER BY id ROWS $1 PRECEDING) FROM counter", "written whole number", "Write the number"),
+        (
+            "SELECT sum(n) OVER (ORDER BY id ROWS 1 + 1 PRECEDING) FROM counter",
+            "written whole number",
+            "Write the number",
+        ),
         ("SELECT DISTINCT ON (i) i FROM counter", "DISTINCT ON", "ORDER BY"),
         ("SELECT c.id FROM item, counter AS c RIGHT JOIN item AS o ON o.id = c.id", "comma", "CROSS JOIN"),
         ("SELECT id FROM shop.counter", "another schema", "one after the other"),

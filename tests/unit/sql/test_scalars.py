@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.errors import TransactionError
-from interlock.sql.entries import scalar_functions
+from interlock.errors import DialectError, TransactionError
 from interlock.sql.functions import decimals
 from interlock.sql.functions import numbers as whole_numbers
+from interlock.sql.registered_functions import scalar_functions
 from interlock.sql.registry import Function
 from tests.unit.sql.lane import SOURCES
 
@@ -45,8 +45,8 @@ def test_functions_give_null_for_null() -> None:
     # These make something of it: no bound, an array of one element, a text that leaves it out.
     bounds = {f"interlock_{name}" for name in ("limit", "offset", "array_append", "array_prepend", "array_fill")}
     bounds |= {"interlock_quote_nullable", "interlock_rows_jsonb_record"}
-    # And a sequence always has a name, a key a value.
-    bounds |= {"interlock_currval", "interlock_explicit_key"}
+    # And a sequence always has a name, a key a value, a place a number.
+    bounds |= {"interlock_currval", "interlock_explicit_key", "interlock_place"}
     strict = [
         function for function in scalar_functions(SOURCES) if function.arguments > 0 and function.name not in bounds
     ]
@@ -62,4 +62,15 @@ def test_what_depends_on_luck_is_not_deterministic() -> None:
     wavering = {function.name for function in scalar_functions(SOURCES) if not function.deterministic}
     counting = {"interlock_begin_upsert", "interlock_propose"}
     sequences = {f"interlock_{name}" for name in ("nextval", "setval", "currval", "lastval", "explicit_key")}
-    assert wavering == {"interlock_now", "interlock_random", "interlock_uuid"} | counting | sequences
+    assert (
+        wavering == {"interlock_now", "interlock_random", "interlock_uuid", "interlock_uuid_7"} | counting | sequences
+    )
+
+
+def test_a_logarithm_whose_last_digit_is_in_doubt_is_refused() -> None:
+    with pytest.raises(DialectError, match="last digit is in doubt"):
+        decimals.exponential("0.00000001")
+    with pytest.raises(DialectError, match="2000 digits"):
+        decimals.exponential("-9000")
+    assert decimals.power("0.0", "0.5") == "0.0000000000000000"
+    assert decimals.logarithm("1.0") == "0.0000000000000000"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.functions import times
 from interlock.sql.functions.times import Interval
-from interlock.sql.values import TIME_MAX, TIME_MIN, microseconds
+from interlock.sql.stored_values import TIME_MAX, TIME_MIN, microseconds
 
 moments = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)).map(microseconds)  # noqa: DTZ001 - hypothesis wants them naive
 

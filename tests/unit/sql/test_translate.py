@@ -5,7 +5,7 @@ import re
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.entries import aggregate_functions, collations, scalar_functions, window_functions
+from interlock.sql.registered_functions import aggregate_functions, collations, scalar_functions, window_functions
 from tests.unit.sql.lane import SOURCES, translated
 
 CALLED = re.compile(r"interlock_\w+(?=\()|(?<=COLLATE )interlock_\w+")
@@ -150,12 +150,14 @@ def test_parameters_take_their_types_from_where_they_stand() -> None:
         ("INSERT INTO counter VALUES (1, , 3)", 'syntax error at or near ","'),
         ("DELETE FROM counter WHERE id IN (1,,2)", 'syntax error at or near ","'),
         ("BEGIN", "begins or ends a transaction"),
+        ("COMMENT ON TABLE t IS 'x'", "COMMENT ON"),
         ("SELECT id FROM counter WHERE n = %s", "syntax error"),
         ("SELECT id FROM item WHERE price = ANY ($1::bigint[])", "= ANY (bigint[])"),
         ("SELECT now() + interval '1-2'", "'1-2'"),
         ("SELECT ARRAY[[1]]", "array of arrays"),
         (f"SELECT ARRAY[{'1, ' * 100}1]", "ARRAY[…] of 101 elements"),
-        ("SELECT string_agg(DISTINCT note, ',') FROM item", "string_agg(DISTINCT"),
+        ("SELECT jsonb_agg(DISTINCT note) FROM item", "jsonb_agg(DISTINCT"),
+        (f"SELECT to_jsonb(v) FROM (VALUES ({'1, ' * 50}1)) AS v", "a row with 51 columns"),
         ("SELECT width_bucket(1, ARRAY[1]) FROM item", "the function width_bucket(integer, integer[])"),
         ("SELECT id FROM item WHERE id IN (1, random()::bigint)", "random()"),
     ],

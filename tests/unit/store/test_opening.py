@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.catalog.catalog import FolderCatalog
-from interlock.catalog.entries import Entry
+from interlock.catalog.catalog_entries import CatalogEntry
 from interlock.clock import SystemClock
 from interlock.errors import (
     BadUsage,
@@ -21,11 +21,11 @@ from interlock.errors import (
     UnusableFile,
 )
 from interlock.lanes.lane import Lane
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.writer import Work
-from interlock.store.lane import SqliteStore
+from interlock.store.lane_store import SqliteStore
 from interlock.store.memory import MemoryStore
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Store
 from tests.conformance.store.samples import begun, started
 
@@ -78,7 +78,7 @@ def test_workflows_live_in_a_database_of_their_name_at_the_home(tmp_path: Path) 
 
 def test_a_database_that_was_moved_is_followed(tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}/shop"
-    FolderCatalog(home).enter("workflows", Entry(f"lanes://{tmp_path}/elsewhere/flows", 1))
+    FolderCatalog(home).enter("workflows", CatalogEntry(f"lanes://{tmp_path}/elsewhere/flows", 1))
 
     async def scenario() -> None:
         store = await opened(home)

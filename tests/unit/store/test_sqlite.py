@@ -6,17 +6,20 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from interlock.catalog.open_lane import closing_thread
 from interlock.clock import SystemClock
 from interlock.errors import InterlockError, InvalidPayload, OutcomeUnknown, UnavailableError
 from interlock.lanes.lane import HandedOff, Lane
-from interlock.lanes.settings import LaneSettings
-from interlock.store import lane
-from interlock.store import open as store_open
-from interlock.store.lane import SqliteStore, apply
-from interlock.store.open import open_store
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.writer import Work
+from interlock.store import lane_store
+from interlock.store import open_store as store_open
+from interlock.store.lane_store import SqliteStore, apply
+from interlock.store.open_store import open_store
+from interlock.store.records import ChildRecord
 from tests.conformance.store.samples import begun, moved, run, started
 
 
@@ -44,13 +47,45 @@ def test_what_stops_a_group_is_told_and_nothing_of_it_happened(
             apply(connection, *more)  # type: ignore[arg-type]
             raise raised
 
-        monkeypatch.setattr(lane, "apply", stopped)
+        monkeypatch.setattr(lane_store, "apply", stopped)
         with pytest.raises(UnavailableError, match=told) as caught:
             await store.commit([started()])
         assert not isinstance(caught.value, OutcomeUnknown)
-        monkeypatch.setattr(lane, "apply", apply)
+        monkeypatch.setattr(lane_store, "apply", apply)
         assert await store.load(["w"]) == {}
         await begun(store, started())
+        await store.close()
+
+    run(scenario)
+
+
+def test_only_a_small_group_is_written_by_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hot workflow is one change of a thousand rows: while these are written the loop runs for others."""
+    run_now, asked = Lane.run_now, list[bool]()
+
+    def noted(lane: Lane, work: Work) -> bool:
+        asked.append(True)
+        return run_now(lane, work)
+
+    async def scenario() -> None:
+        store = await opened(tmp_path)
+        monkeypatch.setattr(Lane, "run_now", noted)
+        first = started()
+        await store.commit([first])
+        assert len(asked) == 1
+        row = first.row
+        for count, total in ((lane_store.SMALL_MAX, 2), (lane_store.SMALL_MAX + 1, 2)):
+            begin, last = row.version, moved(row)
+            history = tuple(
+                msgspec.structs.replace(last.history[0], version=begin + number) for number in range(1, count + 1)
+            )
+            row = msgspec.structs.replace(last.row, version=begin + count)
+            await store.commit([msgspec.structs.replace(last, row=row, history=history)])
+            assert len(asked) == total
+        for count, total in ((lane_store.SMALL_MAX, 3), (lane_store.SMALL_MAX + 1, 3)):
+            assert await store.commit([started(f"{count}-{number}") for number in range(count)]) == []
+            assert len(asked) == total
+        assert len(await store.history("w")) == row.version
         await store.close()
 
     run(scenario)
@@ -116,7 +151,7 @@ def test_a_value_that_no_table_can_hold_is_refused(
 
 def test_more_workflows_than_numbers_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G6: those that were forgotten are looked up by their ids."""
-    monkeypatch.setattr(lane, "NUMBERS_MAX", 4)
+    monkeypatch.setattr(lane_store, "NUMBERS_MAX", 4)
 
     async def scenario() -> None:
         store = await opened(tmp_path)
@@ -191,7 +226,7 @@ def test_an_opening_that_is_thrown_away_leaves_no_owner(tmp_path: Path, monkeypa
 def test_tables_that_cannot_be_made_leave_no_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(lane, "TABLES", lane.TABLES + "CREATE TABLE workflows (twice TEXT);")
+            patch.setattr(lane_store, "TABLES", lane_store.TABLES + "CREATE TABLE workflows (twice TEXT);")
             with pytest.raises(InterlockError, match="already exists"):
                 await opened(tmp_path)
         store = await opened(tmp_path)
@@ -228,3 +263,55 @@ def test_reading_an_idle_store_writes_nothing(tmp_path: Path) -> None:
         await store.close()
 
     run(scenario)
+
+
+def test_a_store_of_an_earlier_release_gets_the_table_of_children(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await opened(tmp_path)
+        (row,) = await begun(store, started("p"))
+        await store._write(lambda connection: connection.cursor().execute("DROP TABLE workflow_children").fetchall())
+        await store.close()
+        store = await opened(tmp_path)
+        assert await store.children("p", limit=9) == []
+        record = ChildRecord("p.a", "p", 1, 0)
+        await begun(store, msgspec.structs.replace(moved(row), children=(record,)))
+        assert await store.children("p", limit=9) == [record]
+        await store.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("missing", [("actor", "attempts"), ("attempts",)])
+def test_a_store_of_an_earlier_release_gets_the_columns_of_actors_and_attempts(
+    tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    """Its rows have none, no row is written again, and that release still writes beside the new rows."""
+
+    async def scenario() -> None:
+        store = await opened(tmp_path)
+        (row,) = await begun(store, started("p", by=None))
+        for column in missing:
+            await execute(store, f"ALTER TABLE workflow_events DROP COLUMN {column}")
+        await store.close()
+        store = await opened(tmp_path)
+        assert [(each.by, each.attempts) for each in await store.history("p")] == [(None, b"")]
+        (row,) = await begun(store, moved(row, by="ada", attempts=b"[1]"))
+        await execute(store, AS_BEFORE, (1, "p", row.version + 1, "paid", "paid", "Pay", "{}", "{}", 9, None, None))
+        assert [each.by for each in await store.history("p")] == [None, "ada", None]
+        await store.close()
+        store = await opened(tmp_path)
+        assert [each.by for each in await store.history("p")] == [None, "ada", None]
+        assert [each.attempts for each in await store.history("p")] == [b"", b"[1]", b""]
+        await store.close()
+
+    run(scenario)
+
+
+AS_BEFORE = """INSERT INTO workflow_events (workflow, workflow_id, version, from_state, to_state, event, payload,
+context, created_at, key, key_digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+"""How the release before actors writes a row of history."""
+
+
+async def execute(store: SqliteStore, sql: str, values: tuple[object, ...] = ()) -> None:
+    """Run a statement in the writer."""
+    await store._write(lambda connection: connection.cursor().execute(sql, values).fetchall())

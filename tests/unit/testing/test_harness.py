@@ -15,6 +15,7 @@ from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from interlock.errors import BadUsage, InvalidTransition, NonRetryable, OutcomeUnknown
 from interlock.testing import Harness
+from tests.conformance.engine import families
 from tests.simulation.tracing import untraced
 
 
@@ -394,3 +395,19 @@ def test_an_error_that_is_raised_again_and_again_has_the_traceback_of_one_time()
         h.drain()
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert names.count("_apply_fault") == 1
+
+
+def test_children_start_end_and_survive_a_crash() -> None:
+    parcel = families.parcels()
+    order = families.orders(parcel)
+    with Harness(order, parcel) as h:
+        h.start("o", families.Order(("a", "b")))
+        h.send("o", families.Pay())
+        h.drain()
+        h.of(parcel).send("o.a", families.Packed())
+        h.crash()
+        h.of(parcel).send("o.b", families.Packed())
+        h.drain()
+        assert h.view("o").state is families.OrderState.SHIPPED
+        assert [each.id for each in h.run(h.engine.children("o")).items] == ["o.a", "o.b"]
+        h.assert_history("o", "STARTED", "PAY", "CHILDREN_JOINED")

@@ -6,7 +6,7 @@ import socket
 import warnings
 from pathlib import Path
 
-from interlock.testing.faults.processes import stop_listening
+from interlock.testing.faults import stop_listening
 
 
 async def _arrivals(path: Path, *, stop: bool) -> int:

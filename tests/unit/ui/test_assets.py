@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.diagrams import svg
 from interlock.examples.order import order
-from interlock.ui.assets import CONTENT_SECURITY_POLICY, PAGE, Asset, answer, assets
+from interlock.ui import CONTENT_SECURITY_POLICY, PAGE, Asset, answer, assets
 
 ALL = sorted(assets().items())
 SCRIPTS = [asset for path, asset in ALL if path.endswith(".js")]

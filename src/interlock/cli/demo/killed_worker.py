@@ -22,8 +22,19 @@ import msgspec
 
 from interlock.chaos.shop import view_pages
 from interlock.chaos.worker_messages import PendingCalls
-from interlock.cli.demo.bank import BankCall, Operation, Verdict, home_in
-from interlock.cli.demo.journeys import Journey, WorkerPart, hopeless, journeys, stray, stuck_of, wish
+from interlock.cli.demo.journeys import (
+    BankCall,
+    Journey,
+    Operation,
+    Verdict,
+    WorkerPart,
+    home_in,
+    hopeless,
+    journeys,
+    stray,
+    stuck_of,
+    wish,
+)
 from interlock.cli.demo.outcome import BANK, PAID, TILL, Faulty
 from interlock.core.events import wire_name
 from interlock.core.policies import Breaker, Dependency

@@ -16,9 +16,9 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from interlock.chaos.shop import view_pages
-from interlock.cli.demo.bank import FAULTS, BookEntry, home_in
+from interlock.cli.demo.journeys import FAULTS, BookEntry, home_in
+from interlock.cli.demo.kill_and_resume import OrdersWalk
 from interlock.cli.demo.outcome import PAID, STATES, TILL, CountCheck, OrderHistory, Outcome, Tally
-from interlock.cli.demo.walk import OrdersWalk
 from interlock.core.events import STARTED
 from interlock.database.database import Database
 from interlock.engine.engine import Engine
@@ -51,7 +51,7 @@ class StoredTotals:
     """The value of the hot counter."""
     states: dict[str, State] = field(default_factory=dict[str, State])
 
-    def add(self, view: View[State, Order], history: OrderHistory, judged: "Judged") -> None:
+    def add(self, view: View[State, Order], history: OrderHistory, judged: "OrderVerdict") -> None:
         """Count one order."""
         self.orders += 1
         self.acknowledged += judged.acknowledged
@@ -119,7 +119,7 @@ def checks_of(outcome: Outcome, found: StoredTotals, books: Sequence[BookEntry])
             "refunds at the bank, one for each refunded order", sum(given_back.values()), outcome.tally.now["refunded"]
         ),
         CountCheck("charges kept without a delivery (uncompensated)", unsettled, 0),
-        CountCheck("the hot counter, told of every paid order", found.counter, found.paid),
+        CountCheck("paid orders in the hot counter", found.counter, found.paid),
         CountCheck("dead letters and compensations that are owed", found.letters + found.owed, 0),
         CountCheck("kills of the worker", int(outcome.kill is not None), 1),
     ]
@@ -170,7 +170,7 @@ def complain(outcome: Outcome, problem: str) -> None:
         outcome.problems.append(problem)
 
 
-class Judged(NamedTuple):
+class OrderVerdict(NamedTuple):
     """The verdict on one order."""
 
     acknowledged: int
@@ -185,7 +185,7 @@ def judge(
     history: Sequence[HistoryRow[State, Order]],
     books: Sequence[BookEntry],
     acknowledged: bytes,
-) -> Judged:
+) -> OrderVerdict:
     """Verify one order. `acknowledged` has two bytes per acknowledgement: the version and the state's number."""
     missing = list(_missing(history, acknowledged))
     unsound = (
@@ -193,7 +193,7 @@ def judge(
     )
     unknown = [] if acknowledged else ["its start was never acknowledged"]
     problems = [*unknown, *missing, *unsound, *_book_problems(view, history, books)]
-    return Judged(len(acknowledged) // 2 - len(missing), not unsound, problems)
+    return OrderVerdict(len(acknowledged) // 2 - len(missing), not unsound, problems)
 
 
 def _missing(history: Sequence[HistoryRow[State, Order]], acknowledged: bytes) -> Iterable[str]:

@@ -26,7 +26,7 @@ from statistics import median
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class GridArrow:
     """An arrow in the layout: from, to, and the number of rows it must span."""
 
     tail: int
@@ -34,7 +34,7 @@ class Wire:
     span: int
 
 
-def downward(count: int, wires: Sequence[Wire]) -> tuple[bool, ...]:
+def downward(count: int, wires: Sequence[GridArrow]) -> tuple[bool, ...]:
     """Return for each wire whether it already points down. Turning the others round leaves no cycle."""
     leaving: list[list[int]] = [[] for _ in range(count)]
     for index, wire in enumerate(wires):
@@ -64,10 +64,10 @@ def downward(count: int, wires: Sequence[Wire]) -> tuple[bool, ...]:
     return tuple(down)
 
 
-def assign_rows(first: Sequence[int], wires: Sequence[Wire]) -> list[int]:
+def assign_rows(first: Sequence[int], wires: Sequence[GridArrow]) -> list[int]:
     """Return the row of each node. No wires may form a cycle; `first` is the earliest row of each node."""
-    entering: list[list[Wire]] = [[] for _ in first]
-    leaving: list[list[Wire]] = [[] for _ in first]
+    entering: list[list[GridArrow]] = [[] for _ in first]
+    leaving: list[list[GridArrow]] = [[] for _ in first]
     for wire in wires:
         entering[wire.head].append(wire)
         leaving[wire.tail].append(wire)
@@ -105,7 +105,9 @@ class Grid:
     """For each wire, the cell that holds its label."""
 
 
-def build_grid(row_of: Sequence[int], wires: Sequence[Wire], down: Sequence[bool], widths: Sequence[float]) -> Grid:
+def build_grid(
+    row_of: Sequence[int], wires: Sequence[GridArrow], down: Sequence[bool], widths: Sequence[float]
+) -> Grid:
     """Lay every wire through the rows. `wires` all point down; `widths` are those of their labels, or zero.
 
     `down` says which wires point the way their arrow does: labels go near the state an arrow leaves.
@@ -142,7 +144,7 @@ def build_grid(row_of: Sequence[int], wires: Sequence[Wire], down: Sequence[bool
 
 
 def _label_rows(
-    row_of: Sequence[int], wires: Sequence[Wire], down: Sequence[bool], widths: Sequence[float]
+    row_of: Sequence[int], wires: Sequence[GridArrow], down: Sequence[bool], widths: Sequence[float]
 ) -> list[int | None]:
     """Return the least crowded row for each label; short arrows come first because they have the fewest rows."""
     crowd: dict[int, float] = {}

@@ -19,14 +19,14 @@ from typing import Literal
 from interlock.core.diagrams.layered_grid import (
     Extent,
     Grid,
-    Wire,
+    GridArrow,
     assign_rows,
     build_grid,
     downward,
     place,
     reduce_crossings,
 )
-from interlock.core.diagrams.sketch import Arrow, Node, Size, Sketch, label_size, text_width
+from interlock.core.diagrams.sketch import Size, Sketch, SketchArrow, SketchNode, label_size, text_width
 
 # --- Legend ----------------------------------------------------------------------------------------------------------
 # It names only signs that occur in the picture. Signs stand side by side and wrap; remarks, which may list many
@@ -120,7 +120,7 @@ _SEARCH_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CrossingArrow:
     """An arrow between two rows: where it comes from and where it goes, across the flow."""
 
     chain: int
@@ -138,7 +138,7 @@ class Turn:
         return max(self.start, self.end)
 
 
-def assign_tracks(turns: Sequence[Turn]) -> dict[int, int]:
+def assign_tracks(turns: Sequence[CrossingArrow]) -> dict[int, int]:
     """Return the track of each chain that turns, counted from the upper row."""
     ordered = sorted(turns, key=_outermost_first)
     if len(ordered) <= _SEARCH_MAX:
@@ -150,14 +150,14 @@ def assign_tracks(turns: Sequence[Turn]) -> dict[int, int]:
     return tracks
 
 
-def _outermost_first(turn: Turn) -> tuple[bool, float]:
+def _outermost_first(turn: CrossingArrow) -> tuple[bool, float]:
     rightwards = turn.end > turn.start
     return rightwards, -turn.start if rightwards else turn.start
 
 
-def _searched(turns: Sequence[Turn]) -> list[Turn]:
+def _searched(turns: Sequence[CrossingArrow]) -> list[CrossingArrow]:
     """Insert one turn after the other where it costs least among those already there."""
-    ordered: list[Turn] = []
+    ordered: list[CrossingArrow] = []
     for turn in turns:
         price = lowest = sum(_price(turn, other) for other in ordered)
         best = 0
@@ -169,13 +169,13 @@ def _searched(turns: Sequence[Turn]) -> list[Turn]:
     return ordered
 
 
-def _price(upper: Turn, lower: Turn) -> int:
+def _price(upper: CrossingArrow, lower: CrossingArrow) -> int:
     """Return the price of one turn above another: crossings, and lines that would lie on each other."""
     crossings = (upper.low < lower.start < upper.high) + (lower.low < upper.end < lower.high)
     return crossings + _OVERLAP_PRICE * (abs(upper.end - lower.start) < _CLEARANCE)
 
 
-def _meet(one: Turn, other: Turn) -> bool:
+def _meet(one: CrossingArrow, other: CrossingArrow) -> bool:
     return one.low < other.high + _CLEARANCE and other.low < one.high + _CLEARANCE
 
 
@@ -279,11 +279,11 @@ def _queue(wishes: Sequence[float], low: float, high: float, gap: float) -> list
 def find_bands(grid: Grid, ways: Sequence[Sequence[float]], lengths: Sequence[float]) -> Bands:
     """Stack the rows, with room for as many tracks between two of them as their arrows need."""
     row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
-    turns: list[list[Turn]] = [[] for _ in grid.rows]
+    turns: list[list[CrossingArrow]] = [[] for _ in grid.rows]
     for index, (chain, way) in enumerate(zip(grid.chains, ways, strict=True)):
         for cell, start, end in zip(chain, way, way[1:], strict=False):
             if start != end:
-                turns[row_of[cell]].append(Turn(index, start, end))
+                turns[row_of[cell]].append(CrossingArrow(index, start, end))
     starts: list[float] = []
     ends: list[float] = []
     tracks: list[dict[int, float]] = []
@@ -369,7 +369,7 @@ class Box:
 class PlacedNode:
     """A node and its box."""
 
-    node: Node
+    node: SketchNode
     box: Box
     loop_label: Box | None
     """Where the label of its loop is, if it has one."""
@@ -379,7 +379,7 @@ class PlacedNode:
 class PlacedArrow:
     """An arrow, the points it runs through from tail to head, and the box of its label."""
 
-    arrow: Arrow
+    arrow: SketchArrow
     points: tuple[Point, ...]
     label: Box | None
 
@@ -443,10 +443,10 @@ class _Drawing:
 
 def lay_out(sketch: Sketch) -> Layout:
     """Compute the place of everything in the sketch."""
-    wires = [Wire(arrow.tail, arrow.head, 2 if arrow.lines else 1) for arrow in sketch.arrows]
+    wires = [GridArrow(arrow.tail, arrow.head, 2 if arrow.lines else 1) for arrow in sketch.arrows]
     down = downward(len(sketch.nodes), wires)
     falling = [
-        wire if falls else Wire(wire.head, wire.tail, wire.span) for wire, falls in zip(wires, down, strict=True)
+        wire if falls else GridArrow(wire.head, wire.tail, wire.span) for wire, falls in zip(wires, down, strict=True)
     ]
     # Only the dot of the initial state may stand in the very first row: states and labels then take turns.
     first = [0 if node.look == "start" else 1 for node in sketch.nodes]
@@ -530,7 +530,7 @@ def _turn(pair: Point, flow: Flow) -> Point:
     return (pair[1], pair[0]) if flow == "down" else pair
 
 
-def _place_node(node: Node, box: Box, flow: Flow) -> PlacedNode:
+def _place_node(node: SketchNode, box: Box, flow: Flow) -> PlacedNode:
     if not node.loop:
         return PlacedNode(node, box, None)
     size = label_size(node.loop)

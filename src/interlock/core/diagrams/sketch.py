@@ -72,8 +72,11 @@ def step_words(state: StateDescription) -> str | None:
 
 
 def timer_words(state: StateDescription) -> tuple[str, ...]:
-    """Return the timers of a state, one text each: `24 h → CANCEL`."""
-    return tuple(f"{duration(timer.after_s)} → {visible(timer.event)}" for timer in state.timers)
+    """Return the timers of a state, one text each: `24 h → CANCEL`, `computed time → RENEW`."""
+    return tuple(
+        f"{'computed time' if timer.computed else duration(timer.after_s)} → {visible(timer.event)}"
+        for timer in state.timers
+    )
 
 
 def fresh(wanted: str, taken: Collection[str]) -> str:
@@ -212,7 +215,7 @@ _LABEL_WIDTH_MAX = 210.0
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """A piece of a line, all in one style."""
 
     text: str
@@ -226,10 +229,10 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """One line of text, perhaps with a drawn icon in front."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[TextSpan, ...]
     icon: Icon | None = None
 
     @property
@@ -252,13 +255,13 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SketchNode:
     """A box, a pill or the initial dot."""
 
     name: str
     look: Look
-    lines: tuple[Line, ...]
-    loop: tuple[Line, ...] = ()
+    lines: tuple[TextLine, ...]
+    loop: tuple[TextLine, ...] = ()
     """The label of the arrow from the box to itself."""
     loop_kind: TransitionKind = "event"
     loop_note: str = ""
@@ -278,12 +281,12 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrow:
+class SketchArrow:
     """One arrow between two different nodes, for one or more transitions."""
 
     tail: int
     head: int
-    lines: tuple[Line, ...] = ()
+    lines: tuple[TextLine, ...] = ()
     kind: TransitionKind = "event"
     note: str = ""
     """The full text of its transitions, shown when the reader points at it."""
@@ -295,13 +298,13 @@ class Sketch:
 
     title: str
     version: int
-    nodes: tuple[Node, ...]
-    arrows: tuple[Arrow, ...]
+    nodes: tuple[SketchNode, ...]
+    arrows: tuple[SketchArrow, ...]
     remarks: tuple[str, ...]
     """Lines of the legend: the states of "any", and events handled everywhere without leaving."""
 
 
-def label_size(lines: tuple[Line, ...]) -> Size:
+def label_size(lines: tuple[TextLine, ...]) -> Size:
     """Return the size of a label."""
     return _padded(lines, _LABEL_PADDING)
 
@@ -331,8 +334,8 @@ def sketch(description: MachineDescription, *, visits: Mapping[str, int] | None 
     remarks: list[str] = []
     for state in description.states:
         if state.initial:
-            arrows.append(Arrow(tail=len(nodes), head=place[state.name]))
-            nodes.append(Node(name="", look="start", lines=()))
+            arrows.append(SketchArrow(tail=len(nodes), head=place[state.name]))
+            nodes.append(SketchNode(name="", look="start", lines=()))
     for group in gathered.catch_alls:
         sources = visible(sources_in_words(group.sources, description))
         if group.target is None:
@@ -342,7 +345,7 @@ def sketch(description: MachineDescription, *, visits: Mapping[str, int] | None 
             pills = sum(node.look == "any" for node in nodes)
             name = f"any {pills + 1}" if pills else "any"
             arrows.append(_arrow(len(nodes), place[group.target], list(group.transitions)))
-            nodes.append(Node(name=name, look="any", lines=(Line((Span(name, "pill"),)),)))
+            nodes.append(SketchNode(name=name, look="any", lines=(TextLine((TextSpan(name, "pill"),)),)))
             remarks.append(f"{name}: {sources}")
     return Sketch(visible(description.name), description.version, tuple(nodes), tuple(arrows), tuple(remarks))
 
@@ -353,18 +356,18 @@ def _state_node(
     inside: list[TransitionDescription],
     around: list[TransitionDescription],
     visits: int | None,
-) -> Node:
-    lines = [Line((Span(visible(state.name), "name"),))]
+) -> SketchNode:
+    lines = [TextLine((TextSpan(visible(state.name), "name"),))]
     step = step_words(state)
     if step is not None:
-        lines.append(Line((Span(step, "detail"),), icon="step"))
-    lines += [Line((Span(timer, "detail"),), icon="timer") for timer in timer_words(state)]
+        lines.append(TextLine((TextSpan(step, "detail"),), icon="step"))
+    lines += [TextLine((TextSpan(timer, "detail"),), icon="timer") for timer in timer_words(state)]
     if state.unwinds_to is not None:
-        lines.append(Line((Span(f"unwinds to {visible(state.unwinds_to)}", "detail"),), icon="unwind"))
-    lines += [Line(_label_spans(transition), icon="internal") for transition in inside]
+        lines.append(TextLine((TextSpan(f"unwinds to {visible(state.unwinds_to)}", "detail"),), icon="unwind"))
+    lines += [TextLine(_label_spans(transition), icon="internal") for transition in inside]
     if visits is not None:
-        lines.append(Line((Span("1 visit" if visits == 1 else f"{visits:,} visits", "visits"),)))
-    return Node(
+        lines.append(TextLine((TextSpan("1 visit" if visits == 1 else f"{visits:,} visits", "visits"),)))
+    return SketchNode(
         name=visible(state.name),
         look=look_of(state),
         lines=tuple(lines),
@@ -386,8 +389,8 @@ def look_of(state: StateDescription) -> Look:
     return "plain" if state.step is None else "step"
 
 
-def _arrow(tail: int, head: int, transitions: list[TransitionDescription]) -> Arrow:
-    return Arrow(tail, head, _label_lines(transitions), _kind(transitions), _note(transitions))
+def _arrow(tail: int, head: int, transitions: list[TransitionDescription]) -> SketchArrow:
+    return SketchArrow(tail, head, _label_lines(transitions), _kind(transitions), _note(transitions))
 
 
 def _kind(transitions: list[TransitionDescription]) -> TransitionKind:
@@ -398,21 +401,21 @@ def _kind(transitions: list[TransitionDescription]) -> TransitionKind:
     return "failed" if "failed" in kinds else "unwound"
 
 
-def _label_lines(transitions: list[TransitionDescription]) -> tuple[Line, ...]:
-    lines: list[Line] = []
+def _label_lines(transitions: list[TransitionDescription]) -> tuple[TextLine, ...]:
+    lines: list[TextLine] = []
     for transition in transitions:
-        line = Line(_label_spans(transition))
+        line = TextLine(_label_spans(transition))
         if line.width <= _LABEL_WIDTH_MAX:
             lines.append(line)
         else:
-            lines += [Line((span,)) for span in line.spans]
+            lines += [TextLine((span,)) for span in line.spans]
     return tuple(lines)
 
 
-def _label_spans(transition: TransitionDescription) -> tuple[Span, ...]:
-    event = Span(visible(transition.event), transition.kind)
-    guards = () if transition.guard is None else (Span(guard(transition), "guard"),)
-    return (event, *guards, *([Span(SETTLES, "guard")] if transition.settle is True else []))
+def _label_spans(transition: TransitionDescription) -> tuple[TextSpan, ...]:
+    event = TextSpan(visible(transition.event), "event" if transition.kind == "joined" else transition.kind)
+    guards = () if transition.guard is None else (TextSpan(guard(transition), "guard"),)
+    return (event, *guards, *([TextSpan(SETTLES, "guard")] if transition.settle is True else []))
 
 
 def _note(transitions: list[TransitionDescription]) -> str:
@@ -425,6 +428,6 @@ def _note(transitions: list[TransitionDescription]) -> str:
     return "; ".join(texts)
 
 
-def _padded(lines: tuple[Line, ...], padding: tuple[float, float]) -> Size:
+def _padded(lines: tuple[TextLine, ...], padding: tuple[float, float]) -> Size:
     across, down = padding
     return Size(max(line.width for line in lines) + 2 * across, sum(line.height for line in lines) + 2 * down)

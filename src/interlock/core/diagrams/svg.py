@@ -29,7 +29,7 @@ from interlock.core.diagrams.layout import (
     Point,
     lay_out,
 )
-from interlock.core.diagrams.sketch import ICON_WIDTH, SPACE_WIDTH, TEXT_SIZE, Icon, Line, Span, sketch
+from interlock.core.diagrams.sketch import ICON_WIDTH, SPACE_WIDTH, TEXT_SIZE, Icon, TextLine, TextSpan, sketch
 
 # --- Colours and style sheet -----------------------------------------------------------------------------------------
 # Every colour of an SVG is set by a class, so that the same drawing can be light, dark, or whichever the reader's
@@ -339,7 +339,7 @@ def _paint_node(placed: PlacedNode, most: int) -> str:
     return "".join(parts)
 
 
-def _paint_lines(lines: tuple[Line, ...], box: Box, *, inside: bool) -> str:
+def _paint_lines(lines: tuple[TextLine, ...], box: Box, *, inside: bool) -> str:
     """Return the lines in the middle of a box, one below the other."""
     middle = box.left + box.width / 2
     y = box.top + (box.height - sum(line.height for line in lines)) / 2
@@ -361,7 +361,7 @@ def _paint_lines(lines: tuple[Line, ...], box: Box, *, inside: bool) -> str:
     return "".join(parts)
 
 
-def _paint_span(span: Span, *, inside: bool) -> str:
+def _paint_span(span: TextSpan, *, inside: bool) -> str:
     name = {"pill": "pill-name"}.get(span.role, span.role)
     if inside and span.role in ("event", "guard"):
         name = "inside"

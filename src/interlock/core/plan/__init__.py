@@ -6,6 +6,6 @@ JSON schemas that it uses for contexts and payloads. Everything here is pure and
 
 from interlock.core.plan.compare import plan
 from interlock.core.plan.findings import Plan
-from interlock.core.plan.schema_changes import accepts
+from interlock.core.plan.schema_compatibility import accepts
 
 __all__ = ["Plan", "accepts", "plan"]

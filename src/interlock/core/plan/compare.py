@@ -14,6 +14,14 @@ from msgspec.structs import replace
 
 from interlock.core.codec import ANNOTATED, without_annotations
 from interlock.core.describe import EventDescription, MachineDescription, StateDescription
+from interlock.core.plan.compare_states import (
+    Renames,
+    accepted_events,
+    compare_arrows,
+    compare_attachments,
+    find_removed,
+    find_stranded,
+)
 from interlock.core.plan.findings import (
     Incompatibility,
     Obstacle,
@@ -26,15 +34,7 @@ from interlock.core.plan.findings import (
     decoding_of,
     proves_safe,
 )
-from interlock.core.plan.schema_changes import accepts, compare_fields, identical
-from interlock.core.plan.states import (
-    Renames,
-    accepted_events,
-    compare_arrows,
-    compare_attachments,
-    find_removed,
-    find_stranded,
-)
+from interlock.core.plan.schema_compatibility import accepts, compare_fields, identical
 from interlock.core.values import Finding, finding
 
 # --- Contexts --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from interlock.lanes.contention import HotRow
+from interlock.lanes.hot_rows import HotRow
 from interlock.signals import BreakerChanged, LoopBlocked
 from interlock.store.records import Letter, Row
 
@@ -100,8 +100,9 @@ def letter_alert(letter: Letter, now_us: int) -> Alert:
         subject=workflow,
         summary=f"The {letter.kind} {name} of workflow {workflow} gave up at attempt {letter.attempts}: "
         f"{printable(letter.message)}",
-        advice=f"Fix the cause, then interlock dead-letters retry {letter.id}; or, when it was settled by hand, "
-        f"interlock dead-letters resolve {letter.id}.",
+        advice=f"Fix the cause, then interlock dead-letters retry {letter.id} --server URL; or, when it was settled by "
+        f"hand, interlock dead-letters resolve {letter.id} --note TEXT --server URL. "
+        "With --home, write MODULE:ATTR before the id.",
         dedup_key=key("dead_letter", letter.id),
         at_us=now_us,
         since_us=letter.since_us,

@@ -51,14 +51,14 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: .*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReceiverAnswer:
     """The status of an answer, and its Retry-After."""
 
     status: int
     retry_after: str | None
 
 
-def post(request: Post, *, timeout_s: float, tls: ssl.SSLContext | None, clock: Clock) -> Answer:
+def post(request: Post, *, timeout_s: float, tls: ssl.SSLContext | None, clock: Clock) -> ReceiverAnswer:
     """Send the request, read the head of the answer. Raises OSError or HTTPException without one in time."""
     deadline_s = clock.monotonic_s() + timeout_s
     host, secure = request.url.hostname or "", request.url.scheme == "https"
@@ -88,7 +88,7 @@ def post(request: Post, *, timeout_s: float, tls: ssl.SSLContext | None, clock: 
         return _answer(wire, deadline_s, clock)
 
 
-def _answer(wire: socket.socket, deadline_s: float, clock: Clock) -> Answer:
+def _answer(wire: socket.socket, deadline_s: float, clock: Clock) -> ReceiverAnswer:
     head = b""
     while True:
         while b"\r\n\r\n" not in head:
@@ -106,7 +106,9 @@ def _answer(wire: socket.socket, deadline_s: float, clock: Clock) -> Answer:
     status = _STATUS_LINE.fullmatch(line)
     if status is None:
         raise http.client.BadStatusLine("The receiver does not answer in HTTP/1.1.")
-    return Answer(int(status[1]), http.client.parse_headers(io.BytesIO(fields + b"\r\n\r\n")).get("Retry-After"))
+    return ReceiverAnswer(
+        int(status[1]), http.client.parse_headers(io.BytesIO(fields + b"\r\n\r\n")).get("Retry-After")
+    )
 
 
 def _set_timeout(wire: socket.socket, deadline_s: float, clock: Clock) -> None:
@@ -364,7 +366,7 @@ class Outbox:
             return f"the alert could not be put into a request ({type(error).__name__}).", False, 0.0
         return self._judge(answer)
 
-    def _judge(self, answer: Answer) -> tuple[str, bool, float]:
+    def _judge(self, answer: ReceiverAnswer) -> tuple[str, bool, float]:
         status = answer.status
         if 200 <= status < 300:  # noqa: PLR2004 -- the classes of HTTP are known by their numbers.
             return "", False, 0.0

@@ -17,7 +17,7 @@ import msgspec
 from interlock.clock import Clock
 from interlock.engine.alerts.alert import breaker_alert
 from interlock.engine.alerts.delivery import Alarms
-from interlock.engine.dependencies.outlet import Change, Forced
+from interlock.engine.dependencies.outlet import BreakerTransition, Forced
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.errors import InterlockError
 from interlock.signals import BreakerChanged, Subscribers
@@ -118,7 +118,7 @@ def view_of_line(line: Line) -> BreakerView:
     )
 
 
-def note_of(change: Change, since: datetime) -> str:
+def note_of(change: BreakerTransition, since: datetime) -> str:
     """Return the note of a change as JSON."""
     note = BreakerNote(change.after, since.isoformat(), change.reason, change.forced)
     return msgspec.json.encode(note).decode()
@@ -174,7 +174,7 @@ class BreakerPublisher:
             if state != "closed" and (remembered or line.outlet.phase != "closed"):
                 self._alerted.add(name)  # The last process has sent the alert; this one resolves it.
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: BreakerTransition) -> None:
         """Publish a change of a breaker."""
         signal = BreakerChanged(change.dependency, change.before, change.after, change.reason)
         if change.before != change.after:

@@ -257,6 +257,8 @@ _RULES: dict[tuple[str, str], Verdict | _Reader] = dict(
         *_rules("interlock", _of_overloaded, "Overloaded"),
         *_rules("interlock", _BUSINESS, "NonRetryable ConstraintViolation"),
         *_rules("interlock", _UNEXPECTED, "RequestError"),
+        # Another workflow refuses what the step sends or starts: a person decides, and retries would take minutes.
+        *_rules("interlock", _MISTAKE, "Refusal WorkflowNotFound WorkflowExists KeyReused PayloadTooLarge"),
         *_rules("interlock", _MISTAKE, "DefinitionError UserCodeError InvalidPayload BadUsage DialectError"),
         *_rules("httpx", _BUSINESS, "InvalidURL UnsupportedProtocol"),
         # A redirect may come after the effect (an accepted form redirects its reader), so the outcome is unknown.

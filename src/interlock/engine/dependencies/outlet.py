@@ -5,7 +5,7 @@ Engines may live in different threads, so it has a lock; each user is notified i
 have outlets of their own: a simulation does not open the breakers of the real world.
 
 An outlet without users keeps whether it is open, and forgets failures that had not opened it. In a cluster it asks
-`ClusterPeers`, which `engine.shared_redis` implements with Redis; it still decides by itself.
+`ClusterPeers`, which `engine.shared.shared_redis` implements with Redis; it still decides by itself.
 """
 
 import os
@@ -21,14 +21,15 @@ from interlock.core.policies import (
     CLOSED,
     FIRST_WAVE,
     Breaker,
-    Bucket,
     Budget,
     Circuit,
     Dependency,
     Phase,
+    TokenBucket,
     TokenRate,
     Verdict,
 )
+from interlock.engine.dependencies.fair_queue import KeyLimits, SharedRate
 
 # --- Retry budget ----------------------------------------------------------------------------------------------------
 
@@ -109,6 +110,14 @@ class ClusterPeers(Protocol):
         """Return 0.0 for a call within the shared rate, else the seconds to wait; None: there is no shared rate."""
         ...
 
+    def key_token(self, key: str, *, take: bool) -> float | None:
+        """Return the same for the rate of a key (E8)."""
+        ...
+
+    def return_key_token(self, key: str) -> None:
+        """Take back the token of a call that was not made."""
+        ...
+
 
 # --- Reasons of a breaker's changes ----------------------------------------------------------------------------------
 # A reason is part of the breaker's view, of the alert, and of the note for the next process. A waiting workflow
@@ -170,7 +179,7 @@ UNDO_SHARE = 5
 """Undos have permits of their own: one for this number of permits for calls, at least one (C9)."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class BreakerTransition(msgspec.Struct, frozen=True):
     """A change of a breaker."""
 
     dependency: str
@@ -189,8 +198,12 @@ class User(Protocol):
         """Try again what was refused. Called from any thread."""
         ...
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: BreakerTransition) -> None:
         """Handle a change of the breaker. Called from any thread."""
+        ...
+
+    def freed(self, key: str) -> None:
+        """Call what waits for a call of this key to end. Called from any thread."""
         ...
 
 
@@ -209,6 +222,8 @@ class Outlet:
         """When the phase began, in wall-clock seconds."""
         self.under_way = self.undos_under_way = 0
         self._last_phase: Phase = "closed"
+        self.keys = KeyLimits(None, None)
+        """The calls and limits of each key of a `per=` (E8)."""
         self.used = False
         self.others: ClusterPeers | None = None
         self.declared = dependency
@@ -220,6 +235,9 @@ class Outlet:
         self.breaker = dependency.breaker
         self._spending = RetryBudget(Budget(share=dependency.budget))
         self._limit_rate(dependency.rate_per_s)
+        keys = KeyLimits(dependency.per_concurrency_max, dependency.per_rate_per_s)
+        keys.go_along(self.keys)
+        self.keys = keys
 
     def declare(self, dependency: Dependency) -> None:
         """Apply another engine's declaration of the dependency: the last one counts."""
@@ -230,7 +248,7 @@ class Outlet:
 
     def _limit_rate(self, rate_per_s: float | None) -> None:
         self.rate: TokenRate | None = None
-        self._bucket = Bucket(0.0, 0.0)
+        self._bucket = TokenBucket(0.0, 0.0)
         if rate_per_s is not None:
             self.rate = TokenRate(rate_per_s=rate_per_s, burst=max(1.0, rate_per_s * BURST_S))
             self._bucket = self.rate.full(self._clock.monotonic_s())
@@ -305,6 +323,33 @@ class Outlet:
         if admitted == "probe" and self.others is not None:
             self.others.probed(announced=changed)
         self.stir()
+
+    def key_wait_s(self, key: str) -> float:
+        """Return 0.0 if the limits of the key admit a call, else the seconds until they do, or infinity (E8)."""
+        with self._lock:
+            return self.keys.wait_s(key, self._clock.monotonic_s(), self._shared_rate)
+
+    def take_key(self, key: str) -> bool:
+        """Count a call of this key; return False if a limit of the key forbids it. Give it back with `give_key`."""
+        with self._lock:
+            return self.keys.take(key, self._clock.monotonic_s(), self._shared_rate)
+
+    def give_key(self, key: str, *, unused: bool = False) -> None:
+        """End a call of this key, or give back one that was not made."""
+        with self._lock:
+            self.keys.give_back(key, unused=unused)
+            if unused and self.others is not None and self.keys.rate is not None:
+                self.others.return_key_token(key)
+        self.free_key(key)
+
+    def free_key(self, key: str) -> None:
+        """Notify all users that a call of this key may be admitted now."""
+        for user in self._users:
+            user.freed(key)
+
+    @property
+    def _shared_rate(self) -> SharedRate | None:
+        return None if self.others is None else self.others.key_token
 
     def vacate(self, kind: Kind) -> None:
         """The thread of a call that stayed has ended. From any thread."""
@@ -509,7 +554,7 @@ class Outlet:
         if before == after and not by_hand:
             return
         self._last_phase, self.reason, self.since_s = after, reason, self._clock.wall_s()
-        change = Change(self.declared.name, before, after, reason, self.forced, by_hand)
+        change = BreakerTransition(self.declared.name, before, after, reason, self.forced, by_hand)
         for user in self._users:
             user.changed(change)
 

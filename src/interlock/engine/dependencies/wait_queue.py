@@ -22,7 +22,8 @@ from typing import Generic, TypeVar
 
 from interlock.clock import Chance, Clock
 from interlock.core.policies import Dependency, Verdict
-from interlock.engine.dependencies.outlet import Change, Kind, Outcome, Outlet, outlet_of
+from interlock.engine.dependencies.fair_queue import NO_TURN, FairQueue, Turn
+from interlock.engine.dependencies.outlet import BreakerTransition, Kind, Outcome, Outlet, outlet_of
 
 # --- Queue by age ----------------------------------------------------------------------------------------------------
 # In the order of arrival every workflow would wait after all newer ones at each of its steps: a thousand would be
@@ -151,18 +152,30 @@ LOOK_S_MIN = 0.001
 LAST_US = 2**63
 """The age that sorts after every real one."""
 
-Waiter = tuple[str, Slots, Kind]
-"""The waiter's name, the slots it needs, and its kind of call."""
+Waiter = tuple[str, Slots, Kind, Turn]
+"""The waiter's name, the slots it needs, its kind of call, and its key and priority."""
+
+KEY_HELD_MAX = 20
+"""On a shared store, this many of a key wait in memory although others have filled the queue."""
+
+KEYED_MAX = 10_000
+"""On a shared store, the number of workflows with keys that wait in memory."""
 
 
 class Pass:
     """The right to make one attempt: a slot of the engine and, with a line, a permit of its dependency."""
 
-    __slots__ = ("admitted", "kind", "line", "slots")
+    __slots__ = ("admitted", "key", "kind", "line", "slots")
 
     def __init__(
-        self, slots: Slots, line: "Line | None" = None, kind: Kind = "first", admitted: Verdict = "call"
+        self,
+        slots: Slots,
+        line: "Line | None" = None,
+        kind: Kind = "first",
+        admitted: Verdict = "call",
+        key: str = "",
     ) -> None:
+        self.key = key
         self.slots = slots
         self.line = line
         self.kind: Kind = kind
@@ -182,6 +195,8 @@ class Pass:
     def leave(self, outcome: Outcome, took_s: float = 0.0, why: str = "", *, reached: bool = True) -> None:
         """End the attempt, or give up one never made; `reached`: it has called the dependency."""
         if self.line is not None:
+            if self.key:
+                self.line.outlet.give_key(self.key, unused=outcome == "abandoned")
             self.line.outlet.leave(self.kind, self.admitted, outcome, took_s, why, reached=reached)
         self.slots.release()
 
@@ -198,19 +213,21 @@ class Pass:
     def vacate_place(self) -> None:
         """Give only the permit back, which belongs to the process. Called from any thread."""
         if self.line is not None:
+            if self.key:
+                self.line.outlet.give_key(self.key)
             self.line.outlet.vacate(self.kind)
 
 
 class Line:
     """The wait queue of one engine at one outlet. Lives in one event loop."""
 
-    def __init__(self, outlet: Outlet, chance: Chance, changed: Callable[[Change], None]) -> None:
+    def __init__(self, outlet: Outlet, chance: Chance, changed: Callable[[BreakerTransition], None]) -> None:
         self.outlet = outlet
         self._chance = chance
         self._changed = changed
         self._undos = AgeQueue[Waiter]()
-        self._calls = AgeQueue[Waiter]()
-        self._aside = AgeQueue[Waiter]()
+        self._calls: AgeQueue[Waiter] | FairQueue[Waiter] = AgeQueue[Waiter]()
+        self._aside: AgeQueue[Waiter] | FairQueue[Waiter] = AgeQueue[Waiter]()
         """Retries beyond the budget."""
         self._queued: set[tuple[str, bool]] = set()
         self._kept: dict[tuple[str, bool], Pass] = {}
@@ -243,11 +260,13 @@ class Line:
         return self._open and not self._closed
 
     def open(self) -> None:
-        """Begin to call waiting workflows; everything that was owed is known."""
+        """Begin to call waiting workflows. Called when all work of the previous process has been queued."""
         self._open = True
         self._pull()
 
-    def reserve(self, name: str | None, slots: Slots, kind: Kind, born_us: int = 0) -> Pass | None:
+    def reserve(
+        self, name: str | None, slots: Slots, kind: Kind, born_us: int = 0, turn: Turn = NO_TURN
+    ) -> Pass | None:
         """Return the pass kept for this name, or a new one if nothing older waits."""
         if name is not None:
             kept = self._kept.pop((name, kind == "undo"), None)
@@ -257,30 +276,60 @@ class Line:
             elif kept is not None:
                 kept.slots = slots
                 return kept
-        if self._closed or not self._open or self._ahead(kind, self._age(name, born_us)):
+        if self._closed or not self._open or self._ahead(kind, self._age(name, born_us), turn[0]):
             return None
-        admitted = self.outlet.ask(kind)
+        admitted = self._ask(kind, turn[0])
         if admitted == "probe" and name is not None:
             self._probers.add(name)
-        return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+        return None if admitted == "wait" else Pass(slots, self, kind, admitted, turn[0])
+
+    def _ask(self, kind: Kind, key: str) -> Verdict:
+        """Ask for a permit, and for one of the key if there is a key."""
+        if not key:
+            return self.outlet.ask(kind)
+        if not self.outlet.take_key(key):
+            return "wait"
+        admitted = self.outlet.ask(kind)
+        if admitted == "wait":
+            self.outlet.give_key(key, unused=True)
+        return admitted
 
     def _age(self, name: str | None, born_us: int) -> int:
-        """Return the sort key: the birth of its workflow, or the last place after a probe in vain."""
+        """Return the sort key: the birth of the workflow, or the last place after a probe that failed."""
         if self._probers and self.outlet.phase == "closed":
             self._probers.clear()
         return LAST_US if name in self._probers else born_us
 
     def _outdated(self, kept: Pass) -> bool:
-        """Whether the breaker opened or reopened while the pass waited for a slot, or a person opened it."""
+        """Whether the breaker was opened, by failures or by a person, while the pass waited for a slot."""
         phase, by_hand = self.outlet.phase, self.outlet.forced is not None
         if kept.admitted == "call":
             return phase != "closed"
         return phase == "open" and (by_hand or kept.admitted == "probe")
 
-    def _ahead(self, kind: Kind, born_us: int) -> bool:
-        """Whether an older call of this kind waits."""
-        queues = (self._undos,) if kind == "undo" else (self._calls, self._aside) if kind == "retry" else (self._calls,)
-        return any(queue.heap and queue.born_us <= born_us for queue in queues)
+    def _ahead(self, kind: Kind, born_us: int, key: str) -> bool:
+        """Whether an older call of this kind waits; where keys take turns, any that may call now, or one of the key."""
+        if kind == "undo":
+            return bool(self._undos.heap) and self._undos.born_us <= born_us
+        for queue in (self._calls, self._aside) if kind == "retry" else (self._calls,):
+            if isinstance(queue, FairQueue):
+                if queue.count(key) or queue.heap:
+                    return True
+            elif queue.heap and queue.born_us <= born_us:
+                return True
+        return False
+
+    def _take_turns(self) -> None:
+        """Let keys take turns from now on: the first call with a key waits."""
+        self._calls, self._aside = self._in_turns(self._calls), self._in_turns(self._aside)
+
+    def _in_turns(self, before: "AgeQueue[Waiter] | FairQueue[Waiter]") -> "FairQueue[Waiter]":
+        if isinstance(before, FairQueue):
+            return before
+        queue = FairQueue[Waiter](self.outlet.key_wait_s, self._loop.time, fair=self.outlet.declared.fair)
+        for born_us, _, waiter in sorted(before.heap, key=_place):
+            queue.put(waiter, born_us, waiter[3])
+        return queue
 
     def keep(self, name: str, pass_: Pass) -> None:
         """Keep the pass until there is a slot; then the workflow is called again."""
@@ -291,15 +340,22 @@ class Line:
         return (name, kind == "undo") in self._kept
 
     def knows(self, name: str, kind: Kind) -> bool:
-        """Whether it waits here for such an attempt, or was called and has not answered yet."""
+        """Whether the name is queued for such an attempt, or has a pass that it has not used yet."""
         return (name, kind == "undo") in self._queued or self.keeps(name, kind)
 
-    def wait(self, name: str, slots: Slots, kind: Kind, born_us: int = 0) -> None:
+    def wait(self, name: str, slots: Slots, kind: Kind, born_us: int = 0, turn: Turn = NO_TURN) -> None:
         """Queue for a permit; the slots call the name back. A name already in the queue keeps its turn."""
         entry = (name, kind == "undo")
         if entry not in self._queued and entry not in self._kept and not self._closed and slots.most:
             self._queued.add(entry)
-            (self._undos if kind == "undo" else self._calls).put((name, slots, kind), self._age(name, born_us))
+            if turn != NO_TURN:
+                self._take_turns()
+            waiter: Waiter = (name, slots, kind, turn)
+            age_us = self._age(name, born_us)
+            if kind == "undo":
+                self._undos.put(waiter, age_us)
+            else:
+                _put(self._calls, waiter, age_us)
             self._pull()
 
     def decline(self, name: str) -> None:
@@ -311,15 +367,31 @@ class Line:
 
     def give_back(self, pass_: Pass) -> None:
         """Give back the permit of an unused pass, without the slot."""
+        if pass_.key:
+            self.outlet.give_key(pass_.key, unused=True)
         self.outlet.leave(pass_.kind, pass_.admitted, "abandoned")
 
-    def parks_s(self, kind: Kind, born_us: int) -> float | None:
+    def freed(self, key: str) -> None:
+        """Let a key take turns again: a call of it has ended. From any thread."""
+        if not self._closed:
+            self._do(lambda: self._unblock(key))
+
+    def _unblock(self, key: str) -> None:
+        for queue in (self._calls, self._aside):
+            if isinstance(queue, FairQueue):
+                queue.unblock(key)
+
+    def parks_s(self, kind: Kind, born_us: int, turn: Turn = NO_TURN) -> float | None:
         """Return the seconds to park a workflow in the store; None: it waits here, in memory.
 
         On a shared store only. No workflow waits here while an older one waits in the store: that one would starve.
         """
         if len(self) < self.held_max and not (self.parked and self.parked.born_us < born_us):
             return None
+        if turn[0] and len(self) < KEYED_MAX:
+            waiting = self._calls.count(turn[0]) if isinstance(self._calls, FairQueue) else 0
+            if waiting < KEY_HELD_MAX:
+                return None  # The flood of another key does not send it away.
         # This worker claims its parked workflows by name. The delay matters only if it dies.
         return (self.outlet.retry_in_s(kind) or 0.0) + PARKED_S * (0.5 + self._chance.fraction())
 
@@ -330,10 +402,10 @@ class Line:
 
     def stir(self) -> None:
         """Call waiting workflows again. From any thread."""
-        if (self._calls.heap or self._undos.heap or self._aside.heap) and not self._closed:
+        if len(self) and not self._closed:
             self._do(self._pull)
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: BreakerTransition) -> None:
         """Handle a change of the breaker. From any thread."""
         if not self._closed:
             self._do(lambda: self._changed(change))
@@ -371,45 +443,56 @@ class Line:
             while self._again and not self._closed:
                 self._again = False
                 for queue in self._turns():
+                    if isinstance(queue, FairQueue):
+                        queue.unblock_due()
                     if queue.heap:
                         self._call(queue)
         finally:
             self._pulling = False
         self._set_timer()
 
-    def _turns(self) -> tuple[AgeQueue[Waiter], ...]:
+    def _turns(self) -> "tuple[AgeQueue[Waiter] | FairQueue[Waiter], ...]":
         """Return the queues in order: undos first, except after an undo's probe: a failing undo would keep it open."""
         if self._undo_probed and self.outlet.phase == "half_open":
             return self._aside, self._calls, self._undos
         return self._undos, self._aside, self._calls
 
-    def _call(self, queue: AgeQueue[Waiter]) -> None:
+    def _call(self, queue: "AgeQueue[Waiter] | FairQueue[Waiter]") -> None:
         while queue.heap:
-            name, slots, kind = queue.heap[0][2]
+            name, slots, kind, turn = queue.first
             if self.keeps(name, kind):
                 # It was called meanwhile for a kind other than a retry: one pass is enough.
                 queue.take()
                 self._queued.discard((name, kind == "undo"))
                 continue
-            admitted = self.outlet.ask(kind)
+            admitted = self._ask(kind, turn[0])
             if admitted == "wait":
                 if queue is self._aside or not self.outlet.spent(kind):
                     return
-                self._aside.put(*queue.take())
+                _put(self._aside, *queue.take())
                 continue
             if admitted == "probe":
                 self._undo_probed = kind == "undo"
                 self._probers.add(name)
             queue.take()
             self._queued.discard((name, kind == "undo"))
-            self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)
+            self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted, turn[0])
             slots.wait(name)
 
     def _set_timer(self) -> None:
         """Set the timer for when time alone may admit the first waiting call."""
-        if self._timer is None and not self._aside.heap and not self.outlet.minds_the_time:
+        fair = [queue for queue in (self._calls, self._aside) if isinstance(queue, FairQueue)]
+        rates = [queue.soonest_s() for queue in fair if len(queue)]
+        if (
+            self._timer is None
+            and not self._aside.heap
+            and not self.outlet.minds_the_time
+            and not any(wait_s is not None for wait_s in rates)
+        ):
             return
-        waits = [self.outlet.retry_in_s(queue.first[2]) for queue in (self._undos, self._calls, self._aside) if queue]
+        waits = [
+            self.outlet.retry_in_s(queue.first[2]) for queue in (self._undos, self._calls, self._aside) if queue.heap
+        ] + rates
         soonest_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)
         if self._timer is not None:
             self._timer.cancel()
@@ -420,6 +503,17 @@ class Line:
     def _on_timer(self) -> None:
         self._timer = None
         self._pull()
+
+
+def _place(entry: tuple[int, int, Waiter]) -> tuple[int, int]:
+    return entry[:2]
+
+
+def _put(queue: AgeQueue[Waiter] | FairQueue[Waiter], waiter: Waiter, born_us: int) -> None:
+    if isinstance(queue, FairQueue):
+        queue.put(waiter, born_us, waiter[3])
+    else:
+        queue.put(waiter, born_us)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -466,7 +560,7 @@ class Parking:
         return any(line.parked and _room(line) > 0 for line in self._lines)
 
     def taken(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield names that can be taken up now, by machine, and forget them: the others come by their time."""
+        """Yield the parked names that can be taken up now, by machine, and forget them. Others are claimed when due."""
         for line in list(self._lines):  # A workflow may be parked while others are claimed.
             parked = line.parked
             machines: dict[str, list[str]] = {}
@@ -503,14 +597,22 @@ class Places:
         """The number of workflows that wait for a permit or a slot."""
         return len(self.steps) + len(self.undos) + sum(map(len, self.lines.values()))
 
-    def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> Pass | None:
+    def reserve(
+        self,
+        name: str | None,
+        slots: Slots,
+        line: Line | None,
+        kind: Kind,
+        born_us: int = 0,
+        turn: Turn = NO_TURN,
+    ) -> Pass | None:
         """Return a pass for an attempt; None: it has to wait. Without a name nothing is kept for it."""
         if name is None:
-            return self._reserve_both(slots, line, kind, born_us)
+            return self._reserve_both(slots, line, kind, born_us, turn)
         self._decline_elsewhere(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
-        pass_ = line.reserve(name, slots, kind, born_us)
+        pass_ = line.reserve(name, slots, kind, born_us, turn)
         if pass_ is None:
             slots.decline(name)
             return None
@@ -519,21 +621,23 @@ class Places:
         line.keep(name, pass_)
         return None
 
-    def _reserve_both(self, slots: Slots, line: Line | None, kind: Kind, born_us: int) -> Pass | None:
+    def _reserve_both(self, slots: Slots, line: Line | None, kind: Kind, born_us: int, turn: Turn) -> Pass | None:
         """Reserve slot and permit, or neither. The slot comes first: a permit costs a token and part of the budget."""
         if not slots.reserve():
             return None
-        pass_ = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us)
+        pass_ = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us, turn)
         if pass_ is None:
             slots.release()
         return pass_
 
-    def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> None:
+    def wait(
+        self, name: str, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0, turn: Turn = NO_TURN
+    ) -> None:
         """Queue for a permit and a slot. At a dependency the oldest workflow comes first."""
         if line is None or line.keeps(name, kind):
             slots.wait(name)
         else:
-            line.wait(name, slots, kind, born_us)
+            line.wait(name, slots, kind, born_us, turn)
 
     def decline(self, name: str) -> None:
         """Give back every slot and permit kept for this name."""
@@ -573,7 +677,7 @@ def lines_of(
     *,
     clock: Clock,
     chance: Chance,
-    changed: Callable[[Change], None],
+    changed: Callable[[BreakerTransition], None],
 ) -> dict[str, Line]:
     """Return the wait queues of the dependencies that the machines call or the engine declares."""
     by_name = {each.name: each for each in declared}

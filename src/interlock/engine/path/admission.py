@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from interlock.clock import Clock
-from interlock.core.policies import Bucket, TokenRate
+from interlock.core.policies import TokenBucket, TokenRate
 from interlock.engine.dependencies.wait_queue import Places
-from interlock.engine.settings import Admission
+from interlock.engine.engine_settings import Admission
 from interlock.errors import DefinitionError, Overloaded
 
 RETRY_S = 0.1
@@ -71,12 +71,15 @@ class Gate:
         self.admission = admission
         self._most = admission.in_flight_max
         self._rate = rate
-        self.bucket = Bucket(0.0, 0.0) if rate is None else rate.full(self._clock.monotonic_s())
+        self.bucket = TokenBucket(0.0, 0.0) if rate is None else rate.full(self._clock.monotonic_s())
         if self._shared is not None:
             self._tokens = self._shared(rate)
 
     def enter(self, *, starts: bool = False) -> None:
         """Admit one call, or raise Overloaded."""
+        if self._rate is None and self.in_flight + (self._places.waiting if starts else 0) < self._most:
+            self.in_flight += 1
+            return
         self.bucket = self.look(starts=starts)
         if self._tokens is not None:
             self._tokens.take()
@@ -95,7 +98,7 @@ class Gate:
         self.in_flight += count
         return count
 
-    def look(self, *, starts: bool = False) -> Bucket:
+    def look(self, *, starts: bool = False) -> TokenBucket:
         """Raise Overloaded if a call would be refused now. Takes nothing; returns the bucket after the call."""
         left, wait_s = self._level()
         refused = self._refusal(wait_s, starts=starts)
@@ -117,7 +120,7 @@ class Gate:
         """Return the refusal that `look` would raise after `ahead` other calls, and count it; None if admitted."""
         return self._refusal(self._level(1.0 + ahead)[1], ahead, starts=starts)
 
-    def _level(self, tokens: float = 1.0) -> tuple[Bucket, float]:
+    def _level(self, tokens: float = 1.0) -> tuple[TokenBucket, float]:
         """Return the bucket after taking `tokens`, and how long the last call has to wait for its token."""
         if self._rate is None:
             return self.bucket, 0.0

@@ -6,17 +6,31 @@ event by its delivery key (B5). A repetition gets the first answer, from the sto
 
 import asyncio
 import hashlib
+import math
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple, cast
+
+import msgspec
 
 from interlock.core import decide
 from interlock.core.events import Event
-from interlock.core.values import Decision
-from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow, event_text
+from interlock.core.machine import Machine
+from interlock.core.values import Decision, StoredJson
+from interlock.engine.bound_machine import (
+    NOTHING,
+    AnyMachine,
+    BoundMachine,
+    LoadedWorkflow,
+    Owed,
+    ParentRef,
+    event_text,
+)
 from interlock.engine.path.engine_commands import Report, undone
-from interlock.engine.path.staging import Group, LookFirst, Staged, count, replace
+from interlock.engine.path.staged_group import Group, LookFirst, Staged, count, replace
 from interlock.engine.views import Moved, View, view_of
 from interlock.errors import (
+    BadUsage,
     InvalidPayload,
     InvalidTransition,
     KeyReused,
@@ -26,7 +40,7 @@ from interlock.errors import (
     WorkflowNotFound,
 )
 from interlock.store.protocol import Store
-from interlock.store.records import Delivered, Letter, OwedEffect, Row
+from interlock.store.records import ChildRecord, Delivered, HistoryRecord, Letter, OwedEffect, Row
 
 ID_CHARACTERS_MAX = 200
 
@@ -35,22 +49,35 @@ DOT_SEGMENTS = frozenset({".", ".."})
 
 DIGEST_BYTES = 16
 
+Beginning = tuple[AnyMachine, object]
+"""The machine and the context of a workflow that an event starts, if it does not exist (E5)."""
+
 
 class Start:
     """Starts a workflow. Idempotent on its id (B4)."""
 
     __slots__ = (
-        "bound", "conflicts", "context", "digest", "encoded", "found", "future", "key", "look", "since_s", "workflow",
+        "admitted", "birth", "bound", "by", "conflicts", "context", "digest", "encoded", "found", "future", "key",
+        "look", "origin", "since_s", "trace", "workflow",
     )  # fmt: skip
 
-    admitted = True
     begins = True
     found: bool
     """Whether the workflow existed, once it is decided."""
     since_s: float
     """When it was admitted. Not set inside a transaction of the caller."""
 
-    def __init__(self, bound: BoundMachine, workflow: str, context: object) -> None:
+    def __init__(
+        self,
+        bound: BoundMachine,
+        workflow: str,
+        context: object,
+        birth: ParentRef | None = None,
+        *,
+        by: str | None = None,
+        trace: str = "",
+        origin: "Origin | None" = None,
+    ) -> None:
         check_id(workflow, "the id of a workflow")
         if workflow in DOT_SEGMENTS:
             raise InvalidPayload(
@@ -59,11 +86,21 @@ class Start:
                 fix="Use another id, of 1 to 200 printable characters without a slash.",
             )
         self.bound = bound
+        self.birth = birth
+        """The parent that starts it; None: a caller does."""
+        self.trace = trace
+        """The tracer's text of the parent: the first pass of the child links to the pass that starts it."""
+        self.by = None if by is None else checked_actor(by)
+        self.admitted = birth is None
+        if birth is not None:
+            self.since_s = math.inf
         self.workflow = workflow
         self.encoded = bound.codec.checked_context(context)
         # A mutable context stays with the caller: the workflow begins with a copy of what is stored.
         self.context = context if bound.table.copy_context is None else bound.codec.decode_context(self.encoded)
-        self.digest = digest_of(bound.name, self.encoded)
+        self.origin = origin
+        """What it is forked from; None: it begins at the beginning."""
+        self.digest = digest_of(bound.name if origin is None else origin.named(bound.name), self.encoded)
         self.key: str | None = None
         self.future: asyncio.Future[object] | None = None
         self.conflicts = 0
@@ -73,14 +110,24 @@ class Start:
         """Start the workflow, or return the one that exists. Raises WorkflowExists for other input."""
         staged = group.stage(self.workflow)
         self.found = staged is not None
-        if staged is not None:
-            if staged.live.row.digest != self.digest:
-                raise _exists(staged.live.row, self.bound.name)
-            return view_of(staged.live)
+        if staged is None:
+            staged = group.staged[self.workflow] = self.begin(group)
+        elif self.birth is not None:
+            _check_birth(staged.live, self.birth)
+        elif staged.live.row.digest != self.digest:
+            raise _exists(staged.live.row, self.bound.name)
+        return view_of(staged.live)
+
+    def begin(self, group: Group) -> Staged:
+        """Return the new workflow. It is not part of the group yet."""
         bound = self.bound
         initial = bound.table.initial
         assert initial is not None
-        decision: Decision[Enum, object] = decide.start(bound.table, initial.state, self.context)
+        decision: Decision[Enum, object]
+        if self.origin is None:
+            decision = decide.start(bound.table, initial.state, self.context)
+        else:
+            decision = decide.fork(bound.table, self.origin.state, self.context, self.origin.payload)
         empty = Row(
             id=self.workflow,
             machine=bound.name,
@@ -95,21 +142,67 @@ class Start:
             entered_us=group.now_us,
             digest=self.digest,
         )
-        staged = Staged(
-            LoadedWorkflow(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0, NOTHING
-        )
-        staged.move(decision, group.means)
-        if bound.opening is not None:
+        owed = NOTHING if self.birth is None else Owed(parent=self.birth, trace=self.trace)
+        staged = Staged(LoadedWorkflow(bound, empty, replace(decision.snapshot, version=0, visit=0), owed), 0, NOTHING)
+        if self.birth is not None:
+            staged.children = (ChildRecord(self.workflow, self.birth.id, self.birth.visit, self.birth.position),)
+        staged.move(decision, group.means, by=self.by)
+        if bound.opening is not None and self.origin is None:
             # A pipeline begins in the same commit: a crash cannot leave it unbegun.
-            staged.move(decide.decide(bound.table, staged.live.snapshot, bound.opening), group.means)
-        group.staged[self.workflow] = staged
-        return view_of(staged.live)
+            opened = decide.decide(bound.table, staged.live.snapshot, bound.opening, at=group.at(bound))
+            staged.move(opened, group.means)
+        return staged
 
 
-class Send:
-    """One event for one workflow."""
+class Origin(NamedTuple):
+    """What a workflow is forked from (F6): a version of another one, of the same machine."""
 
-    __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "since_s", "workflow")
+    workflow: str
+    version: int
+    state: Enum
+
+    def named(self, machine: str) -> str:
+        """Return a name by which a repeated fork is distinguished from other starts of the machine."""
+        return f"{machine}\0{self.workflow}\0{self.version}"
+
+    @property
+    def payload(self) -> StoredJson:
+        """Return the payload of the first row of history."""
+        text = msgspec.json.encode({"workflow": self.workflow, "version": self.version}).decode()
+        return StoredJson(text, "the workflow and the version that it begins with")
+
+
+def fork_of(bound: BoundMachine, record: HistoryRecord, workflow: str, by: str | None) -> Start:
+    """Return the start of a workflow with the state and context after a row of history. Raises BadUsage."""
+    node = bound.stored.get(record.to_state)
+    why = None
+    if node is None:
+        why = f"its state {record.to_state!r} is not one of the machine any more"
+    elif node.final:
+        why = f"its state {node.name!r} is final: the new workflow would have ended already"
+    elif node.unwinds_to is not None:
+        why = f"in its state {node.name!r} steps are undone, and those belong to the other workflow"
+    else:
+        try:
+            context = bound.codec.decode_context(record.context)
+        except InvalidPayload as error:
+            why = f"its context is not one of the machine any more ({error.what})"
+        else:
+            return Start(bound, workflow, context, by=by, origin=Origin(record.workflow, record.version, node.state))
+    raise BadUsage(
+        f"workflow {record.workflow!r} cannot be forked at version {record.version}: {why}.",
+        why="A fork begins where the other workflow was, with its own steps and timers.",
+        fix="Choose another version: `interlock history` lists them.",
+    )
+
+
+class SendEvent:
+    """One event for one workflow. With `first` it starts a workflow that does not exist, in the same commit (E5)."""
+
+    __slots__ = (
+        "by", "conflicts", "event", "expect_version", "first", "future", "if_allowed", "key", "look", "since_s",
+        "workflow",
+    )  # fmt: skip
 
     admitted = True
     begins = False
@@ -124,10 +217,14 @@ class Send:
         key: str | None = None,
         if_allowed: bool = False,
         expect_version: int | None = None,
+        first: Start | None = None,
+        by: str | None = None,
     ) -> None:
         if key is not None:
             check_id(key, "a delivery key", slash=True)
+        self.by = None if by is None else checked_actor(by)
         self.workflow = workflow
+        self.first = first
         self.event = event
         self.key = key
         self.if_allowed = if_allowed
@@ -140,9 +237,11 @@ class Send:
         """Apply the event, or raise the refusal."""
         staged = group.stage(self.workflow)
         if staged is None:
-            raise no_workflow(self.workflow)
-        key, digest = self.key, b""
+            return self._begin(group)
         live = staged.live
+        if self.first is not None and live.bound is not self.first.bound:
+            raise _exists(live.row, self.first.bound.name)
+        key, digest = self.key, b""
         if key is not None:
             digest = digest_of(event_text(self.event), live.bound.codec.encode_event(self.event))
             before = group.delivered.get((self.workflow, key))
@@ -154,7 +253,7 @@ class Send:
                 f"workflow {self.workflow!r} is at version {live.row.version}, not {self.expect_version}."
             )
         try:
-            decision = decide.decide(live.bound.table, staged.snapshot, self.event)
+            decision = decide.decide(live.bound.table, staged.snapshot, self.event, at=group.at(live.bound))
         except InvalidTransition:
             self._look_first()
             if not self.if_allowed:
@@ -166,15 +265,42 @@ class Send:
             self._look_first()
             count(live, 2, group.means)
             raise
+        return self._apply(staged, decision, group, digest)
+
+    def _apply(self, staged: Staged, decision: Decision[Enum, object], group: Group, digest: bytes) -> Moved[Enum]:
+        key = self.key
         if key is not None:
             # One byte more for each further transition: a duplicate returns the final state of the first delivery.
             digest += bytes(len(decision.records) - 1)
-        staged.move(decision, group.means, key=key, key_digest=digest)
+        staged.move(decision, group.means, key=key, key_digest=digest, by=self.by)
         if key is not None:
             moved = staged.history[-len(decision.records)]
             group.delivered[self.workflow, key] = Delivered(moved.version, moved.to_state, digest)
         after = staged.live
         return Moved(state=after.snapshot.state, version=after.row.version)
+
+    def _begin(self, group: Group) -> Moved[Enum]:
+        """Start the workflow and apply the event. A refused event creates nothing: only then it joins the group."""
+        first = self.first
+        if first is None:
+            raise no_workflow(self.workflow)
+        if self.expect_version:
+            raise VersionConflict(f"there is no workflow {self.workflow!r}, so no version {self.expect_version} of it.")
+        staged = first.begin(group)
+        bound = first.bound
+        try:
+            decision = decide.decide(bound.table, staged.snapshot, self.event, at=group.at(bound))
+            digest = b""
+            if self.key is not None:
+                digest = digest_of(event_text(self.event), bound.codec.encode_event(self.event))
+            moved = self._apply(staged, decision, group, digest)
+        except BaseException as error:
+            staged.give_up()
+            if self.if_allowed and isinstance(error, InvalidTransition):
+                return Moved(state=staged.live.snapshot.state, version=0, ignored=True)
+            raise
+        group.staged[self.workflow] = staged
+        return moved
 
     def _look_first(self) -> None:
         if self.key is not None and not self.look:
@@ -191,6 +317,19 @@ class Send:
         for _ in range(passed):
             node = node.unwinds_to or node
         return Moved(state=node.state, version=before.version + passed, duplicate=True)
+
+
+def start_of(start: object) -> Beginning:
+    """Return the machine and the context of `start=`. Raises BadUsage for another value."""
+    match start:
+        case (Machine(), object()):
+            return cast("Beginning", start)
+        case _:
+            raise BadUsage(
+                f"start={start!r:.300} is not a machine and a context.",
+                why="A workflow that does not exist is started with both.",
+                fix="Pass a pair: engine.send(id, event, start=(order, Order())).",
+            )
 
 
 def digest_of(name: str, data: bytes) -> bytes:
@@ -215,9 +354,30 @@ def check_id(value: object, what: str, *, slash: bool = False) -> None:
     )
 
 
+def checked_actor(by: str | None) -> str | None:
+    """Return the name of an actor (F1); None for an empty one. Raises InvalidPayload unless it can be shown."""
+    if not by:
+        return None
+    check_id(by, "the name of an actor", slash=True)
+    return by
+
+
 def no_workflow(workflow: str) -> WorkflowNotFound:
     """Return the error for an id without a workflow."""
     return WorkflowNotFound(f"there is no workflow {workflow!r:.300}.")
+
+
+def _check_birth(live: LoadedWorkflow, birth: ParentRef) -> None:
+    """Raise WorkflowExists unless the workflow is this child of its parent: an earlier attempt has started it."""
+    parent = live.owed.parent
+    if parent is not None and parent.id == birth.id and parent.visit == birth.visit:
+        return
+    whose = "of no parent" if parent is None else f"a child of {parent.id!r}, of its visit {parent.visit}"
+    raise WorkflowExists(
+        f"child {live.row.id!r} of workflow {birth.id!r} exists already, and is {whose}.",
+        why="Each visit of a state starts children of its own, and an id belongs to one workflow.",
+        fix="Give the children of each round names of their own, such as f'{round}-{name}', or rename the workflow.",
+    )
 
 
 def _exists(row: Row, machine: str) -> WorkflowExists:
@@ -240,6 +400,7 @@ class _LetterCommand(Report):
 
     workflow: str = field(init=False)
     letter: Letter
+    by: str | None = None
 
     def __post_init__(self) -> None:
         self.workflow = self.letter.workflow
@@ -281,7 +442,7 @@ class Settle(_LetterCommand):
     def apply(self, staged: Staged, group: Group) -> None:
         """Go on without what had given up."""
         if self.letter.kind == "undo":
-            undone(staged, group)
+            undone(staged, group, by=self.by)
         elif self.letter.kind == "step":
             staged.owe(replace(staged.live.owed, dead="settled", letter=""), group.now_us)
 

@@ -4,13 +4,13 @@ A result belongs to one visit, one key and one lease token. It is late if the wo
 another attempt has taken over. A late result changes nothing, and observers get a signal (G5: a result is applied at
 most once). Reports never pass admission. Those of effects never move the machine (B12).
 
-Sections: answers and failures; steps, undos and timers; effects; claimed workflows; rows.
+Sections: answers and failures; steps, undos and timers; effects; children; claimed workflows; rows.
 """
 
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,15 +19,37 @@ import msgspec
 from interlock.core import decide
 from interlock.core.events import Event
 from interlock.core.policies import Retry
-from interlock.core.values import StepFailure
-from interlock.engine.bound_machine import Owed, StepRun, TimerRun, UndoRun, named_in
+from interlock.core.values import ChildResult, Family, StepFailure
+from interlock.engine.bound_machine import (
+    ATTEMPT_CHARACTERS_MAX,
+    AttemptOutcome,
+    FamilyRun,
+    LoadedWorkflow,
+    Owed,
+    PastAttempt,
+    StepRun,
+    TimerRun,
+    UndoRun,
+    named_in,
+    with_attempt,
+)
 from interlock.engine.dependencies.classify_errors import Kind as ErrorKind
+from interlock.engine.dependencies.fair_queue import NO_TURN, Turn
 from interlock.engine.dependencies.outlet import Kind
 from interlock.engine.dependencies.wait_queue import Line
-from interlock.engine.path.staging import Group, Staged, effect_kind, effect_line, later_us, place_of, replace
+from interlock.engine.path.staged_group import (
+    CRASH_TEXT,
+    Group,
+    Staged,
+    effect_kind,
+    effect_line,
+    later_us,
+    place_of,
+    replace,
+)
 from interlock.errors import InterlockError, InvalidPayload, Refusal, RequestError, UserCodeError
-from interlock.redaction import bounded_text, bounded_traceback
-from interlock.store.records import Letter, OwedEffect, letter_error
+from interlock.redaction import bounded_text, bounded_traceback, storable_text
+from interlock.store.records import COUNTED, ChildRecord, Letter, OwedEffect, letter_error
 
 ERROR_CHARACTERS_MAX = 2_000
 """Characters kept of an error's text."""
@@ -72,18 +94,34 @@ class Failure(msgspec.Struct, frozen=True):
         return "retryable" if self.retryable else "non_retryable"
 
     @property
+    def attempt_outcome(self) -> AttemptOutcome:
+        """The outcome as the attempts of the workflow have it (B17)."""
+        if self.error == "timeout":
+            return "timed_out"
+        return "crashed" if self.error == "crashed" else "failed"
+
+    @property
     def text(self) -> str:
         """The error and its message in one line."""
         return f"{self.error}: {self.message}" if self.message else self.error
 
 
-CRASHED = Failure("crashed", "the process ended during the attempt", retryable=True)
+CRASHED = Failure("crashed", CRASH_TEXT, retryable=True)
+
+STOPPED = "the engine stopped"
 
 UNDO_RETRY = Retry()
 """The backoff of undos without a `retry`; their number of attempts is a setting of the engine."""
 
 
 # --- Steps, undos and timers -----------------------------------------------------------------------------------------
+
+
+def _tried_and_failed(
+    staged: Staged, run: StepRun | UndoRun, group: Group, failure: Failure
+) -> tuple[PastAttempt, ...]:
+    """Return the attempts of the workflow with the one that has failed."""
+    return staged.tried(run, failure.attempt_outcome, group.means, failure.text, failure.traceback)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -111,7 +149,7 @@ class Report(ABC):
 
 
 def _stage_called(group: Group, workflow: str, name: str) -> Staged | None:
-    """Stage a workflow whose `name` may have been called to a slot; decline the slot if it cannot be used."""
+    """Stage a workflow. If that fails, release the slot that was reserved for `name`, if there is one."""
     try:
         staged = group.stage(workflow)
     except Exception:
@@ -134,6 +172,9 @@ class Look(Report):
     def apply(self, staged: Staged, group: Group) -> object:
         """Do what is due. What is not due yet is looked at again when it is."""
         places, visit = group.means.places, staged.live.snapshot.visit
+        if group.means.is_paused(staged.live.row):
+            places.decline(self.workflow)  # It is looked at again when it is resumed.
+            return None
         refused = fire_timers(staged, group)
         if staged.live.snapshot.visit != visit:
             places.decline(self.workflow)
@@ -141,7 +182,8 @@ class Look(Report):
         current = None if give_up_missing_step(staged, group) else staged.live.owed.current
         if current is not None and not current.started and due(current, group.now_us):
             if not staged.begin(group.means):
-                places.wait(self.workflow, *place_of(staged.live, group.means), staged.live.row.created_us)
+                live = staged.live
+                places.wait(self.workflow, *place_of(live, group.means), live.row.created_us, live.owed.turn)
         else:
             # It may have been called to a slot that it no longer needs.
             places.decline(self.workflow)
@@ -168,7 +210,7 @@ def _fire(staged: Staged, group: Group, timer: TimerRun) -> Exception | None:
     live = staged.live
     try:
         event = live.bound.codec.decode_event(timer.event, timer.payload, strict=False)
-        staged.move(decide.decide(live.bound.table, staged.snapshot, event), group.means)
+        staged.move(decide.decide(live.bound.table, staged.snapshot, event, at=group.at(live.bound)), group.means)
     except (RequestError, UserCodeError) as error:
         return error
     return None
@@ -215,7 +257,7 @@ class Returned(Result):
         """Apply the event on the current context."""
         live = staged.live
         try:
-            decision = decide.decide(live.bound.table, live.snapshot, self.event, result=True)
+            decision = decide.decide(live.bound.table, live.snapshot, self.event, result=True, at=group.at(live.bound))
             staged.move(decision, group.means, result=True)
         except (RequestError, UserCodeError) as error:
             # A result that the machine refuses counts as a failure for good, without effect. Other errors (a full undo
@@ -247,7 +289,9 @@ class Interrupted(Result):
         owed = staged.live.owed
         assert owed.current is not None
         effect = {} if owed.run is None else {"unknown": True}
-        staged.owe(owed.with_current(attempts=owed.current.attempts - 1, started=False, **effect), group.now_us)
+        tried = staged.tried(owed.current, "cancelled", group.means, STOPPED)
+        left = owed.with_current(attempts=owed.current.attempts - 1, started=False, **effect)
+        staged.owe(replace(left, tried=tried), group.now_us)
         return None
 
 
@@ -283,9 +327,9 @@ def crashed(staged: Staged, group: Group, attempts_max: int, fraction: float | N
 def crash_of(attempts: int, retry: Retry, fraction: float | None) -> Failure:
     """Return the failure of an attempt that ended with its process.
 
-    The first is repeated without a wait: nearly always the process was killed or deployed. A step that kills its
-    process would otherwise kill it as often as there are attempts, as fast as it restarts. On a shared store there is
-    no `fraction`: the end of the lease was the wait.
+    The first attempt is retried without a wait: nearly always the process was killed or redeployed. Later ones wait,
+    or a step that kills its process would do so at each restart until its attempts are used up. On a shared store
+    there is no `fraction`: the end of the lease was the wait.
     """
     if fraction is None or attempts <= 1:
         return CRASHED
@@ -300,7 +344,8 @@ def give_up_missing_step(staged: Staged, group: Group) -> bool:
         return False
     failure = Failure("no-step", "the machine has no such step any more", retryable=False)
     left = replace(run, started=False, unknown=run.attempted, retry_us=None)
-    _give_up(staged, group, replace(live.owed, run=left), "step", named_in(run.key), left, failure)
+    tried = _tried_and_failed(staged, run, group, CRASHED)
+    _give_up(staged, group, replace(live.owed, run=left, tried=tried), "step", named_in(run.key), left, failure)
     return True
 
 
@@ -310,6 +355,8 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     step = live.bound.table.nodes[live.snapshot.state._name_].step
     assert owed.run is not None
     assert step is not None
+    owed = replace(owed, tried=_tried_and_failed(staged, owed.run, group, failure))
+    assert owed.run is not None
     attempts = owed.run.attempts if failure.counted else owed.run.attempts - 1
     run = replace(owed.run, attempts=attempts, started=False, unknown=owed.run.unknown or failure.unknown)
     if failure.retryable and not step.retry.exhausted(run.attempts):
@@ -327,7 +374,7 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     try:
         decision = decide.fail(live.bound.table, live.snapshot, step_failure)
         if decision is not None:
-            staged.move(decision, group.means)
+            staged.move(decision, group.means, tried=owed.tried)
             return None
     except (RequestError, UserCodeError) as error:
         failure = _failure_of(error, unknown=run.unknown)
@@ -337,7 +384,7 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
 
 
 def _failure_of(error: InterlockError, *, unknown: bool) -> Failure:
-    text, traceback = bounded_text(error.what, ERROR_CHARACTERS_MAX), bounded_traceback(error)
+    text, traceback = storable_text(bounded_text(error.what, ERROR_CHARACTERS_MAX)), bounded_traceback(error)
     kind = ErrorKind.MISTAKE if _is_bug(error) else ErrorKind.INFRASTRUCTURE
     return Failure(error.code, text, retryable=False, unknown=unknown, kind=kind, traceback=traceback)
 
@@ -356,15 +403,25 @@ class Undone(Result):
         return undone(staged, group)
 
 
-def undone(staged: Staged, group: Group) -> object:
-    """Remove the newest undo, then begin the next one or leave the unwinding state."""
+def undone(staged: Staged, group: Group, *, by: str | None = None) -> object:
+    """Remove the newest undo, then begin the next one or leave the unwinding state; `by` has resolved its letter."""
     live = staged.live
-    rest = live.owed.undos[1:]
-    staged.owe(replace(live.owed, undos=rest, dead=None, letter=""), group.now_us)
+    newest, rest = live.owed.undos[0], live.owed.undos[1:]
+    tried = staged.tried(newest, "completed", group.means)
+    left = replace(live.owed, undos=rest, dead=None, letter="", tried=tried)
     if rest:
+        staged.owe(left, group.now_us)
         staged.begin(group.means, called=False)
         return None
-    staged.move(decide.unwound(live.bound.table, staged.live.snapshot), group.means)
+    try:
+        decision = decide.unwound(live.bound.table, live.snapshot)
+    except UserCodeError as error:
+        # A timer of the next state cannot be computed. A person decides; a retry repeats the undo with the same key.
+        kept = replace(live.owed, undos=(replace(newest, started=False),), tried=tried)
+        _give_up(staged, group, kept, "undo", newest.step, newest, _failure_of(error, unknown=False))
+        return Bug(error, newest.key)
+    staged.owe(left, group.now_us)
+    staged.move(decision, group.means, by=by)
     return None
 
 
@@ -384,6 +441,7 @@ class UndoFailed(Result):
 def undo_failed(staged: Staged, group: Group, failure: Failure, attempts_max: int) -> None:
     """Try the newest undo again later, or leave it to a person; `attempts_max` is for undos without a `retry`."""
     owed = staged.live.owed
+    owed = replace(owed, tried=_tried_and_failed(staged, owed.undos[0], group, failure))
     attempts = owed.undos[0].attempts if failure.counted else owed.undos[0].attempts - 1
     first = replace(owed.undos[0], attempts=attempts, started=False)
     rest = owed.undos[1:]
@@ -441,6 +499,8 @@ class EffectBegun(_EffectReport):
     """Begins the next attempt in a free slot; if the slot is taken by then, the effect waits again."""
 
     wait: Callable[[OwedEffect], None]
+    claimed: bool
+    """Whether it was claimed from a shared store, with a slot."""
 
     def decide(self, group: Group) -> object:
         """Apply the report, if the workflow is there."""
@@ -451,7 +511,12 @@ class EffectBegun(_EffectReport):
 
     def apply(self, staged: Staged, group: Group) -> None:
         """Count the attempt, which begins when the count is durable."""
-        if staged.begin_effect(self.effect, group.means, again=True):
+        if self.claimed and not self._take_up(staged, group):
+            return
+        if group.means.is_paused(staged.live.row):
+            group.means.places.decline(self.effect.id)
+            self.wait(self.effect)  # It is queued again when it is resumed.
+        elif staged.begin_effect(self.effect, group.means, again=True):
             staged.touch()
         else:
             self.wait(self.effect)
@@ -460,6 +525,27 @@ class EffectBegun(_EffectReport):
             kind = effect_kind(effect, group.means)
             places.wait(effect.id, places.effects, line, kind, staged.live.row.created_us)
 
+    def _take_up(self, staged: Staged, group: Group) -> bool:
+        """Return whether a claimed effect can begin here; otherwise give the claim back, or end the effect."""
+        effect = self.effect
+        declared = staged.live.bound.effects.get(effect.name)
+        if declared is not None and effect.attempts >= declared.retry.attempts:
+            # The worker that made its last attempt died during it.
+            group.means.places.decline(effect.id)
+            EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
+            return False
+        line = effect_line(staged.live.bound, effect, group.means)
+        parks_s = _parks_s(line, effect.id, "first", staged.live.row.created_us)
+        if group.means.is_paused(staged.live.row):
+            parks_s = 0.0  # The claim is given back; others are made after it is resumed.
+        if parks_s is None:
+            return True
+        # A worker takes it up when its dependency can be called again.
+        group.means.places.decline(effect.id)
+        staged.effects_again += ((replace(effect, wake_us=later_us(group.means, parks_s)), effect.attempts),)
+        staged.touch()
+        return False
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class EffectDone(_EffectReport):
@@ -467,9 +553,8 @@ class EffectDone(_EffectReport):
 
     def apply(self, staged: Staged, group: Group) -> None:
         """Remove the effect from what is owed."""
-        del group
         staged.effects_done += (self.effect.id,)
-        staged.touch()
+        _end_effect(staged, group, self.effect, "completed")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -484,7 +569,10 @@ class EffectFailed(_EffectReport):
     def apply(self, staged: Staged, group: Group) -> None:
         """Schedule a retry, or write a dead letter."""
         effect, failure = self.effect, self.failure
-        staged.touch()
+        if failure.error == "cancelled":
+            _end_effect(staged, group, effect, "cancelled", STOPPED)
+        else:
+            _end_effect(staged, group, effect, failure.attempt_outcome, failure.text, failure.traceback)
         if not self.counted:
             wake_us = group.now_us + int(failure.delay_s * 1_000_000)
             staged.effects_again += ((replace(effect, attempts=effect.attempts - 1, wake_us=wake_us), effect.attempts),)
@@ -507,6 +595,127 @@ class EffectFailed(_EffectReport):
                     context=effect.context,
                 ),
             )
+
+
+def _end_effect(
+    staged: Staged, group: Group, effect: OwedEffect, outcome: AttemptOutcome, error: str = "", traceback: str = ""
+) -> None:
+    """End the attempt of an effect that was recorded when it began, and mark the row as changed."""
+    staged.touch()
+    tried = staged.live.owed.tried
+    for begun in tried:
+        if begun.key == effect.id and begun.outcome == "running":
+            text = error[:ATTEMPT_CHARACTERS_MAX]
+            ended = replace(begun, outcome=outcome, ended_us=group.now_us, error=text, traceback=traceback)
+            staged.record(with_attempt(tried, ended, group.means.attempts_max))
+
+
+# --- Children --------------------------------------------------------------------------------------------------------
+# The end of a child is a record that its own commit writes (`Staged.move`): a message to the parent, with the id of the
+# child as its key. The parent counts many of them with one change, which also marks them: each counts once (G5).
+# `counted` is the number of ends that the parent had counted before the records were read. It only grows, so if the
+# parent is in the same visit and has the same number now, none of these records was counted meanwhile.
+
+Counting = Literal["done", "stale", "results"]
+"""The answer to `EndsCounted`: it is applied; the records must be read again; a join holds and needs the results."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FamilyStarted(Result):
+    """All children of the visit were started."""
+
+    total: int
+
+    def apply(self, staged: Staged, group: Group) -> object:
+        """Wait for their ends. Without any children a join may hold already."""
+        owed = staged.live.owed
+        assert owed.run is not None
+        run = replace(owed.run, started=False, retry_us=None, family=FamilyRun(self.total))
+        staged.owe(replace(owed, run=run, tried=staged.tried(owed.run, "completed", group.means)), group.now_us)
+        if self.total:
+            return None
+        return _joined(staged, group, family_of(staged.live, FamilyRun(0), ()))
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class EndsCounted(Report):
+    """Ends of children that the parent counts."""
+
+    visit: int
+    """The parent's visit when these were read. Ends of a later visit may be counted by its own family only."""
+    ends: tuple[ChildRecord, ...]
+    counted: int
+    """The number of ends that were counted before these were read."""
+    results: tuple[ChildResult, ...] | None = None
+    """None: they were not loaded, because no join seemed to hold."""
+    letter: str = ""
+    """The dead letter of a join that is retried by this; empty without one."""
+
+    def apply(self, staged: Staged, group: Group) -> Counting | object:
+        """Count the ends of this visit and mark all of them; then move, if a join holds."""
+        live = staged.live
+        run, visit = live.owed.run, live.snapshot.visit
+        if visit != self.visit or (self.letter and live.owed.letter != self.letter):
+            return "stale"
+        owed = replace(live.owed, dead=None, letter="") if self.letter else live.owed
+        known = None if run is None else run.family
+        mine = [each for each in self.ends if known is not None and each.visit == visit]
+        joined: Family | None = None
+        if known is not None and run is not None:
+            if known.ended != self.counted:
+                return "stale"
+            family = count_ends(known, mine)
+            joined = family_of(live, family, self.results or ())
+            holds = owed.dead is None and holding(live, joined) is not False
+            if holds and self.results is None:
+                return "results"
+            staged.owe(replace(owed, run=replace(run, family=family)), group.now_us)
+            staged.letters_gone += (self.letter,) if self.letter else ()
+        staged.children += tuple([replace(each, stage=COUNTED) for each in self.ends])
+        staged.touch()
+        if joined is None or owed.dead is not None:
+            return "done"
+        return _joined(staged, group, joined) or "done"
+
+
+def count_ends(family: FamilyRun, ends: Iterable[ChildRecord]) -> FamilyRun:
+    """Return the family after these ends."""
+    counts, ended = dict(family.counts), family.ended
+    for each in ends:
+        counts[each.state] = counts.get(each.state, 0) + 1
+        ended += 1
+    return FamilyRun(family.total, ended, counts)
+
+
+def family_of(live: LoadedWorkflow, family: FamilyRun, results: tuple[ChildResult, ...]) -> Family:
+    """Return the family as a join sees it."""
+    step = live.bound.table.nodes[live.snapshot.state._name_].step
+    states = None if step is None or step.children is None else step.children.of.declarations.states
+    return Family(total=family.total, ended=family.ended, counts=family.counts, results=results, states=states)
+
+
+def holding(live: LoadedWorkflow, family: Family) -> bool | None:
+    """Return whether a join of the state holds; None if its condition fails."""
+    try:
+        return decide.join_of(live.bound.table, live.snapshot.state, family) is not None
+    except UserCodeError:
+        return None
+
+
+def _joined(staged: Staged, group: Group, family: Family) -> object:
+    """Take the first join that holds. Leave a condition or an action that fails to a person."""
+    live = staged.live
+    try:
+        join = decide.join_of(live.bound.table, live.snapshot.state, replace(family, results=()))
+        if join is not None:
+            staged.move(decide.join(live.bound.table, live.snapshot, join, family), group.means)
+    except (RequestError, UserCodeError) as error:
+        run = live.owed.run
+        assert run is not None
+        failure = _failure_of(error, unknown=True)
+        _give_up(staged, group, live.owed, "step", named_in(run.key), run, failure)
+        return Bug(error, run.key)
+    return None
 
 
 # --- Claimed workflows of a shared store: fire their timers, begin their attempts, or take them over from dead workers
@@ -538,6 +747,9 @@ class TakeUp(Report):
         if staged.live.row.lease != self.lease:
             places.decline(self.workflow)
             return None
+        if group.means.is_paused(staged.live.row):
+            self._leave_paused(staged, group)
+            return None
         refused = fire_timers(staged, group)
         if staged.live.snapshot.visit == visit:
             crashed(staged, group, self.attempts_max)  # The previous holder of the lease counts as dead.
@@ -547,6 +759,12 @@ class TakeUp(Report):
             places.decline(self.workflow)
         return refused
 
+    def _leave_paused(self, staged: Staged, group: Group) -> None:
+        """Give the claim back: a pause was found after it. The previous holder of the lease counts as dead."""
+        group.means.places.decline(self.workflow)
+        crashed(staged, group, self.attempts_max)
+        staged.owe(staged.live.owed, group.now_us)
+
     def _begin(self, staged: Staged, group: Group) -> None:
         places = group.means.places
         current = None if give_up_missing_step(staged, group) else staged.live.owed.current
@@ -555,41 +773,18 @@ class TakeUp(Report):
             staged.owe(staged.live.owed, group.now_us)
         elif not staged.begin(group.means):
             slots, line, kind = place_of(staged.live, group.means)
-            parks_s = _parks_s(line, self.workflow, kind, staged.live.row.created_us)
+            turn = staged.live.owed.turn
+            parks_s = _parks_s(line, self.workflow, kind, staged.live.row.created_us, turn)
             if parks_s is not None:
                 staged.park(later_us(group.means, parks_s), group.now_us)
             else:
                 self.claimed[self.workflow] = self.lease
-                places.wait(self.workflow, slots, line, kind, staged.live.row.created_us)
+                places.wait(self.workflow, slots, line, kind, staged.live.row.created_us, turn)
 
 
-def _parks_s(line: Line | None, name: str, kind: Kind, born_us: int) -> float | None:
+def _parks_s(line: Line | None, name: str, kind: Kind, born_us: int, turn: Turn = NO_TURN) -> float | None:
     """Return the seconds to park a claimed workflow or effect in the store; None: it waits here, in memory."""
-    return None if line is None or line.knows(name, kind) else line.parks_s(kind, born_us)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class TakeUpEffect(EffectBegun):
-    """A claim of an effect with a slot."""
-
-    def apply(self, staged: Staged, group: Group) -> None:
-        """Begin the next attempt, unless the last one was made."""
-        effect = self.effect
-        declared = staged.live.bound.effects.get(effect.name)
-        if declared is not None and effect.attempts >= declared.retry.attempts:
-            # The worker that made its last attempt died during it.
-            group.means.places.decline(effect.id)
-            EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
-            return
-        line = effect_line(staged.live.bound, effect, group.means)
-        parks_s = _parks_s(line, effect.id, "first", staged.live.row.created_us)
-        if parks_s is None:
-            EffectBegun.apply(self, staged, group)
-        else:
-            # A worker takes it up when its dependency can be called again.
-            group.means.places.decline(effect.id)
-            staged.effects_again += ((replace(effect, wake_us=later_us(group.means, parks_s)), effect.attempts),)
-            staged.touch()
+    return None if line is None or line.knows(name, kind) else line.parks_s(kind, born_us, turn)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -598,7 +793,7 @@ class FireTimers(Report):
 
     def apply(self, staged: Staged, group: Group) -> object:
         """Fire due timers. The worker that claims the workflow begins its attempts."""
-        return fire_timers(staged, group)
+        return None if group.means.is_paused(staged.live.row) else fire_timers(staged, group)
 
 
 # --- Rows ------------------------------------------------------------------------------------------------------------

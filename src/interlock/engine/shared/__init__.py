@@ -1,1 +1,1 @@
-"""The parts of an engine that differ on a store which other processes write to as well."""
+"""The parts of an engine that matter when other processes share its store, or coordinate through Redis."""

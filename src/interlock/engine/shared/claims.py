@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
 from interlock.clock import Chance
 from interlock.engine.bound_machine import BoundMachine
-from interlock.engine.path.pipeline import Pipeline
+from interlock.engine.path.commit_pipeline import CommitPipeline
 from interlock.engine.recovery import ALIVE
 from interlock.engine.steps.runner import Runner
 from interlock.errors import InterlockError, MovedElsewhere, OutcomeUnknown, UnavailableError
@@ -52,7 +52,7 @@ class Claiming:
         self,
         store: SharedStore,
         machines: Mapping[str, BoundMachine],
-        pipeline: Pipeline,
+        pipeline: CommitPipeline,
         runner: Runner,
         *,
         poll_s: float,
@@ -133,6 +133,9 @@ class Claiming:
         """Claim due work within the room; return the seconds until the next poll."""
         if self._untaken:
             await self._give_back_untaken()
+        pauses = self._pipeline.means.pauses
+        if pauses.is_old and await pauses.read(self._store):
+            self._runner.requeue()
         due = await self._store.due(self._machines)
         now_s = self._loop.time()
         if self._failed:
@@ -145,7 +148,7 @@ class Claiming:
         self._hungry = False
         await self._claim_parked()
         for machine in self._turn():
-            if due.machines.get(machine, due.now_us + 1) > due.now_us:
+            if due.machines.get(machine, due.now_us + 1) > due.now_us or pauses.pauses_machine(machine):
                 continue
             room = self._room()
             # Without room only timers are claimed, which need none.
@@ -203,7 +206,7 @@ class Claiming:
             owner=self._owner,
             limit=limit,
             lease_s=self._store.lease_s,
-            refused=[each for name in self._machines for each in self._refused(name)],
+            refused=list({each: None for name in self._machines for each in self._refused(name)}),
         )
         for effect in claimed:
             if self._stopped:
@@ -300,9 +303,10 @@ class Claiming:
         return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
 
     def _refused(self, machine: str) -> list[Stored]:
-        """Return the versions and states that are left to processes of another version."""
+        """Return the versions and states that are left to processes of another version, and what is paused."""
         verdicts = self._bound[machine].verdicts
-        return [Stored(machine, version, state) for (version, state), why in verdicts.items() if why]
+        left = [Stored(machine, version, state) for (version, state), why in verdicts.items() if why]
+        return left + self._pipeline.means.pauses.refused()
 
     async def _take_up(self, rows: Sequence[Row], *, timers: bool) -> None:
         try:
@@ -358,7 +362,7 @@ class Claiming:
 class LeaseRenewal:
     """Renews this worker's leases when a third of their time is over."""
 
-    def __init__(self, store: SharedStore, pipeline: Pipeline, runner: Runner) -> None:
+    def __init__(self, store: SharedStore, pipeline: CommitPipeline, runner: Runner) -> None:
         self._store = store
         self._pipeline = pipeline
         self._runner = runner

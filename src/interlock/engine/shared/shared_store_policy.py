@@ -17,13 +17,14 @@ from enum import Enum
 
 from interlock.clock import Chance, Ids
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
-from interlock.engine.owned_store_policy import Counts, Parts
+from interlock.engine.engine_settings import EngineSettings
+from interlock.engine.owned_store_policy import Counts, PolicyParts
 from interlock.engine.path.engine_commands import Late, Result, TakeUp
-from interlock.engine.path.staging import Envelope, Staged
+from interlock.engine.path.staged_group import Envelope, Staged
+from interlock.engine.pauses import READ_S, PauseScope
 from interlock.engine.recovery import Recovery
-from interlock.engine.settings import EngineSettings
 from interlock.engine.shared.claims import Claiming, LeaseRenewal, gap_begun_us, gap_sensitive, show_sign, show_signs
-from interlock.engine.shared.reads import AddCounts, Reads, UnsavedCounts, WaitPolls
+from interlock.engine.shared.shared_reads import AddCounts, Reads, UnsavedCounts, WaitPolls
 from interlock.engine.views import Moved, Waiter, too_long
 from interlock.errors import (
     Fenced,
@@ -86,7 +87,7 @@ class SharedStorePolicy:
         self._renewing: asyncio.Task[None] | None = None
         """Goes on while the engine waits for running attempts: without a lease others would begin them too."""
 
-    def connect(self, parts: Parts) -> None:
+    def connect(self, parts: PolicyParts) -> None:
         """Connect the claims with the pipeline and the runner."""
         pipeline, runner, chance = parts.pipeline, parts.runner, self._chance
         self._parts, self._pipeline, self._runner = parts, pipeline, runner
@@ -155,6 +156,23 @@ class SharedStorePolicy:
         self._runner.open()
         parts.keep(self.claiming.run())
         self._renewing = self._loop.create_task(self.renewal.run())
+
+    async def resume(self, scope: PauseScope) -> None:
+        """Claim what is owed in a scope that was resumed, here and in other processes."""
+        del scope
+        self._runner.requeue()
+        self.claiming.due(0)
+        await self._send_hint()
+
+    async def _read_pauses(self) -> None:
+        """Read the pauses, which another process may have changed, until the engine closes."""
+        pauses = self._pipeline.means.pauses
+        while True:
+            await asyncio.sleep(READ_S)
+            with contextlib.suppress(UnavailableError):
+                if pauses.is_old and await pauses.read(self._store):
+                    self._runner.requeue()
+                    self.claiming.due(0)
 
     def left(self) -> None:
         """Hint at an attempt elsewhere that has to end before the undo: renewal alone would take a third of a lease."""
@@ -241,6 +259,7 @@ class SharedStorePolicy:
         for workflow in self._parts.waiters.by_workflow:
             self.polls.added(workflow)
         self._parts.keep(self.polls.run())
+        self._parts.keep(self._read_pauses())
 
     async def release(self) -> None:
         """Release unfinished work to other workers immediately."""

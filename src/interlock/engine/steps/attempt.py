@@ -5,9 +5,8 @@ counted), or the workflow that has moved on (nothing to report: its result would
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -20,7 +19,7 @@ from interlock.engine.dependencies.outlet import Outcome
 from interlock.engine.dependencies.step_threads import StepThread
 from interlock.engine.dependencies.wait_queue import Pass
 from interlock.engine.path.engine_commands import ERROR_CHARACTERS_MAX, Failure
-from interlock.engine.path.staging import Envelope
+from interlock.engine.path.staged_group import Envelope
 from interlock.engine.tracer_protocol import Guarded, Traced
 from interlock.errors import InterlockError
 from interlock.redaction import bounded_text, bounded_traceback, error_text, logger_of, storable_text
@@ -45,15 +44,10 @@ OUTCOMES: dict[Kind, Outcome] = {
 """The outcome for the breaker of each kind of failure (C3)."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Attempt:
+class RunningAttempt:
     """One attempt of a step, an undo or an effect. Lives in the event loop."""
 
-    workflow: str
-    key: str
-    timeout_s: float
-    permit: Pass
-    is_effect: bool = False
+    # Defaults are attributes of the class: an attempt sets the few that differ, and one is made per step.
     is_aside: bool = False
     """Whether it released its slot at the dependency before it began."""
     again: Callable[[], Envelope] | None = None
@@ -83,16 +77,23 @@ class Attempt:
     """Whether its coroutine has suspended: one that never does has made no call."""
     overdue: Callable[[], Envelope] | None = None
     """Makes the report of an attempt whose time is over."""
-    stuck: "Callable[[Attempt], None] | None" = None
+    stuck: "Callable[[RunningAttempt], None] | None" = None
     """Called when it still runs after its timeout and cancellation."""
     cut: Cut | None = None
-    ended: list[Callable[[], None]] = field(default_factory=list)
+    ended: Sequence[Callable[[], None]] = ()
     """Called at its end."""
     _traced: Traced | None = None
     _tracing: Guarded | None = None
     _why: str = ""
     _beat_s: float = 0.0
     _listening: asyncio.TimerHandle | None = None
+
+    def __init__(self, workflow: str, key: str, timeout_s: float, permit: Pass, *, is_effect: bool = False) -> None:
+        self.workflow = workflow
+        self.key = key
+        self.timeout_s = timeout_s
+        self.permit = permit
+        self.is_effect = is_effect
 
     def expire(self) -> None:
         """Cancel it because of its timeout."""
@@ -149,15 +150,18 @@ class Attempt:
             return msgspec.structs.replace(failure, counted=False)
         return failure
 
-    def leave(self, now_s: float) -> None:
-        """Return its permit with its outcome."""
+    def leave(self, clock_s: Callable[[], float]) -> None:
+        """Return its permit with its outcome. A call at a dependency also reports its duration, by this clock."""
         if self._listening is not None:
             self._listening.cancel()
-        if self.thread is not None and self.thread.running:
-            self.thread.kept_pass = self.permit
-            self.permit.stay(self.outcome, now_s - self.born_s, self._why)
+        permit = self.permit
+        if permit.line is None and self.thread is None:
+            permit.slots.release()
+        elif self.thread is not None and self.thread.running:
+            self.thread.kept_pass = permit
+            permit.stay(self.outcome, clock_s() - self.born_s, self._why)
         else:
-            self.permit.leave(self.outcome, now_s - self.born_s, self._why, reached=self._reached)
+            permit.leave(self.outcome, clock_s() - self.born_s, self._why, reached=self._reached)
         if self._traced is not None and self._tracing is not None:
             error = None if self.failure is None else self.failure.error
             self._tracing.ended(self._traced, self._span_outcome(), error, self._why)

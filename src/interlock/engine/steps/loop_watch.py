@@ -41,7 +41,7 @@ FRAMES_MAX = 20
 log = logger_of("interlock.steps")
 
 
-class Blocked(msgspec.Struct, frozen=True):
+class BlockedLoop(msgspec.Struct, frozen=True):
     """A blocked event loop."""
 
     stack: str
@@ -59,7 +59,7 @@ class Blocked(msgspec.Struct, frozen=True):
         return f"{self.attempt.step!r} of workflow {self.attempt.workflow!r} of machine {self.attempt.machine!r}"
 
 
-Listener = Callable[[Blocked], None]
+Listener = Callable[[BlockedLoop], None]
 
 
 class Readings:
@@ -126,7 +126,7 @@ class LoopWatch:
         if frame is None or _is_idle(frame):
             return False  # It waits for events, and is not blocked.
         stack = redacted_text("".join(traceback.format_stack(frame, limit=FRAMES_MAX)).rstrip("\n"))
-        blocked = Blocked(stack, running_attempt(frame))
+        blocked = BlockedLoop(stack, running_attempt(frame))
         current = blocked.attempt
         if step and current is None:
             return False
@@ -142,7 +142,7 @@ class LoopWatch:
             self._loop.call_soon_threadsafe(self._report_end, blocked, since_s)
         return True
 
-    def _report_end(self, blocked: Blocked, since_s: float) -> None:
+    def _report_end(self, blocked: BlockedLoop, since_s: float) -> None:
         """Report the end of a blockage to the engines. In the loop's thread."""
         blocked = msgspec.structs.replace(blocked, duration_s=self._clock.monotonic_s() - since_s)
         for listener in tuple(self.listeners):

@@ -15,38 +15,41 @@ import asyncio
 import heapq
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar, copy_context
+from functools import partial
 from types import FrameType
 from typing import Protocol, cast
 
 from interlock.core.events import Event
 from interlock.core.policies import Retry
-from interlock.core.values import BeatingContext, StepContext
+from interlock.core.values import BeatingContext, OtherWorkflows, StepContext, find_other_workflows
 from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.step_threads import StepThreads
 from interlock.engine.dependencies.wait_queue import Parking, Pass
+from interlock.engine.engine_settings import EngineSettings
+from interlock.engine.path.commit_pipeline import CommitPipeline
 from interlock.engine.path.engine_commands import (
     EffectBegun,
     EffectDone,
     EffectFailed,
     Failed,
     Failure,
+    FamilyStarted,
     FireTimers,
     Interrupted,
     Look,
     Result,
     Returned,
     TakeUp,
-    TakeUpEffect,
     UndoFailed,
     Undone,
 )
-from interlock.engine.path.pipeline import Pipeline
-from interlock.engine.path.staging import Envelope, Staged, place_in, place_of
-from interlock.engine.settings import EngineSettings
+from interlock.engine.path.staged_group import Envelope, Staged, place_in, place_of
 from interlock.engine.signal_emitter import SignalEmitter
-from interlock.engine.steps.attempt import Attempt, Judge
+from interlock.engine.steps.attempt import Judge, RunningAttempt
 from interlock.engine.tracer_protocol import CURRENT, Current
 from interlock.errors import NonRetryable
 from interlock.redaction import logger_of
@@ -214,11 +217,15 @@ KNOWN_MAX = 500
 STOPPING = Failure("cancelled", "the engine stops", retryable=True)
 
 
+Ready = tuple[RunningAttempt, Coroutine[object, object, None], BoundMachine, str]
+"""An attempt of a step that has not begun, its coroutine, its machine and the name of the step."""
+
+
 class Claims(Protocol):
     """The worker's side of a shared store: due work is a time in the store, and the worker that claims it begins it."""
 
     def due(self, time_us: int) -> None:
-        """Claim at that time: something is due then that this process does not keep."""
+        """Look for due work at that time: the store holds work for then, and this process has no timer for it."""
         ...
 
     def freed(self) -> None:
@@ -230,7 +237,7 @@ class Claims(Protocol):
         ...
 
     def left(self) -> None:
-        """Hint at a workflow that unwinds, and whose attempt is under way elsewhere."""
+        """Send other workers a hint: this workflow unwinds, and one of them may run its attempt."""
         ...
 
     async def give_back(self) -> None:
@@ -238,12 +245,18 @@ class Claims(Protocol):
         ...
 
 
+OTHER_WORKFLOWS: ContextVar[OtherWorkflows | None] = ContextVar("interlock_other_workflows", default=None)
+"""The calls to other workflows of the engine whose attempt runs."""
+
+find_other_workflows(OTHER_WORKFLOWS.get)
+
+
 class Runner:
     """Runs the steps, undos and effects of one engine."""
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: CommitPipeline,
         *,
         claims: Claims | None,
         judge: Judge,
@@ -261,11 +274,17 @@ class Runner:
         self._undo_retry = Retry(attempts=settings.undo_attempts)
         self._deadlines = Deadlines()
         self._loop = asyncio.get_running_loop()
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, RunningAttempt] = {}
         """All running attempts by idempotency key."""
-        self._running: dict[str, Attempt] = {}
+        self._ready: deque[Ready] = deque()
+        """Attempts of steps that run in one task, one after the other, until one of them suspends."""
+        self._at_work: Ready | None = None
+        """The one that runs, or has suspended just now."""
+        self._worker: asyncio.Task[None] | None = None
+        """The task in which they begin."""
+        self._running: dict[str, RunningAttempt] = {}
         """The running step or undo of each workflow."""
-        self._leaving: dict[str, list[Attempt]] = {}
+        self._leaving: dict[str, list[RunningAttempt]] = {}
         """Cancelled attempts that have not ended yet, of workflows that have moved on."""
         self._logged: dict[str, str] = {}
         """Where each logged bug was raised, by idempotency key."""
@@ -283,6 +302,8 @@ class Runner:
         self.parking = Parking()
         """Workflows parked in a shared store until their dependency can be called."""
         self._tracing = pipeline.means.tracing
+        self.others: OtherWorkflows
+        """Calls of attempts to other workflows: see `families`."""
         self.threads = StepThreads(self._attempts, settings.threads_max)
         self.places = pipeline.means.places
         self.slots, self.effect_slots = self.places.steps, self.places.effects
@@ -366,17 +387,19 @@ class Runner:
         """Begin the attempt when its time has come and there is a slot; on a shared store only under a lease."""
         workflow, current, means = row.id, owed.current, self._pipeline.means
         assert current is not None
+        if means.is_paused(row) and self._claims is None:
+            return  # It is looked at again when it is resumed.
         if self._claims is not None:
             if row.holder == means.owner and not current.started and not current.parked and current.retry_us is None:
                 self.claimed[workflow] = row.lease
-                self.places.wait(workflow, *place_in(bound, row.state, owed, means), row.created_us)
+                self.places.wait(workflow, *place_in(bound, row.state, owed, means), row.created_us, owed.turn)
             else:
                 self._claims.due(current.retry_us or 0)
         elif current.retry_us is not None and not current.parked:
             self.timers.at(current.retry_us, self.look, workflow)
         elif not current.started:
             slots, line, kind = place_in(bound, row.state, owed, means)
-            self.places.wait(workflow, slots, line, kind, row.created_us)
+            self.places.wait(workflow, slots, line, kind, row.created_us, owed.turn)
             if line is not None and len(line) > KNOWN_MAX:
                 self._pipeline.let_go(workflow)  # G6: a long queue holds names, not workflows.
 
@@ -408,13 +431,21 @@ class Runner:
         self._effects[effect.id] = effect
         self.timers.at(effect.wake_us, self.effect_slots.wait, effect.id)
 
+    def requeue(self) -> None:
+        """Queue effects again, and look at the timers of running attempts: something was resumed."""
+        if self._claims is None:
+            for effect in list(self._effects.values()):
+                self.timers.at(effect.wake_us, self.effect_slots.wait, effect.id)
+            return
+        for workflow in list(self._running):
+            self.look(workflow)
+
     def _called_effect(self, key: str) -> None:
         effect = self._effects.pop(key, None)
         if effect is None:
             self.places.decline(key)
         else:
-            begin = EffectBegun if self._claims is None else TakeUpEffect
-            self._pipeline.add(begin(effect, self._keep_effect))
+            self._pipeline.add(EffectBegun(effect, self._keep_effect, claimed=self._claims is not None))
 
     def _keep_effect(self, effect: OwedEffect) -> None:
         """Keep the effect until there is a slot."""
@@ -508,13 +539,13 @@ class Runner:
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
             assert step is not None
-            attempt = Attempt(workflow, owed.run.key, step.timeout_s, pass_)
+            attempt = RunningAttempt(workflow, owed.run.key, step.timeout_s, pass_)
             attempt.heartbeat_s = step.heartbeat_s
             attempt.overdue = lambda: self._overdue_step(live, attempt, begun_s)
             coroutine = self._step(live, attempt, begun_s)
             name, kind, number, first = step.name, "step", owed.run.attempts, owed.run.token == 1
         else:
-            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, pass_)
+            attempt = RunningAttempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, pass_)
             attempt.overdue = lambda: self._overdue_undo(live, attempt, begun_s)
             attempt.again = lambda: Interrupted(workflow, live.snapshot.visit, owed.undos[0], attempt.lease)
             coroutine = self._undo(live, attempt)
@@ -526,6 +557,12 @@ class Runner:
         self._running[workflow] = attempt
         if owed.run is None:
             self._go_behind(attempt, coroutine)
+        elif attempt.context is None and attempt.heartbeat_s is None and name not in live.bound.apart:
+            self._attempts[attempt.key] = attempt
+            self._ready.append((attempt, coroutine, live.bound, name))
+            if self._worker is None:
+                self._worker = self._loop.create_task(self._work())
+                self._loop.call_soon(self._disperse)
         else:
             self._go(attempt, coroutine)
 
@@ -536,7 +573,9 @@ class Runner:
             pass_.leave("abandoned")
             self._pipeline.add(EffectFailed(effect, failure, attempts_max=effect.attempts))
             return
-        attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, pass_, is_effect=True)
+        attempt = RunningAttempt(
+            effect.workflow, effect.id, bound.effects[effect.name].timeout_s, pass_, is_effect=True
+        )
         if self._tracing is not None:
             number = effect.attempts
             attempt.follow(self._tracing, live.row, live.owed.trace, effect.name, "effect", number, first=number == 1)
@@ -546,7 +585,7 @@ class Runner:
 
     # --- from their first line to their report -----------------------------------------------------------------------
 
-    def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+    def _go_behind(self, attempt: RunningAttempt, coroutine: Coroutine[object, object, None]) -> None:
         """Start an undo after the attempts that it may undo have ended: a refund must not overtake the charge."""
         if attempt.task is not None:
             return  # The engine stops, and has started it already.
@@ -554,7 +593,7 @@ class Runner:
         if leaving:
             self._attempts[attempt.key] = attempt
             attempt.waiting = coroutine
-            leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
+            leaving[0].ended = (*leaving[0].ended, lambda: self._go_behind(attempt, coroutine))
             if leaving[0].over:
                 attempt.step_aside()
         elif attempt.is_aside and attempt.again is not None:
@@ -564,7 +603,38 @@ class Runner:
         else:
             self._go(attempt, coroutine)
 
-    def _go(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+    async def _work(self) -> None:
+        """Run the attempts that are ready, while none suspends or sets a context variable: the next would see it."""
+        ready, task = self._ready, asyncio.current_task()
+        assert task is not None
+        CURRENT.set(None)
+        OTHER_WORKFLOWS.set(self.others)
+        clean = copy_context()
+        while ready:
+            working = self._at_work = ready.popleft()
+            attempt, coroutine, bound, step = working
+            attempt.task, attempt.stuck, attempt.born_s = task, self._stuck, self._loop.time()
+            await coroutine
+            if self._at_work is not working:
+                return  # It has suspended, and this is its own task since.
+            self._at_work = None
+            CURRENT.set(None)
+            if task.cancelling() or copy_context() != clean:
+                bound.apart.add(step)
+                return
+
+    def _disperse(self) -> None:
+        """Give a task to each attempt that is left after the first turn of a worker."""
+        working, self._at_work, self._worker = self._at_work, None, None
+        if working is not None:
+            attempt, _, bound, step = working
+            bound.apart.add(step)
+            self._deadlines.add(attempt)
+        while self._ready:
+            attempt, coroutine, _, _ = self._ready.popleft()
+            self._go(attempt, coroutine)
+
+    def _go(self, attempt: RunningAttempt, coroutine: Coroutine[object, object, None]) -> None:
         self._attempts[attempt.key] = attempt
         attempt.task = asyncio.Task(coroutine, loop=self._loop, context=attempt.context)
         attempt.stuck = self._stuck
@@ -573,7 +643,7 @@ class Runner:
         if attempt.heartbeat_s is not None:
             attempt.listen()
 
-    def _end(self, attempt: Attempt, report: Envelope | None) -> None:
+    def _end(self, attempt: RunningAttempt, report: Envelope | None) -> None:
         """Report the end of an attempt, return its permit, and start the undos that waited for it."""
         if not attempt.over:
             self._settle(attempt, report)
@@ -589,25 +659,27 @@ class Runner:
         if self._kept and attempt.workflow in self._kept and attempt.workflow not in self._leaving:
             self.unwinds(attempt.workflow, self._kept.pop(attempt.workflow))
 
-    def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
+    def _settle(self, attempt: RunningAttempt, report: Envelope | None) -> None:
         claims = self._claims
         if claims is not None and report is not None and not attempt.is_effect:
             self.reporting[report.workflow] = cast("Result", report)
         attempt.over = True
-        self._deadlines.remove(attempt)
+        working = self._at_work
+        if working is None or working[0] is not attempt:
+            self._deadlines.remove(attempt)  # One that has not suspended yet has no deadline.
         if self._attempts.get(attempt.key) is attempt:
             del self._attempts[attempt.key]
         if self._running.get(attempt.workflow) is attempt:
             del self._running[attempt.workflow]
         if report is not None:
             self._pipeline.add(report)
-        attempt.leave(self._loop.time())
+        attempt.leave(self._loop.time)
         # Break the reference cycle with the attempt: the garbage collector would have one per step to collect.
         attempt.overdue = attempt.again = attempt.stuck = None
         if claims is not None:
             claims.freed()
 
-    def _stuck(self, attempt: Attempt) -> None:
+    def _stuck(self, attempt: RunningAttempt) -> None:
         """Give up an attempt that has ignored its timeout. A result that it still returns is late (C2)."""
         if self._attempts.get(attempt.key) is attempt and attempt.overdue is not None:
             if attempt.in_thread:
@@ -630,7 +702,7 @@ class Runner:
 
     # --- steps, undos and effects ------------------------------------------------------------------------------------
 
-    async def _step(self, live: LoadedWorkflow, attempt: Attempt, begun_s: float) -> None:
+    async def _step(self, live: LoadedWorkflow, attempt: RunningAttempt, begun_s: float) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.run
         step = live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
@@ -640,10 +712,14 @@ class Runner:
         try:
             attempt.begin()
             CURRENT.set(current)
-            ctx = _context(attempt, run, workflow, visit)
+            OTHER_WORKFLOWS.set(self.others)
+            ctx = _context(attempt, run, live)
             value = await live.bound.steps[step.name](live.lend_context(), ctx)
-            event = value if step.result is None else step.result(value)
-            report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
+            if step.children is not None:
+                report = FamilyStarted(workflow, visit, run, attempt.lease, cast("int", value))
+            else:
+                event = value if step.result is None else step.result(value)
+                report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
             attempt.outcome = "done"
             if not attempt.over:
                 self._signals.attempted(current, "step", run.attempts, begun_s, None)
@@ -660,16 +736,25 @@ class Runner:
         finally:
             self._end(attempt, report)
 
-    async def _undo(self, live: LoadedWorkflow, attempt: Attempt) -> None:
+    async def _undo(self, live: LoadedWorkflow, attempt: RunningAttempt) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.undos[0]
         begun_s, current = self._signals.begun_s(), Current(workflow, live.bound.name, live.row.state, run.step)
         report: Envelope | None = None
         try:
             attempt.begin()
             CURRENT.set(current)
+            OTHER_WORKFLOWS.set(self.others)
             codec = live.bound.codec
             done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
-            ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
+            ctx = StepContext(
+                key=run.key,
+                workflow=workflow,
+                attempt=run.attempts,
+                visit=visit,
+                undoes=run.undoes,
+                machine=live.bound.name,
+                state=live.snapshot.state,
+            )
             await live.bound.undos[run.step, run.undo](live.lend_context(), done, ctx)
             report = Undone(workflow, visit, run, attempt.lease)
             attempt.outcome = "done"
@@ -691,14 +776,22 @@ class Runner:
         finally:
             self._end(attempt, report)
 
-    async def _effect(self, bound: BoundMachine, effect: OwedEffect, attempt: Attempt, begun_s: float) -> None:
+    async def _effect(self, bound: BoundMachine, effect: OwedEffect, attempt: RunningAttempt, begun_s: float) -> None:
         declared, current = bound.effects[effect.name], Current(effect.workflow, bound.name, "", effect.name)
         report: Envelope | None = None
         try:
             attempt.begin()
             CURRENT.set(current)
+            OTHER_WORKFLOWS.set(self.others)
             context = bound.codec.decode_context(effect.context)
-            ctx = StepContext(key=effect.id, workflow=effect.workflow, attempt=effect.attempts, visit=effect.version)
+            ctx = StepContext(
+                key=effect.id,
+                workflow=effect.workflow,
+                attempt=effect.attempts,
+                visit=effect.version,
+                machine=bound.name,
+                state=declared.state,
+            )
             await declared.function(context, ctx)
             report = EffectDone(effect)
             attempt.outcome = "done"
@@ -720,7 +813,12 @@ class Runner:
     # --- failures ----------------------------------------------------------------------------------------------------
 
     def _failure(
-        self, attempt: Attempt, error: BaseException, retry: Retry, attempts: int, live: LoadedWorkflow | None = None
+        self,
+        attempt: RunningAttempt,
+        error: BaseException,
+        retry: Retry,
+        attempts: int,
+        live: LoadedWorkflow | None = None,
     ) -> Failure:
         """Return the failure of an attempt: its kind, whether to retry, and the delay."""
         if attempt.cut == "expired":
@@ -740,7 +838,7 @@ class Runner:
         kind: str,
         attempts: int,
         retry: Retry,
-        attempt: Attempt,
+        attempt: RunningAttempt,
         failure: Failure,
         error: BaseException,
     ) -> None:
@@ -774,7 +872,7 @@ class Runner:
             extra={"order_id": attempt.workflow, "machine": machine, "step": name, "correlation_id": attempt.key},
         )
 
-    def _overdue_step(self, live: LoadedWorkflow, attempt: Attempt, begun_s: float) -> Envelope:
+    def _overdue_step(self, live: LoadedWorkflow, attempt: RunningAttempt, begun_s: float) -> Envelope:
         run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
         assert step is not None
@@ -783,14 +881,16 @@ class Runner:
         self._signals.attempted(current, "step", run.attempts, begun_s, failure)
         return Failed(live.row.id, live.snapshot.visit, run, attempt.lease, failure)
 
-    def _overdue_undo(self, live: LoadedWorkflow, attempt: Attempt, begun_s: float) -> Envelope:
+    def _overdue_undo(self, live: LoadedWorkflow, attempt: RunningAttempt, begun_s: float) -> Envelope:
         run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
         failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, self._retry_of(live, run), run.attempts))
         current = Current(live.row.id, live.bound.name, live.row.state, run.step)
         self._signals.attempted(current, "undo", run.attempts, begun_s, failure)
         return UndoFailed(live.row.id, live.snapshot.visit, run, attempt.lease, failure, attempts_max)
 
-    def _overdue_effect(self, bound: BoundMachine, effect: OwedEffect, attempt: Attempt, begun_s: float) -> Envelope:
+    def _overdue_effect(
+        self, bound: BoundMachine, effect: OwedEffect, attempt: RunningAttempt, begun_s: float
+    ) -> Envelope:
         declared = bound.effects[effect.name]
         failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, declared.retry, effect.attempts))
         current = Current(effect.workflow, bound.name, "", effect.name)
@@ -810,6 +910,7 @@ class Runner:
         self._effects.clear()
         if self._claims is not None:
             await self._claims.give_back()
+        self._disperse()
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if tasks and limit_s > 0:
             await asyncio.wait(tasks, timeout=limit_s)
@@ -826,6 +927,7 @@ class Runner:
 
     def abort(self) -> list[asyncio.Task[None]]:
         """Cancel all attempts and return the tasks that have to end. Waiting ones start, to report that they end."""
+        self._disperse()
         left = list(self._attempts.values())
         for attempt in left:
             attempt.cancel("stopping")
@@ -834,10 +936,16 @@ class Runner:
         return [attempt.task for attempt in left if attempt.task is not None]
 
 
-def _context(attempt: Attempt, run: StepRun, workflow: str, visit: int) -> StepContext:
-    if attempt.heartbeat_s is None:
-        return StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit)
-    return BeatingContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, beat=attempt.beat)
+def _context(attempt: RunningAttempt, run: StepRun, live: LoadedWorkflow) -> StepContext:
+    kind = StepContext if attempt.heartbeat_s is None else partial(BeatingContext, beat=attempt.beat)
+    return kind(
+        key=run.key,
+        workflow=live.row.id,
+        attempt=run.attempts,
+        visit=live.snapshot.visit,
+        machine=live.bound.name,
+        state=live.snapshot.state,
+    )
 
 
 def _effect_failed(effect: OwedEffect, failure: Failure, retry: Retry) -> EffectFailed:

@@ -133,7 +133,7 @@ def _boot() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """The environment of a lane on a bucket: time, chance, ids, pauses, threads."""
 
     clock: Clock = field(default_factory=SystemClock)
@@ -154,7 +154,7 @@ class World:
 class Patience:
     """The retries of a call with an unclear result: growing, jittered pauses, until a deadline."""
 
-    def __init__(self, world: World, limit_s: float, what: str) -> None:
+    def __init__(self, world: Environment, limit_s: float, what: str) -> None:
         self._world = world
         self._limit_s = limit_s
         self._what = what

@@ -53,7 +53,7 @@ Page = tuple[int, bytes]
 """A page's number, from 1, and its bytes."""
 
 
-class Entry(NamedTuple):
+class LogObject(NamedTuple):
     """One object of the log: a group of transactions, or the fence of a new owner."""
 
     kind: Kind
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
     pages: tuple[Page, ...]
 
 
-class Part(NamedTuple):
+class SnapshotPart(NamedTuple):
     """One part of a snapshot: consecutive pages of the database as it was at `seq`."""
 
     database: bytes
@@ -95,7 +95,7 @@ def part_key(seq: int, nonce: bytes, part: int) -> str:
     return f"snapshot/{seq:020d}-{nonce.hex()}/{part:06d}"
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: LogObject) -> bytes:
     """Encode an object of the log."""
     numbers = struct.pack(f">{len(entry.pages)}I", *(number for number, _ in entry.pages))
     body = _packed([numbers, *(page for _, page in entry.pages)]) if entry.pages else b""
@@ -117,7 +117,7 @@ def encode_entry(entry: Entry) -> bytes:
     return header + _digest(header, body) + body
 
 
-def decode_entry(data: bytes, key: str) -> Entry:
+def decode_entry(data: bytes, key: str) -> LogObject:
     """Decode an object of the log. Raises CorruptionError, naming the key, when its bytes contradict themselves."""
     entry = decode_header(data, key)
     header, digest, body = data[: _HEADER.size], data[_HEADER.size : HEADER_BYTES], data[HEADER_BYTES:]
@@ -133,7 +133,7 @@ def decode_entry(data: bytes, key: str) -> Entry:
     return entry._replace(pages=pages)
 
 
-def decode_header(data: bytes, key: str) -> Entry:
+def decode_header(data: bytes, key: str) -> LogObject:
     """Decode the header of an object, without pages; check nothing but that it can be read."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         raise corrupt_error(key, "it is not an object of a lane's log")
@@ -142,7 +142,7 @@ def decode_header(data: bytes, key: str) -> Entry:
     _, _, kind, page_bytes, database, epoch, seq, previous, nonce, time_us, _, pages_in_all, _ = fields
     if kind not in _KIND_NAMES:
         raise corrupt_error(key, f"it is of an unknown kind, {kind}")
-    return Entry(_KIND_NAMES[kind], database, epoch, seq, previous, nonce, time_us, page_bytes, pages_in_all, ())
+    return LogObject(_KIND_NAMES[kind], database, epoch, seq, previous, nonce, time_us, page_bytes, pages_in_all, ())
 
 
 def hash_of(data: bytes) -> bytes:
@@ -150,7 +150,7 @@ def hash_of(data: bytes) -> bytes:
     return data[_HEADER.size : HEADER_BYTES]
 
 
-def encode_part(part: Part) -> bytes:
+def encode_part(part: SnapshotPart) -> bytes:
     """Encode one part of a snapshot."""
     body = _packed([part.data])
     header = _SNAPSHOT.pack(
@@ -171,7 +171,7 @@ def encode_part(part: Part) -> bytes:
     return header + _digest(header, body) + body
 
 
-def decode_part(data: bytes, key: str) -> Part:
+def decode_part(data: bytes, key: str) -> SnapshotPart:
     """Decode one part of a snapshot. Raises CorruptionError, naming the key, when its bytes contradict themselves."""
     size = _SNAPSHOT.size
     if len(data) < size + HASH_BYTES or not data.startswith(SNAPSHOT_MAGIC):
@@ -184,7 +184,7 @@ def decode_part(data: bytes, key: str) -> Part:
     if len(body) != body_bytes or _digest(header, body) != digest:
         raise corrupt_error(key, "its checksum does not match its bytes")
     raw = _unpacked(body, count * page_bytes, key)
-    return Part(database, epoch, seq, at_hash, nonce, part, parts, page_bytes, first, raw)
+    return SnapshotPart(database, epoch, seq, at_hash, nonce, part, parts, page_bytes, first, raw)
 
 
 def corrupt_error(key: str, why: str) -> CorruptionError:

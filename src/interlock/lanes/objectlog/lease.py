@@ -22,11 +22,11 @@ import msgspec
 from interlock.errors import CorruptionError, Fenced, LaneOwned
 from interlock.faultpoints import reach
 from interlock.lanes.handover import Arrived, Permission, Tombstone, moved_error
-from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Found, Patience, World, answering
-from interlock.lanes.objectlog.format import Entry, corrupt_error, log_key
-from interlock.lanes.objectlog.manifest import KEY, Manifest, Owner, decode, next_revision, read_manifest
-from interlock.lanes.objectlog.slots import Position, Stored, read_slots, write_slot
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Environment, Found, Patience, answering
+from interlock.lanes.objectlog.format import LogObject, corrupt_error, log_key
+from interlock.lanes.objectlog.manifest import KEY, LeaseHolder, Manifest, decode, next_revision, read_manifest
+from interlock.lanes.objectlog.slots import Position, StoredObject, read_slots, write_slot
 
 RENEWED_AFTER = 1 / 3
 """The part of the lease after which it is renewed."""
@@ -37,7 +37,7 @@ LOOKS_PER_LEASE = 8
 class LaneLease:
     """The lease of one owner, who alone changes the manifest with it. Used by one thread at a time."""
 
-    def __init__(self, bucket: Bucket, world: World, limit_s: float, manifest: Manifest, tag: object) -> None:
+    def __init__(self, bucket: Bucket, world: Environment, limit_s: float, manifest: Manifest, tag: object) -> None:
         self._bucket = bucket
         self._world = world
         self._limit_s = limit_s
@@ -124,7 +124,7 @@ class LaneLease:
         return manifest
 
 
-def fenced_error(epoch: int, owner: Owner | None = None) -> Fenced:
+def fenced_error(epoch: int, owner: LeaseHolder | None = None) -> Fenced:
     """Return the error for an owner that was replaced."""
     who = f" by process {owner.pid} on host {owner.host}" if owner is not None else ""
     return Fenced(f"the lane was taken over{who} (epoch {epoch}).")
@@ -135,7 +135,7 @@ def fenced_error(epoch: int, owner: Owner | None = None) -> Fenced:
 
 def claim(
     bucket: Bucket,
-    world: World,
+    world: Environment,
     settings: LaneSettings,
     cache: str,
     *,
@@ -148,7 +148,7 @@ def claim(
     owner's lease is surely the shortened one; infinite when that is not known. A place that was left may be taken with
     the permission of a later move; once that has arrived, `left` is out of date and goes.
     """
-    owner = Owner(
+    owner = LeaseHolder(
         id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=short_s is not None
     )
     patience = Patience(world, settings.append_deadline_s + settings.lease_s, "taking the lane")
@@ -181,8 +181,8 @@ def _over_s(before: Manifest, now_s: float, short_s: float) -> float:
 
 
 def fence(
-    bucket: Bucket, world: World, settings: LaneSettings, lease: LaneLease, replayed: Position
-) -> Iterator[Stored]:
+    bucket: Bucket, world: Environment, settings: LaneSettings, lease: LaneLease, replayed: Position
+) -> Iterator[StoredObject]:
     """Write the fence after everything that is in the log. Yields what stands before it, then the fence itself.
 
     Raises Fenced when another owner was faster.
@@ -194,7 +194,7 @@ def fence(
                 raise fenced_error(stored.entry.epoch)
             replayed = stored.position
             yield stored
-        entry = Entry(
+        entry = LogObject(
             "fence", database, epoch, replayed.seq + 1, replayed.hash, world.nonce(), replayed.time_us, 0, 0, ()
         )
         stored = write_slot(bucket, entry, world, settings.append_deadline_s)
@@ -218,7 +218,7 @@ def _refuse_if_lost(bucket: Bucket) -> None:
 
 
 def _take(
-    bucket: Bucket, world: World, settings: LaneSettings, owner: Owner, before: Manifest | None, tag: object
+    bucket: Bucket, world: Environment, settings: LaneSettings, owner: LeaseHolder, before: Manifest | None, tag: object
 ) -> LaneLease | None:
     """Swap in a manifest with the next epoch; return None when another process was faster."""
     if before is None:
@@ -249,7 +249,7 @@ def _take(
     return LaneLease(bucket, world, settings.append_deadline_s, manifest, tag)
 
 
-def _wait_for_lease(bucket: Bucket, world: World, manifest: Manifest) -> None:
+def _wait_for_lease(bucket: Bucket, world: Environment, manifest: Manifest) -> None:
     """Wait until the lease has surely run out. Raises LaneOwned when its owner renews it."""
     until_s = world.clock.monotonic_s() + manifest.lease_s
     while (left_s := until_s - world.clock.monotonic_s()) > 0:

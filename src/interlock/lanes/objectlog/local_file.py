@@ -20,9 +20,9 @@ from typing import NamedTuple
 import msgspec
 
 from interlock.errors import CorruptionError
-from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, World, silent
-from interlock.lanes.objectlog.format import Entry, Page, hash_of, log_key
-from interlock.lanes.objectlog.manifest import Manifest, Snapshot, read_parts
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Environment, Watch, silent
+from interlock.lanes.objectlog.format import LogObject, Page, hash_of, log_key
+from interlock.lanes.objectlog.manifest import LaneSnapshot, Manifest, read_parts
 from interlock.lanes.objectlog.slots import Position
 
 # --- Cache -----------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class Cache:
         self._boot = boot
         self._mark = path.with_name(path.name + ".clean")
 
-    def identity(self, world: World) -> str:
+    def identity(self, world: Environment) -> str:
         """Return the unique name of this file among all machines: random, made once, kept beside it.
 
         The machine is part of it: a folder copied to another machine holds the same file, but not the same lock.
@@ -96,7 +96,7 @@ class Cache:
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
 
-    def load(self, bucket: Bucket, manifest: Manifest, snapshot: Snapshot, watch: Watch = silent) -> Position:
+    def load(self, bucket: Bucket, manifest: Manifest, snapshot: LaneSnapshot, watch: Watch = silent) -> Position:
         """Make the file from a snapshot."""
         with self.path.open("wb") as file:
             for part in read_parts(bucket, manifest.database, snapshot):
@@ -105,7 +105,7 @@ class Cache:
                 watch(f"loading the snapshot at {snapshot.seq}", part.part + 1, part.parts)
         return Position(snapshot.seq, bytes.fromhex(snapshot.hash), snapshot.time_us)
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: LogObject) -> None:
         """Write the pages of one group into the file."""
         if not entry.pages:
             return

@@ -8,6 +8,7 @@ G4: the answer to a slot decides, not the lease. G7: the lane holds reads until 
 have run out is renewed before a read is answered, so that a replaced owner notices.
 """
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
 from interlock.faultpoints import reach
 from interlock.lanes.handover import Permission
 from interlock.lanes.lane import DurableLog, OpenLog
-from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, World, answering
-from interlock.lanes.objectlog.format import Entry, corrupt_error, log_key
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Environment, answering
+from interlock.lanes.objectlog.format import LogObject, corrupt_error, log_key
 from interlock.lanes.objectlog.lease import LaneLease, claim, fence, fenced_error
 from interlock.lanes.objectlog.local_file import Cache, Capture, Changed
 from interlock.lanes.objectlog.manifest import Manifest, read_manifest
@@ -25,7 +27,6 @@ from interlock.lanes.objectlog.probe import REQUEST_TIMEOUT_S_MIN
 from interlock.lanes.objectlog.remote_bucket import open_bucket, open_folder, open_proven
 from interlock.lanes.objectlog.slots import Position, write_slot
 from interlock.lanes.objectlog.snapshots import Upkeep
-from interlock.lanes.settings import LaneSettings
 from interlock.urls import BucketAddress
 
 
@@ -37,7 +38,7 @@ class ObjectLog:
     def __init__(
         self,
         bucket: Bucket,
-        world: World,
+        world: Environment,
         settings: LaneSettings,
         lease: LaneLease,
         upkeep: Upkeep,
@@ -107,7 +108,7 @@ class ObjectLog:
         self._cache.keep(self.manifest, self.position)
         self._lease.release()
 
-    def _replaced(self, found: Entry) -> UnavailableError:
+    def _replaced(self, found: LogObject) -> UnavailableError:
         """Return the error for a slot that a later owner has filled.
 
         Mostly our group did not happen. But a slot below the history that is kept may have been ours, replayed by that
@@ -122,9 +123,9 @@ class ObjectLog:
         return OutcomeUnknown(f"the lane was taken over (epoch {found.epoch}) while an append was on its way.")
 
 
-def group_entry(manifest: Manifest, before: Position, nonce: bytes, time_us: int, changed: Changed) -> Entry:
+def group_entry(manifest: Manifest, before: Position, nonce: bytes, time_us: int, changed: Changed) -> LogObject:
     """Return the entry of a group that follows `before`. Its time never goes back."""
-    return Entry(
+    return LogObject(
         "group",
         bytes.fromhex(manifest.database),
         manifest.epoch,
@@ -149,18 +150,21 @@ def open_log(
     path: Path,
     *,
     settings: LaneSettings,
-    world: World,
+    world: Environment,
     short_s: float | None = None,
     permission: Permission = None,
+    taken: Callable[[], None] = lambda: None,
 ) -> ObjectLog:
     """Become the owner and make the local file what the log says it is. With `short_s` as a mover (see `claim`).
 
-    The caller holds the local lock of the file. Raises LaneOwned, Fenced, OutcomeUnknown, CorruptionError,
-    MovedElsewhere, and UnavailableError when the bucket does not answer.
+    The caller holds the local lock of the file. `taken` is called when an earlier owner begins to lose the lane. Raises
+    LaneOwned, Fenced, OutcomeUnknown, CorruptionError, MovedElsewhere, and UnavailableError when the bucket does not
+    answer.
     """
     cache = Cache(path, world.boot)
     lease = claim(bucket, world, settings, cache.identity(world), short_s=short_s, permission=permission)
     reach("epoch.taken")
+    taken()
     manifest = lease.manifest
     upkeep = Upkeep(bucket, world, settings, lease, path)
     try:
@@ -186,12 +190,14 @@ def log_opener(
     address: BucketAddress, *, settings: LaneSettings, clock: Clock, permission: Permission = None
 ) -> OpenLog:
     """Return the function that opens the log at the address, once the local file's lock is held."""
-    return partial(_open, address, settings, World(clock=clock), None, permission)
+    return partial(_open, address, settings, Environment(clock=clock), None, permission)
 
 
-def log_taker(address: BucketAddress, *, settings: LaneSettings, clock: Clock, short_s: float) -> OpenLog:
+def log_taker(
+    address: BucketAddress, *, settings: LaneSettings, clock: Clock, short_s: float, taken: Callable[[], None]
+) -> OpenLog:
     """Return the function that opens it for a mover, which takes the lane from a live owner (see `claim`)."""
-    return partial(_open, address, settings, World(clock=clock), short_s, None)
+    return partial(_open, address, settings, Environment(clock=clock), short_s, None, taken=taken)
 
 
 def bucket_of(address: BucketAddress) -> Bucket:
@@ -204,7 +210,7 @@ def bucket_of(address: BucketAddress) -> Bucket:
 
 def proven_bucket_of(address: BucketAddress, *, settings: LaneSettings, clock: Clock) -> Bucket:
     """Return the objects of the database at the address, for writing, after the probe."""
-    return open_proven(address, request_timeout_s=settings.request_timeout_s, world=World(clock=clock))
+    return open_proven(address, request_timeout_s=settings.request_timeout_s, world=Environment(clock=clock))
 
 
 def folder_of(address: BucketAddress) -> Bucket:
@@ -215,11 +221,13 @@ def folder_of(address: BucketAddress) -> Bucket:
 def _open(
     address: BucketAddress,
     settings: LaneSettings,
-    world: World,
+    world: Environment,
     short_s: float | None,
     permission: Permission,
     path: Path | None,
+    *,
+    taken: Callable[[], None] = lambda: None,
 ) -> DurableLog:
     assert path is not None, "a lane on a bucket has a local file"
     bucket = open_proven(address, request_timeout_s=settings.request_timeout_s, world=world)
-    return open_log(bucket, path, settings=settings, world=world, short_s=short_s, permission=permission)
+    return open_log(bucket, path, settings=settings, world=world, short_s=short_s, permission=permission, taken=taken)

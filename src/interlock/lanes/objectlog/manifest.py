@@ -11,12 +11,12 @@ from itertools import pairwise
 import msgspec
 
 from interlock.errors import TargetNotFound, UnavailableError
-from interlock.lanes.objectlog.bucket_protocol import Bucket, World
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Environment
 from interlock.lanes.objectlog.format import (
     HASH_BYTES,
     HEADER_BYTES,
     VERSION,
-    Part,
+    SnapshotPart,
     corrupt_error,
     decode_part,
     log_key,
@@ -26,7 +26,7 @@ from interlock.lanes.objectlog.format import (
 KEY = "manifest"
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseHolder(msgspec.Struct, frozen=True, kw_only=True):
     """The holder of the lease. The id is random per open; the rest is for people."""
 
     id: str
@@ -38,7 +38,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it moves the lane elsewhere, and owns it only until it has left."""
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class LaneSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A complete snapshot: the database as it was at `seq`."""
 
     seq: int
@@ -69,10 +69,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     nonce: str
     epoch: int
-    owner: Owner | None
+    owner: LeaseHolder | None
     """None when the last owner has released the lane."""
     lease_s: float
-    snapshots: tuple[Snapshot, ...] = ()
+    snapshots: tuple[LaneSnapshot, ...] = ()
     """Oldest first. Replay begins at the last one."""
     kept: int = 0
     """Every state from this number on can be restored; 0 means from the beginning."""
@@ -106,7 +106,7 @@ def decode(data: bytes) -> Manifest:
     return manifest
 
 
-def next_revision(manifest: Manifest, world: World) -> Manifest:
+def next_revision(manifest: Manifest, world: Environment) -> Manifest:
     """Return the manifest as the next body, with the next revision and a nonce: no two bodies have the same bytes."""
     return msgspec.structs.replace(manifest, revision=manifest.revision + 1, nonce=world.nonce().hex())
 
@@ -211,7 +211,7 @@ def end_of_log(bucket: Bucket, known: int) -> int:
     return last
 
 
-def read_parts(bucket: Bucket, database: str, snapshot: Snapshot) -> Iterator[Part]:
+def read_parts(bucket: Bucket, database: str, snapshot: LaneSnapshot) -> Iterator[SnapshotPart]:
     """Yield the parts of a snapshot in order, each checked. Raises CorruptionError, naming the part, or BucketError."""
     keys = [part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), part) for part in range(snapshot.parts)]
     expected = (database, snapshot.seq, snapshot.hash, snapshot.nonce, snapshot.parts, snapshot.page_bytes)
@@ -233,7 +233,7 @@ def read_parts(bucket: Bucket, database: str, snapshot: Snapshot) -> Iterator[Pa
         raise corrupt_error(keys[-1], f"the snapshot has {next_page - 1:,} pages instead of {snapshot.pages:,}")
 
 
-def check_hash(snapshot: Snapshot, found: bytes) -> None:
+def check_hash(snapshot: LaneSnapshot, found: bytes) -> None:
     """Check that the snapshot was taken after the object in the slot of its number. Raises CorruptionError."""
     if found.hex() != snapshot.hash:
         key = part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), 0)

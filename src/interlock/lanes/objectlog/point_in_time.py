@@ -13,19 +13,19 @@ from typing import Final, NamedTuple
 
 from interlock.clock import Clock
 from interlock.errors import CorruptionError, TargetNotFound, UnusableFile
-from interlock.lanes.connection import Prepare
-from interlock.lanes.doctor import Facts, look_at, opened_to_look
 from interlock.lanes.file import sync_file
 from interlock.lanes.handover import moved_error, tombstone_of
-from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, World, answering, silent
+from interlock.lanes.lane_doctor import Facts, look_at, opened_to_look
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Bucket, Environment, Watch, answering, silent
 from interlock.lanes.objectlog.format import HEADER_BYTES, corrupt_error, hash_of, log_key
 from interlock.lanes.objectlog.lease import claim, fence, fenced_error
 from interlock.lanes.objectlog.local_file import Cache, Changed
 from interlock.lanes.objectlog.log import group_entry
 from interlock.lanes.objectlog.manifest import (
     LOOKS_MAX,
+    LaneSnapshot,
     Manifest,
-    Snapshot,
     check_hash,
     end_of_log,
     history_changed,
@@ -34,7 +34,7 @@ from interlock.lanes.objectlog.manifest import (
     read_manifest,
 )
 from interlock.lanes.objectlog.slots import READ_AHEAD, Position, read_slots, write_slot
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.sqlite_connection import Prepare
 
 Moment = int | datetime | None
 """A position in the log by its number, by the lane's time, or the newest."""
@@ -108,7 +108,7 @@ def _replayed(bucket: Bucket, manifest: Manifest, path: Path, at: Moment, watch:
     return position, begun
 
 
-def _starts(manifest: Manifest, at: Moment) -> list[Snapshot]:
+def _starts(manifest: Manifest, at: Moment) -> list[LaneSnapshot]:
     """Return the snapshots that are not later, newest first; empty for the beginning of the log."""
     snapshots = manifest.snapshots[::-1]
     if at is None or not snapshots:
@@ -123,7 +123,7 @@ def _starts(manifest: Manifest, at: Moment) -> list[Snapshot]:
     return early
 
 
-def _loaded(bucket: Bucket, manifest: Manifest, cache: Cache, starts: list[Snapshot], watch: Watch) -> Position:
+def _loaded(bucket: Bucket, manifest: Manifest, cache: Cache, starts: list[LaneSnapshot], watch: Watch) -> Position:
     """Load the newest of these snapshots that is whole: an earlier one costs only a longer replay."""
     damage: CorruptionError | None = None
     for start in starts:
@@ -215,7 +215,7 @@ SEED_BYTES_MAX: Final = 1_073_741_824
 """G6: the group is made in memory."""
 
 
-def seed(bucket: Bucket, file: Path, *, name: str, settings: LaneSettings, world: World, force: bool) -> int:
+def seed(bucket: Bucket, file: Path, *, name: str, settings: LaneSettings, world: Environment, force: bool) -> int:
     """Make the pages of a file the state of the database in a bucket; return its position in the log.
 
     Raises UnusableFile for an existing database, unless `force`; LaneOwned when it has a live owner.

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from interlock.errors import UnavailableError
-from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed, Denied, Unclear, World
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, ConditionFailed, Denied, Environment, Unclear
 
 CONTENDERS: Final = 16
 ATTEMPTS_MAX: Final = 3
@@ -34,7 +34,7 @@ ROOTS_MAX: Final = 10_000
 Verdict = Literal["yes", "no", "unknown"]
 
 
-class Check(NamedTuple):
+class PromiseCheck(NamedTuple):
     """One promise of a bucket, and whether it keeps it."""
 
     code: str
@@ -100,7 +100,7 @@ _PROMISES: Final = {
 }
 
 
-def examine(folder: Bucket, world: World) -> list[Check]:
+def examine(folder: Bucket, world: Environment) -> list[PromiseCheck]:
     """Test every promise of the bucket. Never raises; an undecided one is "unknown"."""
     begun_s = world.clock.monotonic_s()
     attempt = 0
@@ -117,7 +117,7 @@ def examine(folder: Bucket, world: World) -> list[Check]:
         world.pause(PAUSE_S * attempt)
 
 
-def prove(folder: Bucket, root: str, world: World, *, server: str = "") -> None:
+def prove(folder: Bucket, root: str, world: Environment, *, server: str = "") -> None:
     """Prove once that the bucket can carry logs. Raises UnavailableError when it cannot, or when that is unknown.
 
     `root` names the folder, without secrets; `server` is what else says where it is, and is never shown. A caller that
@@ -145,7 +145,7 @@ class _Memory:
     lock: threading.Lock = field(default_factory=threading.Lock)
     runs: int = 0
     proven: bool = False
-    failed: Check | None = None
+    failed: PromiseCheck | None = None
 
 
 _memories: dict[tuple[str, str], _Memory] = {}
@@ -159,7 +159,7 @@ def _memory_of(place: tuple[str, str]) -> _Memory:
         return _memories.setdefault(place, _Memory())
 
 
-def _refusal(root: str, check: Check) -> UnavailableError:
+def _refusal(root: str, check: PromiseCheck) -> UnavailableError:
     if check.verdict == "no":
         what = f"{root} cannot carry a log: it must guarantee that {check.promise}, but {check.evidence}."
     elif check.unreached:
@@ -172,7 +172,7 @@ def _refusal(root: str, check: Check) -> UnavailableError:
 class _Trial:
     """One run of all checks, on fresh keys. A step returns the fault, or an empty text."""
 
-    def __init__(self, folder: Bucket, world: World) -> None:
+    def __init__(self, folder: Bucket, world: Environment) -> None:
         self._bucket = folder
         self._world = world
         name = f"probe/{world.nonce().hex()}"
@@ -182,7 +182,7 @@ class _Trial:
         self.settled = False
         """Whether another attempt would give the same result."""
 
-    def run(self) -> list[Check]:
+    def run(self) -> list[PromiseCheck]:
         """Run all checks in order; the first that fails leaves the rest unknown."""
         steps: dict[str, Callable[[], str]] = {
             "absent": self._absent,
@@ -195,7 +195,7 @@ class _Trial:
             "replace-race": self._replace_race,
             "delete": self._delete,
         }
-        checks: list[Check] = []
+        checks: list[PromiseCheck] = []
         verdict: Verdict = "yes"
         evidence = ""
         for code, step in steps.items():
@@ -203,7 +203,7 @@ class _Trial:
                 verdict, evidence = self._tried(step)
             else:
                 verdict, evidence = "unknown", f"not tried after {checks[-1].code}"
-            checks.append(Check(code, _PROMISES[code].promise, verdict, evidence))
+            checks.append(PromiseCheck(code, _PROMISES[code].promise, verdict, evidence))
         return checks
 
     def clean(self) -> None:

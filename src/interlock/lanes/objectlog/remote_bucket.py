@@ -29,9 +29,9 @@ from interlock.lanes.objectlog.bucket_protocol import (
     BucketError,
     ConditionFailed,
     Denied,
+    Environment,
     Found,
     Unclear,
-    World,
     missing_extra,
 )
 from interlock.lanes.objectlog.probe import REQUEST_TIMEOUT_S_MIN, prove, remember_proven
@@ -117,7 +117,7 @@ def open_bucket(address: BucketAddress, *, request_timeout_s: float) -> "RemoteB
     return RemoteBucket(_clients(address, request_timeout_s), address.path)
 
 
-def open_proven(address: BucketAddress, *, request_timeout_s: float, world: World) -> "RemoteBucket":
+def open_proven(address: BucketAddress, *, request_timeout_s: float, world: Environment) -> "RemoteBucket":
     """Return the same, after the bucket has proved that it can carry a log. Raises UnavailableError when it cannot."""
     folder = open_folder(address, request_timeout_s=max(request_timeout_s, REQUEST_TIMEOUT_S_MIN))
     prove(folder, address.root, world, server=_server_of(address))
@@ -171,7 +171,7 @@ class RemoteBucket:
             return _tag(obstore.put(self._once, self._prefix + key, data, mode=version, use_multipart=False))
 
     def put(self, key: str, data: bytes) -> None:
-        """Store the object in one piece: an upload in parts could be left half done, and be paid for for ever."""
+        """Store the object by one request. Parts of an interrupted upload would be stored, and charged, for ever."""
         with _translated_errors():
             obstore.put(self._patient, self._prefix + key, data, mode="overwrite", use_multipart=False)
 

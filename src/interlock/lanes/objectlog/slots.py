@@ -9,8 +9,16 @@ deadline the outcome cannot be known: `OutcomeUnknown` (G9).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Patience, World
-from interlock.lanes.objectlog.format import NO_HASH, Entry, corrupt_error, decode_entry, encode_entry, hash_of, log_key
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Environment, Patience
+from interlock.lanes.objectlog.format import (
+    NO_HASH,
+    LogObject,
+    corrupt_error,
+    decode_entry,
+    encode_entry,
+    hash_of,
+    log_key,
+)
 
 READ_AHEAD = 32
 """Slots that are fetched concurrently when the log is read; the round trips overlap."""
@@ -27,10 +35,10 @@ class Position(NamedTuple):
     time_us: int = 0
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """An object of the log as it was read, with the hash it is known by."""
 
-    entry: Entry
+    entry: LogObject
     hash: bytes
     size: int
 
@@ -40,7 +48,7 @@ class Stored(NamedTuple):
         return Position(self.entry.seq, self.hash, self.entry.time_us)
 
 
-def write_slot(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+def write_slot(bucket: Bucket, entry: LogObject, world: Environment, limit_s: float) -> StoredObject:
     """Write the entry into its slot; return what stands there afterwards: this entry, or the one that was first.
 
     Raises OutcomeUnknown when that is still unknown at the deadline.
@@ -53,7 +61,7 @@ def write_slot(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> St
         except BucketError as error:
             unclear = error
         else:
-            return Stored(entry, hash_of(data), len(data))
+            return StoredObject(entry, hash_of(data), len(data))
         try:
             found = bucket.get(key)
         except BucketError as error:
@@ -64,7 +72,7 @@ def write_slot(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> St
         patience.pause(unclear)
 
 
-def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | None = None) -> Iterator[Stored]:
+def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | None = None) -> Iterator[StoredObject]:
     """Yield the log's objects after `start`, each checked against the one before; end at an empty slot.
 
     Raises CorruptionError for a chain that does not hold, BucketError when the bucket does not answer.
@@ -94,7 +102,7 @@ def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | No
         raise corrupt_error(log_key(before.seq + 1), "it is missing")
 
 
-def check_link(entry: Entry, database: bytes, before: Position, epoch: int, key: str) -> None:
+def check_link(entry: LogObject, database: bytes, before: Position, epoch: int, key: str) -> None:
     """Check that the entry follows `before`. Raises CorruptionError."""
     if entry.database != database:
         raise corrupt_error(key, f"it belongs to database {entry.database.hex()}, not to {database.hex()}")
@@ -106,5 +114,5 @@ def check_link(entry: Entry, database: bytes, before: Position, epoch: int, key:
         raise corrupt_error(key, f"its epoch {entry.epoch} is lower than the one before it, {epoch}")
 
 
-def _stored(data: bytes, key: str) -> Stored:
-    return Stored(decode_entry(data, key), hash_of(data), len(data))
+def _stored(data: bytes, key: str) -> StoredObject:
+    return StoredObject(decode_entry(data, key), hash_of(data), len(data))

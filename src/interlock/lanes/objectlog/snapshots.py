@@ -24,12 +24,12 @@ import msgspec
 
 from interlock.errors import CorruptionError
 from interlock.faultpoints import reach
-from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Unclear, World
-from interlock.lanes.objectlog.format import HEADER_BYTES, Part, decode_header, encode_part, log_key, part_key
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Bucket, BucketError, Environment, Unclear
+from interlock.lanes.objectlog.format import HEADER_BYTES, SnapshotPart, decode_header, encode_part, log_key, part_key
 from interlock.lanes.objectlog.lease import LaneLease
-from interlock.lanes.objectlog.manifest import Manifest, Snapshot
-from interlock.lanes.objectlog.slots import Position, Stored
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.objectlog.manifest import LaneSnapshot, Manifest
+from interlock.lanes.objectlog.slots import Position, StoredObject
 
 PART_BYTES = 8_388_608
 """How much of the database one part holds before it is compressed."""
@@ -55,7 +55,7 @@ def snapshot_weight(manifest: Manifest, settings: LaneSettings) -> int:
     return max(settings.snapshot_bytes_min, manifest.snapshots[-1].bytes if manifest.snapshots else 0)
 
 
-class Source(NamedTuple):
+class SnapshotSource(NamedTuple):
     """The database as it was between two groups."""
 
     path: Path
@@ -64,16 +64,20 @@ class Source(NamedTuple):
     page_one: bytes
 
 
-def begin(path: Path, at: Position, page_one: bytes) -> Source:
+def begin(path: Path, at: Position, page_one: bytes) -> SnapshotSource:
     """Begin a read transaction on the database as it is now; the snapshot is copied from it later."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     connection.execute("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-    return Source(path, at, connection, page_one)
+    return SnapshotSource(path, at, connection, page_one)
 
 
 def store(
-    bucket: Bucket, world: World, manifest: Manifest, source: Source, given_up: Callable[[], bool] = lambda: False
-) -> Snapshot:
+    bucket: Bucket,
+    world: Environment,
+    manifest: Manifest,
+    source: SnapshotSource,
+    given_up: Callable[[], bool] = lambda: False,
+) -> LaneSnapshot:
     """Copy the database into the bucket, part by part. Raises BucketError; then the manifest does not name it.
 
     The read transaction ends with the local copy: while it is open SQLite cannot start its log anew.
@@ -94,7 +98,7 @@ def store(
                 data = encode_part(part)
                 bucket.put(part_key(at.seq, nonce, number), data)
                 stored_bytes += len(data)
-    return Snapshot(
+    return LaneSnapshot(
         seq=at.seq,
         hash=at.hash.hex(),
         nonce=nonce.hex(),
@@ -106,7 +110,7 @@ def store(
     )
 
 
-def _copy(source: Source, path: Path) -> int:
+def _copy(source: SnapshotSource, path: Path) -> int:
     """Copy page for page, so that the page numbers of the log stay valid. Returns the size of a page."""
     target = apsw.Connection(str(path))
     with contextlib.closing(target):
@@ -122,8 +126,8 @@ def _copy(source: Source, path: Path) -> int:
 
 def _part(
     file: BinaryIO, manifest: Manifest, at: Position, nonce: bytes, number: int, parts: int, page_bytes: int
-) -> Part:
-    return Part(
+) -> SnapshotPart:
+    return SnapshotPart(
         bytes.fromhex(manifest.database),
         manifest.epoch,
         at.seq,
@@ -137,7 +141,7 @@ def _part(
     )
 
 
-def with_snapshot(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings) -> Manifest:
+def with_snapshot(manifest: Manifest, snapshot: LaneSnapshot, settings: LaneSettings) -> Manifest:
     """Return the manifest with this snapshot, and without those that the retention no longer needs."""
     if snapshot in manifest.snapshots:
         return manifest  # Its answer was lost, and a mover has changed the manifest since.
@@ -204,7 +208,9 @@ AGAIN_AFTER_S = 10.0
 class Upkeep:
     """The upkeep of one lane's log. `step` and `close` run in the driver."""
 
-    def __init__(self, bucket: Bucket, world: World, settings: LaneSettings, lease: LaneLease, path: Path) -> None:
+    def __init__(
+        self, bucket: Bucket, world: Environment, settings: LaneSettings, lease: LaneLease, path: Path
+    ) -> None:
         self._bucket = bucket
         self._world = world
         self._settings = settings
@@ -223,7 +229,7 @@ class Upkeep:
         self._not_before_s = 0.0
         self.failed = 0
 
-    def count(self, stored: Stored) -> None:
+    def count(self, stored: StoredObject) -> None:
         """Count one more object in the log."""
         self._groups += 1
         self._log_bytes += stored.size

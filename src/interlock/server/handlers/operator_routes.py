@@ -1,4 +1,4 @@
-"""Handlers of the routes for operators: undos, dead letters, breakers, limits, retention, waits, health, metrics.
+"""Handlers of the routes for operators: undos, letters, schedules, pauses, breakers, limits, retention, waits, health.
 
 Every change is written to the audit log first, with the identity of the client. Limits and admission are those of the
 process that answers. One request works for a bounded time: a wait answers at the latest after WAIT_S_MAX, and pruning
@@ -13,13 +13,15 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.engine.bound_machine import BoundMachine
+from interlock.core.decide import suggestion
+from interlock.engine.bound_machine import AnyMachine, BoundMachine
 from interlock.engine.dependencies.breakers import BreakerView
-from interlock.engine.settings import Admission
+from interlock.engine.engine_settings import Admission
+from interlock.engine.schedules import Schedule, timing_of
 from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WorkflowNotFound
 from interlock.server.http_messages import (
-    Answer,
     Disconnected,
+    HttpAnswer,
     Request,
     answer_to,
     etag,
@@ -32,12 +34,17 @@ from interlock.server.problems import HttpProblem
 from interlock.server.service import Service
 from interlock.wire import (
     AdmissionBody,
+    BackfillBody,
     BreakerBody,
     LimitBody,
+    PauseBody,
     PruneBody,
     ResolveBody,
+    ScheduleBody,
     ShownHealth,
+    ShownResume,
     ShownRuling,
+    ShownStarts,
     shown_view,
 )
 
@@ -57,18 +64,21 @@ _breaker = msgspec.json.Decoder(BreakerBody)
 _limit = msgspec.json.Decoder(LimitBody)
 _admission = msgspec.json.Decoder(AdmissionBody)
 _prune = msgspec.json.Decoder(PruneBody)
+_schedule = msgspec.json.Decoder(ScheduleBody)
+_backfill = msgspec.json.Decoder(BackfillBody)
+_pause = msgspec.json.Decoder(PauseBody)
 
 
-# --- Dead letters and breakers ---------------------------------------------------------------------------------------
+# --- Dead letters ----------------------------------------------------------------------------------------------------
 
 
-async def compensations(service: Service, request: Request) -> Answer:
+async def compensations(service: Service, request: Request) -> HttpAnswer:
     """List the undos that are pending or being tried."""
     owed = await service.engine.compensations()
     return listing([each for each in owed if request.identity.allows(each.machine, each.workflow)])
 
 
-async def dead_letters(service: Service, request: Request) -> Answer:
+async def dead_letters(service: Service, request: Request) -> HttpAnswer:
     """List the dead letters, which wait for a person, oldest first."""
     query = request.query
     limit = whole_number(query, "limit", default=LETTERS, most=LETTERS_MAX)
@@ -89,17 +99,17 @@ async def _is_visible(service: Service, request: Request, workflow: str) -> bool
         return False  # It was pruned meanwhile, and its machine is unknown.
 
 
-async def retry(service: Service, request: Request) -> Answer:
+async def retry(service: Service, request: Request) -> HttpAnswer:
     """Retry a dead letter."""
     await request.body()  # It should be empty, and is ignored.
     letter = request.parts[0]
     await _permit_letter(service, request, letter)
     async with service.audit_action(request, "dead_letter.retry", letter, before="dead", after="retried"):
-        await service.engine.retry_dead_letter(letter)
+        await service.engine.retry_dead_letter(letter, by=request.actor)
     return json_answer(ShownRuling(id=letter, ruling="retried"))
 
 
-async def resolve(service: Service, request: Request) -> Answer:
+async def resolve(service: Service, request: Request) -> HttpAnswer:
     """Mark a dead letter as resolved by a person."""
     body = await request.json(_resolve)
     letter = request.parts[0]
@@ -107,7 +117,7 @@ async def resolve(service: Service, request: Request) -> Answer:
     async with service.audit_action(
         request, "dead_letter.resolve", letter, before="dead", after={"resolved": body.note}
     ):
-        await service.engine.resolve_dead_letter(letter, note=body.note)
+        await service.engine.resolve_dead_letter(letter, note=body.note, by=request.actor)
     return json_answer(ShownRuling(id=letter, ruling="resolved"))
 
 
@@ -121,13 +131,94 @@ async def _permit_letter(service: Service, request: Request, letter: str) -> Non
         await service.permit(request, "", "")
 
 
-async def breakers(service: Service, request: Request) -> Answer:
+# --- Schedules -------------------------------------------------------------------------------------------------------
+
+
+async def schedules(service: Service, _request: Request) -> HttpAnswer:
+    """List the schedules of this home."""
+    return listing([*await service.engine.schedules.list()])
+
+
+async def schedule(service: Service, request: Request) -> HttpAnswer:
+    """Return one schedule."""
+    return json_answer(await service.engine.schedules.get(request.parts[0]))
+
+
+async def put_schedule(service: Service, request: Request) -> HttpAnswer:
+    """Store a schedule, or change it."""
+    name = request.parts[0]
+    body = await request.json(_schedule)
+    bound = service.machine(body.machine)
+    wanted = Schedule(
+        name,
+        bound.machine,
+        cron=body.cron,
+        every=body.every_s,
+        timezone=body.timezone,
+        context=bound.codec.decode_context(bytes(body.context), strict=True),
+        overlap=body.overlap,
+        catch_up=body.catch_up,
+    )
+    try:
+        timing_of(wanted)
+    except DefinitionError as error:
+        return answer_to(error, status=400)
+    plain = msgspec.json.decode(msgspec.json.encode(body))  # Its context is raw JSON.
+    async with service.audit_action(request, "schedule.put", name, before=None, after=plain):
+        return json_answer(await service.engine.schedules.put(wanted, by=request.actor))
+
+
+async def pause_schedule(service: Service, request: Request) -> HttpAnswer:
+    """Start nothing at the due times of a schedule."""
+    await request.body()  # It should be empty, and is ignored.
+    name = request.parts[0]
+    async with service.audit_action(request, "schedule.pause", name, before=None, after="paused"):
+        return json_answer(await service.engine.schedules.pause(name, by=request.actor))
+
+
+async def resume_schedule(service: Service, request: Request) -> HttpAnswer:
+    """Start at the due times of a schedule again."""
+    await request.body()  # It should be empty, and is ignored.
+    name = request.parts[0]
+    async with service.audit_action(request, "schedule.resume", name, before="paused", after=None):
+        return json_answer(await service.engine.schedules.resume(name, by=request.actor))
+
+
+async def trigger_schedule(service: Service, request: Request) -> HttpAnswer:
+    """Start one workflow of a schedule now."""
+    await request.body()  # It should be empty, and is ignored.
+    name = request.parts[0]
+    async with service.audit_action(request, "schedule.trigger", name, before=None, after="triggered"):
+        return json_answer(ShownStarts(name, 1, await service.engine.schedules.trigger(name, by=request.actor)))
+
+
+async def backfill_schedule(service: Service, request: Request) -> HttpAnswer:
+    """Start the workflows of due times in the past."""
+    body = await request.json(_backfill)
+    name = request.parts[0]
+    async with service.audit_action(request, "schedule.backfill", name, before=None, after=body):
+        count = await service.engine.schedules.backfill(name, body.since, body.until, by=request.actor)
+        return json_answer(ShownStarts(name, count))
+
+
+async def delete_schedule(service: Service, request: Request) -> HttpAnswer:
+    """Delete a schedule; its workflows go on."""
+    name = request.parts[0]
+    before = await service.engine.schedules.get(name)
+    async with service.audit_action(request, "schedule.delete", name, before=before, after=None):
+        await service.engine.schedules.delete(name, by=request.actor)
+    return json_answer(before)
+
+
+# --- Breakers --------------------------------------------------------------------------------------------------------
+
+
+async def breakers(service: Service, _request: Request) -> HttpAnswer:
     """List the breakers of all dependencies, as this process has them."""
-    del request
     return listing([*service.engine.breakers()])
 
 
-async def hold_breaker(service: Service, request: Request) -> Answer:
+async def hold_breaker(service: Service, request: Request) -> HttpAnswer:
     """Hold a breaker open or closed, return it to automatic, or change the limits of its dependency."""
     name = request.parts[0]
     before = _breaker_of(service, name)
@@ -141,17 +232,18 @@ async def hold_breaker(service: Service, request: Request) -> Answer:
         )
     async with service.audit_action(request, "breaker.force", name, before=before, after=body):
         if not keeps_limits:
-            _set_limits(service, name, body)
+            _set_limits(service, name, body, request.actor)
         if not isinstance(body.state, msgspec.UnsetType):
-            service.engine.force_breaker(name, body.state)
+            service.engine.force_breaker(name, body.state, by=request.actor)
     return json_answer(_breaker_of(service, name))
 
 
-def _set_limits(service: Service, name: str, body: BreakerBody | LimitBody) -> None:
+def _set_limits(service: Service, name: str, body: BreakerBody | LimitBody, by: str) -> None:
     service.engine.set_limit(
         name,
         concurrency_max=None if isinstance(body.concurrency_max, msgspec.UnsetType) else body.concurrency_max,
         rate_per_s=... if isinstance(body.rate_per_s, msgspec.UnsetType) else body.rate_per_s,
+        by=by,
     )
 
 
@@ -174,14 +266,14 @@ def _breaker_of(service: Service, name: str) -> BreakerView:
 # A server that stops ends its waits immediately, so that the client continues them on another one.
 
 
-async def stats(service: Service, request: Request) -> Answer:
+async def stats(service: Service, request: Request) -> HttpAnswer:
     """Return the outcomes of the events sent to a workflow (B5)."""
     workflow = request.parts[0]
     await service.permit(request, None, workflow)
     return json_answer(await service.engine.stats(workflow))
 
 
-async def wait(service: Service, request: Request) -> Answer:
+async def wait(service: Service, request: Request) -> HttpAnswer:
     """Return the workflow when it reaches one of the states; without states, when it is final or resting."""
     workflow = request.parts[0]
     query = request.query
@@ -231,10 +323,77 @@ async def _await_connected(service: Service, request: Request, waiting: Coroutin
             task.cancel()
 
 
+# --- Pauses ----------------------------------------------------------------------------------------------------------
+
+
+async def pauses(service: Service, _request: Request) -> HttpAnswer:
+    """List the active pauses of this home."""
+    return listing([*await service.engine.pauses()])
+
+
+async def pause(service: Service, request: Request) -> HttpAnswer:
+    """Begin nothing for a workflow, a machine or a state, until it is resumed (E7)."""
+    body = await request.json(_pause)
+    machine, state = _pause_scope(service, body)
+    person, by = _operator(request, body)
+    async with service.audit_action(request, "pause", _named(body), before=None, after=body, by=person):
+        try:
+            found = await service.engine.pause(id=body.id, machine=machine, state=state, by=by, note=body.note)
+        except BadUsage as error:
+            return answer_to(error, status=400)
+    return json_answer(found)
+
+
+async def resume(service: Service, request: Request) -> HttpAnswer:
+    """Go on with what was paused."""
+    body = await request.json(_pause)
+    machine, state = _pause_scope(service, body)
+    person, by = _operator(request, body)
+    async with service.audit_action(request, "resume", _named(body), before="paused", after=body, by=person):
+        try:
+            resumed = await service.engine.resume(id=body.id, machine=machine, state=state, by=by, note=body.note)
+        except BadUsage as error:
+            return answer_to(error, status=400)
+    return json_answer(ShownResume(resumed))
+
+
+def _operator(request: Request, body: PauseBody) -> tuple[str, str]:
+    """Return the person whom the body or the query names, and the actor: the key with that person."""
+    person = body.by or request.person
+    return person, request.identity.acting(person)
+
+
+def _pause_scope(service: Service, body: PauseBody) -> tuple[AnyMachine | None, Enum | None]:
+    """Return the machine and state of a pause. Raises 404 for an unknown machine, InvalidPayload for a state."""
+    if body.machine is None:
+        if body.state is None:
+            return None, None
+        raise InvalidPayload(
+            f"a pause names the state {body.state!r:.100} without its machine.",
+            why="A state belongs to a machine; a pause of a workflow concerns all of its states.",
+            fix="Add the machine, or leave the state out.",
+        )
+    bound = service.machine(body.machine)
+    if body.state is None:
+        return bound.machine, None
+    node = bound.stored.get(body.state)
+    if node is None:
+        raise InvalidPayload(
+            f"machine {bound.name!r} has no state {body.state!r:.100}.{suggestion(body.state, bound.stored)}",
+            why="A pause concerns a machine, or a state that it declares.",
+            fix="Write a state as it is stored.",
+        )
+    return bound.machine, node.state
+
+
+def _named(body: PauseBody) -> str:
+    return "/".join(filter(None, (body.id, body.machine, body.state)))
+
+
 # --- Limits, admission and retention ---------------------------------------------------------------------------------
 
 
-async def set_limit(service: Service, request: Request) -> Answer:
+async def set_limit(service: Service, request: Request) -> HttpAnswer:
     """Change the limits of a dependency while everything runs (C8)."""
     name = request.parts[0]
     body = await request.json(_limit)
@@ -247,31 +406,30 @@ async def set_limit(service: Service, request: Request) -> Answer:
     before = next((each for each in service.engine.breakers() if each.name == name), None)
     try:
         async with service.audit_action(request, "limit.set", name, before=before, after=body):
-            _set_limits(service, name, body)
+            _set_limits(service, name, body, request.actor)
     except BadUsage as error:
         return answer_to(error, status=404)  # No dependency has this name.
     return json_answer(service.engine.breakers()[name])
 
 
-async def admission(service: Service, request: Request) -> Answer:
+async def admission(service: Service, _request: Request) -> HttpAnswer:
     """Return the admission limits of this process (C7)."""
-    del request
     return json_answer(service.admission)
 
 
-async def set_admission(service: Service, request: Request) -> Answer:
+async def set_admission(service: Service, request: Request) -> HttpAnswer:
     """Change the admission limits of this process, until it ends."""
     body = await request.json(_admission)
     try:
         wanted = Admission(rate_per_s=body.rate_per_s, burst=body.burst, in_flight_max=body.in_flight_max)
         async with service.audit_action(request, "admission.set", "admission", before=service.admission, after=wanted):
-            service.engine.set_admission(wanted)
+            service.engine.set_admission(wanted, by=request.actor)
     except DefinitionError as error:
         return answer_to(error, status=400)
     return json_answer(service.admission)
 
 
-async def prune(service: Service, request: Request) -> Answer:
+async def prune(service: Service, request: Request) -> HttpAnswer:
     """Remove workflows that ended long ago, or their history, within the time of one request."""
     body = await request.json(_prune)
     if body.dry_run:
@@ -288,30 +446,27 @@ async def prune(service: Service, request: Request) -> Answer:
 ALONE = "Redis cannot be used: leases come from the store, limits and breakers are those of this process, until it can."
 
 
-async def health(service: Service, request: Request) -> Answer:
+async def health(service: Service, _request: Request) -> HttpAnswer:
     """Report whether this process can still work."""
-    del request
     return _health_answer(service.alive())
 
 
-async def readiness(service: Service, request: Request) -> Answer:
+async def readiness(service: Service, _request: Request) -> HttpAnswer:
     """Report whether requests should be sent to this process."""
-    del request
     reason = await service.ready()
     if reason is None and service.without_redis:
         return json_answer(ShownHealth(status="ok", reason=ALONE))
     return _health_answer(reason)
 
 
-def _health_answer(reason: str | None) -> Answer:
+def _health_answer(reason: str | None) -> HttpAnswer:
     if reason is None:
         return json_answer(ShownHealth(status="ok"))
     return json_answer(ShownHealth(status="unavailable", reason=reason), status=503, headers=((b"retry-after", b"1"),))
 
 
-async def metrics(service: Service, request: Request) -> Answer:
+async def metrics(service: Service, _request: Request) -> HttpAnswer:
     """Return all metrics as text."""
-    del request
     scraped = await service.render_metrics()
     if scraped is None:
         raise HttpProblem(
@@ -322,4 +477,4 @@ async def metrics(service: Service, request: Request) -> Answer:
             'opened with observers=["prometheus"].',
         )
     content_type, body = scraped
-    return Answer(200, body, ((b"content-type", content_type.encode()),))
+    return HttpAnswer(200, body, ((b"content-type", content_type.encode()),))

@@ -21,9 +21,8 @@ import msgspec
 from interlock.database.transactions import Transaction, schema_inside
 from interlock.engine.path.caller_commands import check_id
 from interlock.errors import InvalidPayload, LimitReached
-from interlock.server.databases import HOLDS_A_HOME, reserved_database
-from interlock.server.http_messages import Answer, Request, json_answer, listing
-from interlock.server.service import Service
+from interlock.server.http_messages import HttpAnswer, Request, json_answer, listing
+from interlock.server.service import HOLDS_A_HOME, Service, reserved_database
 from interlock.sql.http_confinement import confine
 from interlock.wire import ShownResult, ShownTransaction, TransactionBody, shown_hot
 
@@ -100,7 +99,7 @@ AUDITED_CHARACTERS = 500
 _body = msgspec.json.Decoder(TransactionBody)
 
 
-async def transact(service: Service, request: Request) -> Answer:
+async def transact(service: Service, request: Request) -> HttpAnswer:
     """Run statements as one durable transaction."""
     body = await request.json(_body)
     most = request.limits.statements_max
@@ -151,7 +150,7 @@ async def run_statements(tx: Transaction, statements: list[list[object]], rows_m
     return results
 
 
-async def contention(service: Service, request: Request) -> Answer:
+async def contention(service: Service, request: Request) -> HttpAnswer:
     """Return the rows and workflows that writers contend for in this process, worst first."""
     allows = request.identity.allows
     hot = [shown_hot(None, row) for row in await service.engine.contention() if allows(row.table, str(row.key))]

@@ -14,7 +14,7 @@ from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncGenerator, Callable
 
 from interlock.errors import InterlockError, InvalidPayload
-from interlock.server.http_messages import EVENTS, Request, Streamed
+from interlock.server.http_messages import EVENTS, Request, StreamedAnswer
 from interlock.server.problems import HttpProblem
 from interlock.server.service import Ring, Service
 from interlock.signals import AlertRaised, Signal
@@ -24,7 +24,7 @@ RETRY_MS = 1_000
 """How long a browser waits before it reconnects."""
 
 
-async def stream(service: Service, request: Request) -> Streamed:
+async def stream(service: Service, request: Request) -> StreamedAnswer:
     """Stream signals from now on, or after the event that the request names."""
     ring = service.ring
     query = request.query
@@ -43,7 +43,7 @@ async def stream(service: Service, request: Request) -> Streamed:
     ring.listen()
     wanted = _wanted(service, request, kinds, query.get("machine"), query.get("workflow"))
     begun, known = _position(ring, request.header(b"last-event-id") or query.get("last_event_id"))
-    return Streamed(200, _pieces(service, request, wanted, begun, known=known), EVENTS)
+    return StreamedAnswer(200, _pieces(service, request, wanted, begun, known=known), EVENTS)
 
 
 async def _pieces(

@@ -1,4 +1,4 @@
-"""Incoming webhooks: verified by Standard Webhooks signatures, mapped to an event by the program, applied once.
+"""Incoming webhooks: verified by the signature of their scheme, mapped to an event by the program, applied once.
 
     App(machines=[order], webhooks=[Webhook("stripe", secret="whsec_…", map=charged)])
 
@@ -14,27 +14,30 @@ from typing import TypeGuard, cast
 import msgspec
 
 from interlock.core.events import Event
+from interlock.core.machine import Machine
 from interlock.engine.bound_machine import state_text
 from interlock.engine.path.caller_commands import check_id
 from interlock.errors import InterlockError, UserCodeError
 from interlock.server.app_declaration import Mapped, Webhook
-from interlock.server.http_messages import Answer, Request, decode_json, json_answer
+from interlock.server.http_messages import HttpAnswer, Request, decode_json, json_answer
 from interlock.server.problems import HttpProblem, log_bug
 from interlock.server.service import Service
+from interlock.server.webhook_signatures import is_form, read_payload, scheme_of
 from interlock.wire import ShownDelivery
-
-WINDOW_S = 300.0
-"""Maximum age of a signature, and maximum lead of the sender's clock."""
 
 KINDS_MAX = 5
 FRAMES_MAX = 20
 
 NO_FIELDS = b"{}"
 
+_HOW_TO_SIGN = {
+    "standard": "Sign webhook-id.webhook-timestamp.body with the secret (HMAC-SHA256), according to Standard Webhooks."
+}
+
 _object = msgspec.json.Decoder(dict[str, object])
 
 
-async def deliver(service: Service, request: Request) -> Answer:
+async def deliver(service: Service, request: Request) -> HttpAnswer:
     """Handle one delivery."""
     webhook = service.webhooks.get(request.parts[0])
     if webhook is None:
@@ -42,45 +45,55 @@ async def deliver(service: Service, request: Request) -> Answer:
             "webhook-not-found",
             f"there is no source of webhooks {request.parts[0]!r:.300}.",
             why="A source is declared with its secret and its mapper.",
-            fix='Declare it: App(webhooks=[Webhook("stripe", secret=…, map=…)]).',
+            fix='End the address with the name of a declared one: App(webhooks=[Webhook("stripe", secret=…, map=…)]).',
         )
     request.check_media()
     body = await request.body()
     delivery = _verify(service, webhook, request, body)
-    mapped = await _map_payload(webhook, decode_json(body, _object, "the payload"), delivery)
+    payload = decode_json(read_payload(webhook.scheme, body), _object, "the payload")
+    if webhook.scheme == "slack" and payload.get("type") == "url_verification":
+        return json_answer({"challenge": payload.get("challenge")})
+    mapped = await _map_payload(webhook, payload, delivery)
     if mapped is None:
-        return json_answer(ShownDelivery(ignored=True))
-    workflow, event, key = mapped
+        return _answer(webhook, body, ShownDelivery(ignored=True))
+    workflow, event, key, *begin = mapped
     if isinstance(event, str):
         check_id(workflow, "the id of a workflow")
         event = await service.decode_event(workflow, event, NO_FIELDS)
-    moved = await service.engine.send(workflow, event, key=key or delivery, if_allowed=True)
-    return json_answer(
-        ShownDelivery(
-            id=workflow,
-            state=state_text(moved.state),
-            version=moved.version,
-            duplicate=moved.duplicate,
-            ignored=moved.ignored,
-        )
+    start = begin[0] if begin else None
+    by = f"the webhook {request.parts[0]}"
+    moved = await service.engine.send(workflow, event, key=key or delivery, if_allowed=True, start=start, by=by)
+    outcome = ShownDelivery(
+        id=workflow,
+        state=state_text(moved.state),
+        version=moved.version,
+        duplicate=moved.duplicate,
+        ignored=moved.ignored,
     )
+    return _answer(webhook, body, outcome)
+
+
+def _answer(webhook: Webhook, body: bytes, outcome: ShownDelivery) -> HttpAnswer:
+    """Answer a delivery. Slack shows the answer to a form to its user, and acknowledges an empty one silently."""
+    return HttpAnswer(200, headers=()) if webhook.scheme == "slack" and is_form(body) else json_answer(outcome)
 
 
 def _verify(service: Service, webhook: Webhook, request: Request, body: bytes) -> str:
     """Return the id of a delivery with a valid, fresh signature. Raises 401 without naming the defect."""
-    delivery = request.header(b"webhook-id") or ""
-    timestamp = request.header(b"webhook-timestamp") or ""
-    signatures = request.header(b"webhook-signature") or ""
-    right = webhook.signed(delivery, timestamp, body, signatures)
-    number = int(timestamp) if timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15 else None  # noqa: PLR2004
-    fresh = number is not None and abs(service.clock.wall_s() - number) <= WINDOW_S
-    if right and fresh and delivery:
+    delivery = webhook.verify(request.header, body, service.clock.wall_s())
+    if delivery is not None:
         return delivery
+    other = scheme_of(request.header)
+    if other is None or other == webhook.scheme:
+        fix = _HOW_TO_SIGN.get(webhook.scheme, f"Use the signing secret that the settings of {webhook.source!r} show.")
+        fix += " Check that the clock of this server is right."
+    else:  # The header is the sender's own, so its scheme is not a secret.
+        fix = f"It has the header of {other!r}, and the source is declared with another scheme: write scheme={other!r}."
     raise HttpProblem(
         "bad-signature",
         "the signature of the delivery is missing, wrong, or older than five minutes.",
         why="Without a valid signature any client could send or repeat it.",
-        fix="Sign webhook-id.webhook-timestamp.body with the secret (HMAC-SHA256), according to Standard Webhooks.",
+        fix=fix,
     )
 
 
@@ -107,15 +120,16 @@ async def _map_payload(webhook: Webhook, payload: dict[str, object], delivery: s
         return result
     raise UserCodeError(
         f"the mapper of webhook {webhook.source!r} returned {_kinds(result)}.",
-        why="It returns the id of a workflow, an event and a key, or None.",
-        fix="Return (workflow id, event, key): a text, an event or the name of one, and a text or None.",
+        why="It returns the id of a workflow, an event and a key, then the start if it may start one; or None.",
+        fix="Return (workflow id, event, key): a text, an event or the name of one, and a text or None. "
+        "To start a workflow that does not exist, add (machine, context) to an event that is not a name.",
     )
 
 
 def _is_mapped(result: object) -> TypeGuard[Mapped]:
     """Return whether the mapper's result is valid: programs without a type checker may return anything."""
     match result:
-        case (str(), Event() | str(), str() | None):
+        case (str(), Event() | str(), str() | None) | (str(), Event(), str() | None, (Machine(), object())):
             return True
         case _:
             return False

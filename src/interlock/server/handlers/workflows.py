@@ -4,32 +4,57 @@ A start is idempotent by its id (B4), an event by its Idempotency-Key (B5). The 
 If-Match makes an event depend on it. Workflows that the key may not see are left out of listings.
 """
 
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
 from enum import Enum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from interlock.core.decide import suggestion
+from interlock.core.events import Event
 from interlock.core.machine import Machine
+from interlock.core.search import where_of
 from interlock.engine.bound_machine import BoundMachine
-from interlock.engine.path.caller_commands import check_id
-from interlock.errors import InvalidPayload, VersionConflict
+from interlock.engine.path.caller_commands import Beginning, check_id
+from interlock.engine.views import Moved, Refused
+from interlock.errors import BadUsage, InterlockError, InvalidPayload, VersionConflict
 from interlock.server.http_messages import (
     JSON,
+    NDJSON,
     SVG,
-    Answer,
+    Disconnected,
+    HttpAnswer,
     Request,
+    StreamedAnswer,
     answer_to,
     decode_json,
     etag,
+    instant,
     json_answer,
     listing,
     seconds,
     switch,
+    too_large,
     whole_number,
 )
+from interlock.server.problems import problem_of
 from interlock.server.service import Service
-from interlock.wire import EventBody, StartBody, encode, shown_allowed, shown_move, shown_row, shown_view
+from interlock.wire import (
+    BatchLine,
+    EventBody,
+    ForkBody,
+    Problem,
+    ShownMove,
+    StartBody,
+    encode,
+    encode_lines,
+    shown_allowed,
+    shown_move,
+    shown_row,
+    shown_view,
+)
 
 # --- One workflow ----------------------------------------------------------------------------------------------------
 
@@ -38,9 +63,10 @@ PAGE_MAX = 10_000
 
 _start = msgspec.json.Decoder(StartBody)
 _event = msgspec.json.Decoder(EventBody)
+_fork = msgspec.json.Decoder(ForkBody)
 
 
-async def start(service: Service, request: Request) -> Answer:
+async def start(service: Service, request: Request) -> HttpAnswer:
     """Start a workflow: 201, or 200 when it exists with the same input."""
     bound = service.machine(request.parts[0])
     service.refuse_if_full(starts=True)
@@ -48,19 +74,19 @@ async def start(service: Service, request: Request) -> Answer:
     check_id(body.id, "the id of a workflow")
     await service.permit(request, bound.name, body.id)
     context = bound.codec.decode_context(bytes(body.context), strict=True)
-    view, found = await service.start(bound, body.id, context)
+    view, found = await service.start(bound, body.id, context, request.actor)
     return json_answer(shown_view(bound, view), status=200 if found else 201, headers=etag(view.version))
 
 
-async def get(service: Service, request: Request) -> Answer:
+async def get(service: Service, request: Request) -> HttpAnswer:
     """Return one workflow, or 304 when the client has this version."""
     workflow = request.parts[0]
     await service.permit(request, None, workflow)
     view = await service.engine.get(workflow)
     tag = etag(view.version)
     if _has(request.headers.get(b"if-none-match"), tag[0][1]):
-        return Answer(304, b"", tag)
-    return json_answer(shown_view(service.machines[view.machine], view), headers=tag)
+        return HttpAnswer(304, b"", tag)
+    return json_answer(shown_view(service.bound_of(workflow, view.machine), view), headers=tag)
 
 
 def _has(tags: bytes | None, tag: bytes) -> bool:
@@ -68,7 +94,7 @@ def _has(tags: bytes | None, tag: bytes) -> bool:
     return tags is not None and any(each.strip().removeprefix(b"W/") in {tag, b"*"} for each in tags.split(b","))
 
 
-async def send(service: Service, request: Request) -> Answer:
+async def send(service: Service, request: Request) -> HttpAnswer:
     """Send an event to a workflow."""
     workflow = request.parts[0]
     if_allowed = switch(request.query, "if_allowed") if request.query else False
@@ -76,9 +102,13 @@ async def send(service: Service, request: Request) -> Answer:
     body = await request.json(_event)
     check_id(workflow, "the id of a workflow")
     if request.identity.limited:
-        await service.permit(request, None, workflow)
+        await service.permit(request, None if body.start is None else body.start.machine, workflow)
     expected = request.expected_version() if b"if-match" in request.headers else None
-    event = await service.decode_event(workflow, body.event, bytes(body.data))
+    begin = None
+    if body.start is None:
+        event = await service.decode_event(workflow, body.event, bytes(body.data))
+    else:
+        begin, event = service.decode_start(body.start, body.event, bytes(body.data))
     try:
         moved = await service.engine.send(
             workflow,
@@ -86,6 +116,8 @@ async def send(service: Service, request: Request) -> Answer:
             key=request.idempotency_key() if body.key is None else body.key,
             if_allowed=if_allowed,
             expect_version=expected,
+            start=begin,
+            by=request.actor,
         )
     except VersionConflict as error:
         if expected == 0:
@@ -94,32 +126,32 @@ async def send(service: Service, request: Request) -> Answer:
             )
             error.why = "The ETag of a workflow is its version in quotes, and only the same one matches."
         return answer_to(error, status=409 if expected is None else 412)
-    return Answer(200, encode(shown_move(workflow, moved)), JSON + etag(moved.version))
+    return HttpAnswer(200, encode(shown_move(workflow, moved)), JSON + etag(moved.version))
 
 
-async def history(service: Service, request: Request) -> Answer:
+async def history(service: Service, request: Request) -> HttpAnswer:
     """Return the history of a workflow, in the order of versions."""
     workflow = request.parts[0]
     query = request.query
     limit = whole_number(query, "limit", default=PAGE, most=PAGE_MAX)
     after = whole_number(query, "cursor", default=0, most=10**18, least=0)
     await service.permit(request, None, workflow)
-    rows = await service.engine.history(workflow, after=after, limit=limit)
     bound = await service.machine_of(workflow)
+    rows = await service.engine.history(workflow, after=after, limit=limit)
     cursor = str(rows[-1].version) if len(rows) == limit else None
     return listing([shown_row(bound, row) for row in rows], cursor)
 
 
-async def allowed(service: Service, request: Request) -> Answer:
+async def allowed(service: Service, request: Request) -> HttpAnswer:
     """Return the events that have a transition from the current state; with `event`, also its guard's verdict."""
     workflow = request.parts[0]
     query = request.query
     await service.permit(request, None, workflow)
+    bound = await service.machine_of(workflow)
     event = None
     if "event" in query:
         data = query.get("data", "{}").encode(errors="surrogatepass")
         decode_json(data, _anything, "data")
-        bound = await service.machine_of(workflow)
         event = bound.codec.decode_event(query["event"], data, strict=True)
     elif "data" in query:
         raise InvalidPayload(
@@ -143,12 +175,15 @@ PAGES_MAX = 100
 STALLED_MAX = 10_000
 """Workflows that are read for a key with limits: its own may come after those of other keys."""
 
+SEARCHING = ("where", "updated_after", "updated_before", "order")
+"""The parameters that search."""
+
 _BETWEEN = "~"
 """Separates a machine's name from its cursor in a listing over all machines. No machine name contains it."""
 
 
-async def find(service: Service, request: Request) -> Answer:
-    """List the workflows of one machine or of all by creation; those of one state by their entry into it."""
+async def find(service: Service, request: Request) -> HttpAnswer:
+    """List the workflows of one machine or of all by creation, those of one state by their entry; or search (F4)."""
     query = request.query
     limit = whole_number(query, "limit", default=LIMIT, most=LIMIT_MAX)
     name, cursor = query.get("machine"), query.get("cursor") or None
@@ -159,6 +194,12 @@ async def find(service: Service, request: Request) -> Answer:
         bounds = _with_state(bounds, state)
     if name is None and len(service.machines) > 1 and cursor is not None:
         bounds, cursor = _from(bounds, cursor)
+    if any(each in query for each in SEARCHING) and len(bounds) > 1:
+        raise InvalidPayload(
+            "a search is about one machine, and the query names none.",
+            why="Conditions and orders are about the fields of a machine's context.",
+            fix="Send machine=NAME too.",
+        )
     items: list[object] = []
     pages = 0
     while bounds and len(items) < limit and pages < PAGES_MAX:
@@ -167,6 +208,10 @@ async def find(service: Service, request: Request) -> Answer:
         page = await service.engine.find(
             _machine(bound),
             state=None if state is None else _state(bound, state),
+            where=where_of(bound.name, bound.machine.search.fields, request.where),
+            updated_after=instant(query, "updated_after"),
+            updated_before=instant(query, "updated_before"),
+            order=query.get("order") or None,
             limit=limit - len(items),
             cursor=cursor,
         )
@@ -179,7 +224,59 @@ async def find(service: Service, request: Request) -> Answer:
     return listing(items, f"{bounds[0].name}{_BETWEEN}{cursor or ''}" if bounds else None)
 
 
-async def stalled(service: Service, request: Request) -> Answer:
+async def children(service: Service, request: Request) -> HttpAnswer:
+    """List the children of a workflow, page by page."""
+    workflow = request.parts[0]
+    limit = whole_number(request.query, "limit", default=LIMIT, most=LIMIT_MAX)
+    await service.permit(request, None, workflow)
+    await service.machine_of(workflow)  # None of the engine's own workflows.
+    page = await service.engine.children(workflow, limit=limit, cursor=request.query.get("cursor") or None)
+    items = [
+        shown_view(service.bound_of(view.id, view.machine), view)
+        for view in page.items
+        if request.identity.allows(view.machine, view.id)
+    ]
+    return listing(items, page.cursor)
+
+
+async def attempts(service: Service, request: Request) -> HttpAnswer:
+    """List the attempts of a workflow's steps, undos and effects, page by page."""
+    workflow = request.parts[0]
+    query = request.query
+    limit = whole_number(query, "limit", default=LIMIT, most=LIMIT_MAX)
+    after = whole_number(query, "after", default=0, most=10**18, least=0)
+    await service.permit(request, None, workflow)
+    await service.machine_of(workflow)  # None of the engine's own workflows.
+    page = await service.engine.attempts(workflow, after=after, limit=limit, cursor=query.get("cursor") or None)
+    return listing(page.items, page.cursor)
+
+
+async def fork(service: Service, request: Request) -> HttpAnswer:
+    """Start a new workflow from a version of another: 201, also when the same fork is repeated."""
+    workflow = request.parts[0]
+    service.refuse_if_full(starts=True)
+    await service.permit(request, None, workflow)
+    bound = await service.machine_of(workflow)
+    body = await request.json(_fork)
+    check_id(body.id, "the id of a workflow")
+    await service.permit(request, bound.name, body.id)
+    async with service.audit_action(request, "fork", workflow, before=None, after=body):
+        try:
+            view = await service.engine.fork(workflow, body.at_version, body.id, by=request.actor)
+        except BadUsage as error:
+            return answer_to(error, status=409)
+    return json_answer(shown_view(bound, view), status=201, headers=etag(view.version))
+
+
+async def why(service: Service, request: Request) -> HttpAnswer:
+    """Explain why a workflow is where it is."""
+    workflow = request.parts[0]
+    await service.permit(request, None, workflow)
+    await service.machine_of(workflow)  # None of the engine's own workflows.
+    return json_answer(await service.engine.why(workflow))
+
+
+async def stalled(service: Service, request: Request) -> HttpAnswer:
     """List active workflows that have been in their state for too long."""
     query = request.query
     limit = whole_number(query, "limit", default=LIMIT, most=LIMIT_MAX)
@@ -202,7 +299,7 @@ async def stalled(service: Service, request: Request) -> Answer:
     return listing(items[:limit])
 
 
-async def machines(service: Service, request: Request) -> Answer:
+async def machines(service: Service, request: Request) -> HttpAnswer:
     """List the machines, as plain data."""
     return listing(
         [
@@ -213,7 +310,7 @@ async def machines(service: Service, request: Request) -> Answer:
     )
 
 
-async def machine(service: Service, request: Request) -> Answer:
+async def machine(service: Service, request: Request) -> HttpAnswer:
     """Return one machine with its diagram, optionally with counts; as SVG for a client that accepts only SVG."""
     counts = switch(request.query, "counts")
     bound = service.machine(request.parts[0])
@@ -222,7 +319,7 @@ async def machine(service: Service, request: Request) -> Answer:
     # The counts are those of all ids: a key with prefixes must not learn how many other workflows there are.
     living = await service.living(bound.name) if counts and not request.identity.limits.prefixes else None
     if (request.header(b"accept") or "").startswith("image/svg+xml"):
-        return Answer(200, itself.svg().encode(), SVG, secured=True)
+        return HttpAnswer(200, itself.svg().encode(), SVG, secured=True)
     described = msgspec.to_builtins(itself.describe())
     found = {**described, "diagram": {"svg": itself.svg(), "mermaid": itself.mermaid()}}
     return json_answer(found if living is None else {**found, "counts": living})
@@ -260,3 +357,183 @@ def _from(bounds: list[BoundMachine], cursor: str) -> tuple[list[BoundMachine], 
             fix="Send the cursor unchanged, with the same machine and state.",
         )
     return left, rest or None
+
+
+# --- Batches of events -----------------------------------------------------------------------------------------------
+# One event per line of JSON, and one result or problem per line, in order. Lines are decided in groups: the next group
+# is read while the previous one is being written. Most clients send everything before they read anything, so a separate
+# task reads. Otherwise both sides would wait for each other. Lines, groups and unread answers are bounded.
+
+GROUPS_MIN = 2
+"""Groups of one batch that may be under way concurrently, whatever the number of batches: one written, one read."""
+
+GROUPS_MAX = 8
+"""Groups of all batches together, as long as each batch has GROUPS_MIN. More lines than this fill a group of the engine
+anyway, and groups that wait in memory slow the others down."""
+
+_line = msgspec.json.Decoder(BatchLine)
+
+
+async def send_batch(service: Service, request: Request) -> StreamedAnswer:
+    """Send the events of a batch, and stream the results."""
+    request.check_media()
+    return StreamedAnswer(200, _Batch(service, request).answers(), NDJSON)
+
+
+class _Batch:
+    """One batch under way: the reading task decides lines, and the generator of answers waits for results."""
+
+    def __init__(self, service: Service, request: Request) -> None:
+        self._service = service
+        self._request = request
+        self._limits = request.limits
+        self._lines = 0
+        self._groups: deque[_Group] = deque()
+        self._broken: BaseException | None = None
+        """An unexpected exception of a group: it ends the batch without an answer."""
+        self._waiting: list[bytes] = []
+        self._bytes = 0
+        self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
+
+    async def answers(self) -> AsyncGenerator[bytes, None]:
+        """Yield the answers, group by group."""
+        self._service.batches += 1
+        reading = asyncio.get_running_loop().create_task(self._read())
+        reading.add_done_callback(lambda _: self._changed.set())
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                if self._broken is not None:
+                    raise self._broken
+                over = reading.done()
+                if self._waiting:
+                    piece, self._waiting, self._bytes = b"".join(self._waiting), [], 0
+                    self._taken.set()
+                    yield piece
+                if over:
+                    break
+            if not reading.cancelled() and (error := reading.exception()) is not None:
+                raise error
+        finally:
+            self._service.batches -= 1
+            reading.cancel()
+            for group in self._groups:
+                group.sending.cancel()
+
+    async def _read(self) -> None:
+        rest = b""
+        try:
+            async for piece in self._request.pieces():
+                *lines, rest = (rest + piece).split(b"\n")
+                await self._decide(lines)
+                if len(rest) > self._limits.body_bytes_max:
+                    raise too_large(f"line {self._lines + 1}", len(rest), self._limits.body_bytes_max)
+            await self._decide([rest])
+            await self._finish(0)
+        except Disconnected:
+            return
+        except InterlockError as error:
+            await self._finish(0)
+            self._answer([problem_of(error)])
+
+    async def _decide(self, lines: list[bytes]) -> None:
+        lines = [line for line in lines if line.strip()]
+        left = self._limits.batch_lines_max - self._lines
+        allowed = lines[:left]
+        for at in range(0, len(allowed), self._limits.batch_group_max):
+            group = allowed[at : at + self._limits.batch_group_max]
+            self._lines += len(group)
+            await self._service.guard.revalidate(self._request.identity)  # A batch may take longer than a key lives.
+            self._groups.append(await self._begin_group(group))
+            await self._finish(max(GROUPS_MIN, GROUPS_MAX // self._service.batches) - 1)
+        if len(lines) > left:
+            raise _too_many(self._limits.batch_lines_max)
+
+    async def _begin_group(self, lines: list[bytes]) -> "_Group":
+        """Decode the lines and start to send their events, after those of all earlier groups."""
+        service, limited = self._service, self._request.identity.limited
+        answers: list[Problem | str] = []
+        events: list[tuple[str, Event, str | None, Beginning | None]] = []
+        for number, line in enumerate(lines, self._lines - len(lines) + 1):
+            workflow: str | None = None
+            try:
+                if len(line) > self._limits.body_bytes_max:  # It came in one piece with its end.
+                    raise too_large(f"line {number}", len(line), self._limits.body_bytes_max)
+                body = decode_json(line, _line, f"line {number}")
+                workflow = body.id
+                check_id(workflow, "the id of a workflow")
+                begin = body.start
+                if limited:
+                    await service.permit(self._request, None if begin is None else begin.machine, workflow)
+                data = bytes(body.data)
+                start: Beginning | None = None
+                event: Event | None
+                if begin is not None:
+                    start, event = service.decode_start(begin, body.event, data)
+                else:
+                    event = service.decode_unique_event(body.event, data)
+                    if event is None:
+                        event = await service.decode_event(workflow, body.event, data)
+            except InterlockError as error:
+                answers.append(problem_of(error, workflow=workflow))
+                continue
+            events.append((workflow, event, body.key, start))
+            answers.append(workflow)
+        # Tasks begin in the order they are made in, so that no line overtakes another.
+        sending = asyncio.get_running_loop().create_task(self._service.engine.send_many(events, by=self._request.actor))
+        sending.add_done_callback(self._sent)
+        return _Group(answers, sending)
+
+    async def _finish(self, left: int) -> None:
+        """Wait until at most `left` groups are under way, and until the client has read enough answers."""
+        while len(self._groups) > left and self._broken is None:
+            await asyncio.wait([self._groups[0].sending])
+            self._answer_done()
+        while self._bytes > self._limits.batch_answer_bytes_max:
+            self._taken.clear()
+            await self._taken.wait()
+
+    def _sent(self, sending: "asyncio.Task[list[Moved[Enum] | Refused]]") -> None:
+        if not sending.cancelled():
+            self._answer_done()
+
+    def _answer_done(self) -> None:
+        """Answer the groups that are done, in order: a client may wait for answers before it sends more."""
+        while self._groups and self._groups[0].sending.done():
+            group = self._groups.popleft()
+            self._broken = group.sending.exception()
+            if self._broken is not None:
+                self._changed.set()
+                return
+            moves = iter(group.sending.result())
+            self._answer([_result_line(each, next(moves)) if isinstance(each, str) else each for each in group.answers])
+
+    def _answer(self, answers: "list[Problem | ShownMove]") -> None:
+        lines = encode_lines(answers)
+        self._waiting.append(lines)
+        self._bytes += len(lines)
+        self._changed.set()
+
+
+class _Group(NamedTuple):
+    """Some lines that are being decided."""
+
+    answers: "list[Problem | str]"
+    """Per line its problem, if it could not be decoded; otherwise its workflow, until the result is known."""
+    sending: "asyncio.Task[list[Moved[Enum] | Refused]]"
+
+
+def _result_line(workflow: str, moved: Moved[Enum] | Refused) -> Problem | ShownMove:
+    if isinstance(moved, Refused):
+        return problem_of(moved.error, workflow=workflow)
+    return shown_move(workflow, moved)
+
+
+def _too_many(most: int) -> InvalidPayload:
+    return InvalidPayload(
+        f"the batch has more than {most:,} lines; those after them were not read (batch_lines_max).",
+        why="Every request has a bound.",
+        fix="Send the rest as another batch.",
+    )

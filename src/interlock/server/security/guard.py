@@ -1,4 +1,4 @@
-"""The guard: authenticates a request by its headers, in a few microseconds.
+"""The guard: authenticates a request by its headers, in a few microseconds; and the audit log of operators.
 
 It holds all keys of the home, read at most a second ago: every process refuses a revoked key within a second. `fresh`
 reads them again, ahead of time and for all requests together; `check` uses the keys in memory. While the keys cannot
@@ -12,20 +12,24 @@ rebinding). Once the guard has loaded a key, it always requires one.
 import asyncio
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, Protocol
 
-from interlock.clock import Clock
+import msgspec
+
+from interlock.clock import Clock, Ids, RandomIds
 from interlock.errors import BadUsage, InterlockError, NotAuthenticated, NotPermitted, UnavailableError
+from interlock.redaction import redacted_text, redacted_value
 from interlock.server.security.keys import (
     DIGEST_BYTES,
     LADDER,
     SALT_BYTES,
+    KeyBounds,
     KeyRecord,
     KeyStore,
-    Limits,
     Scope,
     has_digest,
     parse_key,
@@ -45,6 +49,9 @@ READ_TIMEOUT_S = 5.0
 USES_EVERY_S = 60.0
 """Uses are stored at most this often, rounded to the hour."""
 
+ACTOR_CHARACTERS_MAX = 200
+"""Length of an actor's name: that of an id."""
+
 _UNKNOWN_KEY = (bytes(SALT_BYTES), bytes(DIGEST_BYTES))
 """Compared for an unknown id, so that it takes the same time as a wrong secret."""
 
@@ -58,7 +65,21 @@ class Identity:
     name: str
     scopes: frozenset[Scope]
     """All scopes that the key's scopes cover."""
-    limits: Limits = field(default_factory=Limits)
+    limits: KeyBounds = field(default_factory=KeyBounds)
+    actor: str = field(init=False, compare=False, repr=False)
+    """Its name in history and logs."""
+
+    def __post_init__(self) -> None:
+        """Compose the name once: every event has it."""
+        object.__setattr__(self, "actor", str(self))
+
+    def acting(self, by: str) -> str:
+        """Return the actor of a request (F1): this client, with the person whom it names.
+
+        Both are recorded, so no key can act in another's name unseen.
+        """
+        most = ACTOR_CHARACTERS_MAX - len(self.actor) - len(" with ")
+        return f"{by[:most]} with {self.actor}" if by and most > 0 else self.actor
 
     @property
     def limited(self) -> bool:
@@ -344,3 +365,136 @@ def name_of_host(header: str) -> str:
     """Return the host in a Host header, without its port; empty for an invalid header."""
     found = _HOST.fullmatch(header)
     return found[1] if found else ""
+
+
+# --- Audit log -------------------------------------------------------------------------------------------------------
+# Every action of an operator, with its target, time, and values before and after. It is written durably before it is
+# carried out, and again if it fails. No action can be missing; one that the process's death prevented may be logged
+# too. The log is append-only, kept for `retention`, and bounded. Secrets are masked before anything is written.
+
+RETENTION: Final = timedelta(days=400)
+"""A year, and some weeks to review it."""
+
+VALUE_BYTES_MAX = 16_384
+"""Size of `before` and of `after`; a larger value is replaced by its size."""
+
+TEXT_CHARACTERS_MAX = 500
+"""Length of an action, a target or a name."""
+
+ENTRIES_READ_MAX = 10_000
+PRUNE_EVERY_S = 3_600.0
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One action of an operator."""
+
+    id: str
+    at: datetime
+    key: str
+    """The id of the key that was used; empty on the command line and without keys."""
+    who: str
+    action: str
+    """The kind of action, such as `breaker.force` or `keys.revoke`."""
+    target: str
+    before: msgspec.Raw = msgspec.Raw(b"null")
+    after: msgspec.Raw = msgspec.Raw(b"null")
+    failed: str = ""
+    """The code of the error, in the entry for an action that failed."""
+
+
+class Trail(Protocol):
+    """A store of audit entries. There is one for each kind of home, and one suite of tests for all."""
+
+    async def append(self, entry: AuditEntry) -> None:
+        """Write an entry; it is durable when this returns."""
+        ...
+
+    async def read(self, limit: int) -> list[AuditEntry]:
+        """Return the newest entries, newest first."""
+        ...
+
+    async def prune(self, before: datetime) -> None:
+        """Remove entries before this time; some may be removed later."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections, where there are any."""
+        return  # A body that is only a docstring would be abstract.
+
+
+class Audit:
+    """The audit log of one home."""
+
+    def __init__(self, trail: Trail, *, clock: Clock, ids: Ids | None = None, retention: timedelta = RETENTION) -> None:
+        self._trail = trail
+        self._clock = clock
+        self._ids = ids or RandomIds()
+        self._retention = retention
+        self._pruned_s = float("-inf")
+
+    async def record(
+        self,
+        identity: Identity,
+        action: str,
+        target: str,
+        before: object,
+        after: object,
+        *,
+        by: str = "",
+        failed: str = "",
+    ) -> AuditEntry:
+        """Write one action; it is durable when this returns. `before` and `after` are any values that JSON can hold.
+
+        `by` is the person whom the client names (F1).
+        """
+        now = datetime.fromtimestamp(self._clock.wall_s(), UTC)
+        entry = AuditEntry(
+            id=self._ids.text(),
+            at=now,
+            key=identity.key,
+            who=_bounded(f"{by} with {identity.name or identity.actor}" if by else identity.name),
+            action=_bounded(action),
+            target=_bounded(target),
+            before=_value(before),
+            after=_value(after),
+            failed=failed,
+        )
+        await self._trail.append(entry)
+        if self._clock.monotonic_s() - self._pruned_s >= PRUNE_EVERY_S:
+            self._pruned_s = self._clock.monotonic_s()
+            await self._trail.prune(now - self._retention)
+        return entry
+
+    @asynccontextmanager
+    async def action(
+        self, identity: Identity, action: str, target: str, *, before: object, after: object, by: str = ""
+    ) -> AsyncGenerator[AuditEntry]:
+        """Write an action, then run the block that carries it out; if the block raises, write its failure too."""
+        entry = await self.record(identity, action, target, before, after, by=by)
+        try:
+            yield entry
+        except Exception as error:
+            failed = error.code if isinstance(error, InterlockError) else "internal"
+            await self.record(identity, action, target, before, None, by=by, failed=failed)
+            raise
+
+    async def read(self, limit: int = 100) -> list[AuditEntry]:
+        """Return the newest entries, newest first."""
+        return await self._trail.read(min(limit, ENTRIES_READ_MAX))
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._trail.close()
+
+
+def _value(value: object) -> msgspec.Raw:
+    plain: object = msgspec.to_builtins(value, str_keys=True)
+    encoded = msgspec.json.encode(redacted_value(plain))
+    if len(encoded) > VALUE_BYTES_MAX:
+        encoded = msgspec.json.encode({"left_out": f"{len(encoded):,} bytes; the audit log keeps {VALUE_BYTES_MAX:,}"})
+    return msgspec.Raw(encoded)
+
+
+def _bounded(text: str) -> str:
+    masked = redacted_text(text)
+    return masked if len(masked) <= TEXT_CHARACTERS_MAX else masked[: TEXT_CHARACTERS_MAX - 1] + "…"

@@ -56,14 +56,14 @@ def with_lower_scopes(scopes: tuple[Scope, ...]) -> frozenset[Scope]:
     return frozenset(LADDER[: highest + 1])
 
 
-class Limits(msgspec.Struct, frozen=True):
+class KeyBounds(msgspec.Struct, frozen=True):
     """The machines and id prefixes to which a key is limited."""
 
     machines: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
 
 
-def checked_limits(machines: tuple[str, ...], prefixes: tuple[str, ...]) -> Limits:
+def checked_limits(machines: tuple[str, ...], prefixes: tuple[str, ...]) -> KeyBounds:
     """Return the limits. Raises BadUsage for a value that cannot be a machine's name or an id's prefix."""
     for kind, values in (("machine", machines), ("prefix", prefixes)):
         if len(values) > LIMITS_MAX:
@@ -75,7 +75,7 @@ def checked_limits(machines: tuple[str, ...], prefixes: tuple[str, ...]) -> Limi
                     why="An empty limit would mean all, and an invalid one would match nothing.",
                     fix=f"Pass 1 to {LIMIT_CHARACTERS_MAX} printable characters without a slash, or no limit.",
                 )
-    return Limits(tuple(sorted(set(machines))), tuple(sorted(set(prefixes))))
+    return KeyBounds(tuple(sorted(set(machines))), tuple(sorted(set(prefixes))))
 
 
 # --- Keys ------------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     scopes: tuple[Scope, ...]
-    limits: Limits = Limits()
+    limits: KeyBounds = KeyBounds()
     salt: bytes
     digest: bytes
     created_at: datetime
@@ -141,7 +141,7 @@ def make_key(
     *,
     name: str,
     scopes: tuple[Scope, ...],
-    limits: Limits,
+    limits: KeyBounds,
     now: datetime,
     expires_at: datetime | None = None,
 ) -> CreatedKey:

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.errors import OutcomeUnknown, TransactionError, UnavailableError
 from interlock.postgres.pool import Pool
-from interlock.server.security.audit import Entry, Trail
+from interlock.server.security.guard import AuditEntry, Trail
 from interlock.server.security.keys import Document, Edit
 from interlock.urls import parse_postgres_url
 
@@ -151,7 +151,7 @@ class PostgresTrail(Trail):
             f"WHERE at < $1 OR number <= (SELECT max(number) FROM {table}) - $2 ORDER BY number LIMIT {PRUNE_AT_ONCE})"
         )
 
-    async def append(self, entry: Entry) -> None:
+    async def append(self, entry: AuditEntry) -> None:
         """Write an entry; it is committed when this returns."""
         await self._tables.make()
         values = (entry.id, entry.at, msgspec.json.encode(entry).decode())
@@ -160,12 +160,12 @@ class PostgresTrail(Trail):
         except OutcomeUnknown:
             await self._tables.pool.write(self._insert, values)
 
-    async def read(self, limit: int) -> list[Entry]:
+    async def read(self, limit: int) -> list[AuditEntry]:
         """Return the newest entries, newest first."""
         if not await self._tables.present():
             return []
         rows = await self._tables.pool.read(self._select, limit)
-        return [msgspec.json.decode(cast("str", row[0]), type=Entry) for row in rows]
+        return [msgspec.json.decode(cast("str", row[0]), type=AuditEntry) for row in rows]
 
     async def prune(self, before: datetime) -> None:
         """Delete entries before this time, and the oldest above the maximum."""

@@ -19,16 +19,25 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from interlock.catalog.catalog import FolderCatalog
-from interlock.catalog.entries import below
+from interlock.catalog.catalog_entries import below
 from interlock.clock import Clock
 from interlock.errors import BadUsage, UnavailableError, UnusableFile
 from interlock.lanes.file import sync_folder
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog.bucket_protocol import Bucket, ConditionFailed, Found, Unclear, answering
-from interlock.lanes.settings import LaneSettings
 from interlock.redaction import redacted_text
-from interlock.server.security.audit import ENTRIES_READ_MAX, Audit, Entry, Trail
+from interlock.server.security.guard import ENTRIES_READ_MAX, Audit, AuditEntry, Trail
 from interlock.server.security.keys import Document, Edit, KeyStore
-from interlock.urls import is_bucket_url, is_postgres_url, lane_path, parse_bucket_url, parse_postgres_url, redact_url
+from interlock.urls import (
+    is_bucket_url,
+    is_lane_url,
+    is_postgres_url,
+    lane_path,
+    parse_bucket_url,
+    parse_postgres_url,
+    redact_url,
+    resolve_url,
+)
 
 # --- Keys in a file --------------------------------------------------------------------------------------------------
 
@@ -151,15 +160,15 @@ class MemoryTrail(Trail):
     """A trail in memory, which ends with its process."""
 
     def __init__(self, entries_max: int = ENTRIES_READ_MAX) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[AuditEntry] = []
         self._entries_max = entries_max
 
-    async def append(self, entry: Entry) -> None:
+    async def append(self, entry: AuditEntry) -> None:
         """Append an entry."""
         self._entries.append(entry)
         del self._entries[: -self._entries_max]
 
-    async def read(self, limit: int) -> list[Entry]:
+    async def read(self, limit: int) -> list[AuditEntry]:
         """Return the newest entries."""
         return self._entries[::-1][:limit]
 
@@ -189,11 +198,11 @@ class FileTrail(Trail):
         self._file_bytes_max = file_bytes_max
         self._files_kept = files_kept
 
-    async def append(self, entry: Entry) -> None:
+    async def append(self, entry: AuditEntry) -> None:
         """Write an entry; it is on the disk when this returns."""
         await asyncio.to_thread(self._append, msgspec.json.encode(entry) + b"\n")
 
-    async def read(self, limit: int) -> list[Entry]:
+    async def read(self, limit: int) -> list[AuditEntry]:
         """Return the newest entries, newest first."""
         return await asyncio.to_thread(self._read, limit)
 
@@ -232,8 +241,8 @@ class FileTrail(Trail):
         found = ((_ASIDE.fullmatch(path.name), path) for path in self._folder.glob(f"{NAME}-*.jsonl"))
         return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
 
-    def _read(self, limit: int) -> list[Entry]:
-        entries: list[Entry] = []
+    def _read(self, limit: int) -> list[AuditEntry]:
+        entries: list[AuditEntry] = []
         with usable(self._current):
             for path in (self._current, *(path for _, path in self._aside())):
                 if len(entries) >= limit:
@@ -251,10 +260,10 @@ class FileTrail(Trail):
                     path.unlink()
 
 
-def _entries(data: bytes) -> Iterator[Entry]:
+def _entries(data: bytes) -> Iterator[AuditEntry]:
     for line in data.splitlines():
         try:
-            yield msgspec.json.decode(line, type=Entry)
+            yield msgspec.json.decode(line, type=AuditEntry)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue  # Cut short by a crash.
 
@@ -326,12 +335,12 @@ class BucketTrail(Trail):
         self._bucket = bucket
         self._entries_max = entries_max
 
-    async def append(self, entry: Entry) -> None:
+    async def append(self, entry: AuditEntry) -> None:
         """Store an entry, under a unique name."""
         key = f"{ENTRIES}{_time(entry.at)}-{entry.id}.json"
         await _call_bucket(lambda: self._bucket.put(key, msgspec.json.encode(entry)), "write the audit log")
 
-    async def read(self, limit: int) -> list[Entry]:
+    async def read(self, limit: int) -> list[AuditEntry]:
         """Return the newest entries, newest first."""
         return await _call_bucket(lambda: self._read(limit), "read the audit log")
 
@@ -339,10 +348,10 @@ class BucketTrail(Trail):
         """Remove entries before this time, and the oldest above the maximum."""
         await _call_bucket(lambda: self._prune(f"{ENTRIES}{_time(before)}"), "prune the audit log")
 
-    def _read(self, limit: int) -> list[Entry]:
+    def _read(self, limit: int) -> list[AuditEntry]:
         newest = self._bucket.keys(ENTRIES)[::-1][:limit]
         objects = self._bucket.get_many(newest)
-        return [msgspec.json.decode(data, type=Entry) for data in objects if data is not None]
+        return [msgspec.json.decode(data, type=AuditEntry) for data in objects if data is not None]
 
     def _prune(self, before: str) -> None:
         keys = self._bucket.keys(ENTRIES)
@@ -387,7 +396,7 @@ class Security(NamedTuple):
 
 def security_at(home: str, *, clock: Clock) -> Security:
     """Return the keys and the audit log of a home. Raises BadUsage, without secrets, for an invalid address."""
-    document, trail, address = _open_parts(home)
+    document, trail, address = _open_parts(resolve_url(home))
     return Security(KeyStore(document, address), Audit(trail, clock=clock))
 
 
@@ -406,7 +415,7 @@ def _open_parts(home: str) -> tuple[Document, Trail, str]:
         # Without the probe, which opening the workflows makes: it would write each time keys are listed.
         bucket = remote_bucket.open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
         return BucketDocument(bucket), BucketTrail(bucket), redact_url(home)
-    if not home.startswith("lanes:///"):
+    if not is_lane_url(home):
         raise BadUsage(
             f"{redacted_text(redact_url(home))!r} is not a home that can have API keys.",
             why="Keys are stored beside the workflows: in a folder, in a bucket, or in PostgreSQL.",

@@ -35,7 +35,7 @@ def identity(body: Body, kind: Type) -> NumberSequence:
     sequence = column_sequence(kind, "always" if body["generated_when"] == "a" else "by default")
     made = with_options(body.get("options", ()), sequence)
     if replace(made, start=1) != sequence:
-        raise refuse("an identity column with other options than START WITH.", fix="Leave them out.")
+        raise refuse("an identity column that counts in another way.", fix="Leave out all but START WITH and CACHE.")
     return made
 
 
@@ -139,8 +139,8 @@ def with_options(options: Iterable[Node], sequence: NumberSequence) -> NumberSeq
     owner = found.get("owned_by")
     if owner is not None and names_of(owner["List"]["items"]) != ["none"]:
         raise refuse("OWNED BY of a sequence.", fix="Declare the column as serial or as an identity.")
-    if _option(found, "cache", 1) != 1:
-        raise refuse("CACHE of a sequence.", fix="Leave it out.")
+    if _option(found, "cache", 1) < 1:  # Numbers in advance leave gaps, which a sequence may have anyway.
+        raise wrong("CACHE of a sequence that is less than one.", fix="Leave it out.")
     unknown = sorted(set(found) - {"as", "increment", "minvalue", "maxvalue", "start", "cycle", "owned_by", "cache"})
     if unknown:
         raise refuse(f"{unknown[0].upper()} of a sequence.", fix="Leave it out.")

@@ -1,349 +1,185 @@
 """Aggregates with PostgreSQL's results: exact sums, averages and spreads of numbers, ordered sets, collections.
 
 SQLite's own sum overflows where PostgreSQL widens to numeric, its average is a float, and its sum of floats is
-compensated, which PostgreSQL's is not. NULLs are left out, and a group without any value gives NULL.
+compensated, which PostgreSQL's is not. NULLs are left out, and a group without any value gives NULL. An aggregate is
+either a fold, which keeps a state, or a collection, which keeps every argument of every row.
 """
 
 import math
+import operator
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from interlock.errors import TransactionError
-from interlock.sql.functions import decimals, documents
+from interlock.sql.functions import decimals, documents, times
 from interlock.sql.registry import Accumulator, Entry, aggregate
-from interlock.sql.values import StoredValue, array_text, numeric_text
+from interlock.sql.stored_values import StoredValue, array_text, numeric_text
 
 
-class IntegerSum:
-    """sum(bigint): a numeric, so it never overflows."""
+class Fold:
+    """A state to which each value is added; the result is made of it and of the number of values."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        [value] = values
-        if value is not None:
-            assert isinstance(value, int)
-            self.count += 1
-            self.total += value
-
-    def final(self) -> StoredValue:
-        """The sum, as stored."""
-        return str(self.total) if self.count else None
-
-
-class IntegerAverage(IntegerSum):
-    """avg of whole numbers: a numeric."""
-
-    def final(self) -> StoredValue:
-        """The average, as stored."""
-        return decimals.divide(str(self.total), str(self.count)) if self.count else None
-
-
-class NumericSum:
-    """sum(numeric)."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = "0"
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        [value] = values
-        if value is not None:
-            assert isinstance(value, str)
-            self.count += 1
-            self.total = decimals.add(self.total, value)
-
-    def final(self) -> StoredValue:
-        """The sum, as stored."""
-        return self.total if self.count else None
-
-
-class NumericAverage(NumericSum):
-    """avg(numeric)."""
-
-    def final(self) -> StoredValue:
-        """The average, as stored."""
-        return decimals.divide(self.total, str(Decimal(self.count))) if self.count else None
-
-
-class FloatSum:
-    """sum(double precision): added up in the order of the rows, as PostgreSQL does."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        [value] = values
-        if value is not None:
-            assert isinstance(value, float)
-            self.count += 1
-            self.total += value
-            if not math.isfinite(self.total):
-                raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
-
-    def final(self) -> StoredValue:
-        """The sum."""
-        return self.total if self.count else None
-
-
-class FloatAverage(FloatSum):
-    """avg(double precision)."""
-
-    def final(self) -> StoredValue:
-        """The average."""
-        return self.total / self.count if self.count else None
-
-
-class NumberSpread:
-    """stddev() and variance() of whole numbers and numerics: exact sums of the values and of their squares."""
-
-    def __init__(self, *, is_sample: bool, is_root: bool) -> None:
-        self._is_sample, self._is_root = is_sample, is_root
+    def __init__(
+        self, start: object, add: Callable[[Any, Any], object], finish: Callable[[Any, int], StoredValue]
+    ) -> None:
+        self._state, self._add, self._finish = start, add, finish
         self._count = 0
-        self._total = self._squares = "0"
 
     def step(self, *values: StoredValue) -> None:
         """Take one row."""
         [value] = values
         if value is not None:
-            text = str(value)
             self._count += 1
-            self._total = decimals.add(self._total, text)
-            self._squares = decimals.add(self._squares, decimals.multiply(text, text))
+            self._state = self._add(self._state, value)
 
     def final(self) -> StoredValue:
-        """The variance or its root, with the scale of PostgreSQL's `numeric_stddev_internal`."""
-        count = self._count
-        if count <= self._is_sample:
-            return None
-        product = decimals.multiply(self._total, self._total)
-        rest = Decimal(decimals.subtract(decimals.multiply(str(count), self._squares), product))
-        if rest <= 0:
-            return "0"
-        divisor = count * (count - self._is_sample)
-        variance = decimals.divide(f"{rest:f}", str(divisor))
-        if not self._is_root:
-            return variance
-        return numeric_text(decimals.root(Decimal(variance), decimals.displayed_scale(variance)))
-
-
-class FloatSpread:
-    """stddev() and variance() of floats, by the steps of PostgreSQL's `float8_accum`."""
-
-    def __init__(self, *, is_sample: bool, is_root: bool) -> None:
-        self._is_sample, self._is_root = is_sample, is_root
-        self._count = self._total = self._squares = 0.0
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        [value] = values
-        if value is None:
-            return
-        assert isinstance(value, float)
-        before, self._count = self._count, self._count + 1.0
-        self._total += value
-        if before > 0:
-            rest = value * self._count - self._total
-            self._squares += rest * rest / (self._count * before)
-        if not math.isfinite(self._total) or not math.isfinite(self._squares):
-            raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
-
-    def final(self) -> StoredValue:
-        """The variance or its root."""
-        if self._count <= self._is_sample:
-            return None
-        variance = self._squares / (self._count - self._is_sample)
-        return math.sqrt(variance) if self._is_root else variance
-
-
-class FirstValue:
-    """any_value(): the first value that is not NULL."""
-
-    def __init__(self) -> None:
-        self._value: StoredValue = None
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        if self._value is None:
-            [self._value] = values
-
-    def final(self) -> StoredValue:
-        """The value."""
-        return self._value
-
-
-class Bits:
-    """bit_and(), bit_or() and bit_xor() of whole numbers."""
-
-    def __init__(self, join: Callable[[int, int], int]) -> None:
-        self._join = join
-        self._value: int | None = None
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        [value] = values
-        if value is not None:
-            assert isinstance(value, int)
-            self._value = value if self._value is None else self._join(self._value, value)
-
-    def final(self) -> StoredValue:
-        """The bits."""
-        return self._value
-
-
-# --- Ordered sets ----------------------------------------------------------------------------------------------------
-# SQLite gives the values in the order of WITHIN GROUP; the fraction is the same for all rows.
-
-
-class OrderedSet:
-    """The values of a group in their order, without NULLs, and the fraction that is asked for."""
-
-    def __init__(self) -> None:
-        self.values: list[StoredValue] = []
-        self.fraction: float | None = None
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        value, *rest = values
-        if rest:
-            [fraction] = rest
-            assert fraction is None or isinstance(fraction, float)
-            if fraction is not None and not 0 <= fraction <= 1:
-                raise TransactionError(f"percentile value {fraction} is not between 0 and 1.", fix="Pass 0.5, say.")
-            self.fraction = fraction
-        if value is not None:
-            self.values.append(value)
-
-    def final(self) -> StoredValue:
-        """The result of the group."""
-        raise NotImplementedError
-
-
-class ContinuousPercentile(OrderedSet):
-    """percentile_cont(): between two values in proportion."""
-
-    def final(self) -> StoredValue:
-        """The value, a float."""
-        if self.fraction is None or not self.values:
-            return None
-        place = self.fraction * (len(self.values) - 1)
-        first, second = math.floor(place), math.ceil(place)
-        low, high = self.values[first], self.values[second]
-        assert isinstance(low, float)
-        assert isinstance(high, float)
-        return low if first == second else low + (place - first) * (high - low)
-
-
-class DiscretePercentile(OrderedSet):
-    """percentile_disc(): the first value at or after the fraction."""
-
-    def final(self) -> StoredValue:
-        """The value."""
-        if self.fraction is None or not self.values:
-            return None
-        return self.values[max(0, math.ceil(self.fraction * len(self.values)) - 1)]
-
-
-class Mode(OrderedSet):
-    """mode(): the value that is there most often, of several the first one."""
-
-    def final(self) -> StoredValue:
-        """The value."""
-        counts = Counter(self.values)
-        return max(counts, key=counts.__getitem__) if counts else None
-
-
-# --- Collections -----------------------------------------------------------------------------------------------------
-
-
-class TextJoin:
-    """string_agg: each text after its separator, but for the first one."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        text, separator = values
-        if isinstance(text, str):
-            self.parts += [separator, text] if self.parts and isinstance(separator, str) else [text]
-
-    def final(self) -> StoredValue:
-        """The texts in one."""
-        return "".join(self.parts) if self.parts else None
-
-
-class BytesJoin:
-    """string_agg of bytea: each value after its separator, but for the first one."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        value, separator = values
-        if isinstance(value, bytes):
-            self.parts += [separator, value] if self.parts and isinstance(separator, bytes) else [value]
-
-    def final(self) -> StoredValue:
-        """The values in one."""
-        return b"".join(self.parts) if self.parts else None
+        """Return the result of the group."""
+        return self._finish(self._state, self._count) if self._count else None
 
 
 class Collection:
-    """array_agg: every value, NULL included."""
+    """The arguments of all rows, one row after the other."""
 
-    def __init__(self) -> None:
-        self.values: list[StoredValue] = []
+    def __init__(self, finish: Callable[[list[Any]], StoredValue]) -> None:
+        self._values: list[StoredValue] = []
+        self._finish = finish
 
     def step(self, *values: StoredValue) -> None:
         """Take one row."""
-        self.values.extend(values)
+        self._values.extend(values)
 
     def final(self) -> StoredValue:
-        """The values as a stored array."""
-        return array_text(self.values) if self.values else None
+        """Return the result of the group."""
+        return self._finish(self._values) if self._values else None
 
 
-class DocumentArray(Collection):
-    """jsonb_agg: every value as a document, NULL as null."""
-
-    def final(self) -> StoredValue:
-        """The values as one document."""
-        return documents.build_array(*self.values) if self.values else None
+# --- Sums, averages and spreads --------------------------------------------------------------------------------------
 
 
-class DocumentObject(Collection):
-    """jsonb_object_agg: keys and values by turns, of a key given twice the last one."""
-
-    def final(self) -> StoredValue:
-        """The values as one document."""
-        return documents.build_object(*self.values) if self.values else None
+def _state(state: StoredValue, _: int) -> StoredValue:
+    return state
 
 
-class JsonArray(Collection):
-    """json_agg: every value as JSON, NULL as null."""
-
-    def final(self) -> StoredValue:
-        """The values as one text."""
-        return documents.json_array(*self.values) if self.values else None
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
+    return value
 
 
-class JsonObject(Collection):
-    """json_object_agg: keys and values by turns, each pair as it comes."""
+def _average(total: int | str, count: int) -> str:
+    return decimals.divide(str(total), str(count))
 
-    def final(self) -> StoredValue:
-        """The values as one text."""
-        return f"{{ {documents.json_object(*self.values)[1:-1]} }}" if self.values else None
+
+def _add_squared(state: tuple[str, str], value: StoredValue) -> tuple[str, str]:
+    text = str(value)
+    return decimals.add(state[0], text), decimals.add(state[1], decimals.multiply(text, text))
+
+
+def _add_deviation(state: tuple[float, float, float], value: float) -> tuple[float, float, float]:
+    """PostgreSQL's `float8_accum`, from the count, the total and the squares of deviations."""
+    before, total, squares = state[0], state[1] + value, state[2]
+    if before > 0:
+        rest = value * (before + 1.0) - total
+        squares += rest * rest / ((before + 1.0) * before)
+    return before + 1.0, total, squares
+
+
+def _float_average(state: tuple[float, float, float], count: int) -> float:
+    """Return the average. PostgreSQL also computes the squares, and raises if they overflow."""
+    _finite(state[2])
+    return _finite(state[1]) / count
+
+
+def _spread(state: tuple[str, str], count: int, *, is_sample: bool, is_root: bool) -> str | None:
+    """Return the variance or its root, with the scale of PostgreSQL's `numeric_stddev_internal`."""
+    total, squares = state
+    if count <= is_sample:
+        return None
+    product = decimals.multiply(total, total)
+    rest = Decimal(decimals.subtract(decimals.multiply(str(count), squares), product))
+    if rest <= 0:
+        return "0"
+    variance = decimals.divide(f"{rest:f}", str(count * (count - is_sample)))
+    return numeric_text(decimals.root(Decimal(variance), decimals.displayed_scale(variance))) if is_root else variance
+
+
+def _float_spread(state: tuple[float, float, float], count: int, *, is_sample: bool, is_root: bool) -> float | None:
+    if count <= is_sample:
+        return None
+    _finite(state[1])
+    variance = _finite(state[2]) / (count - is_sample)
+    return math.sqrt(variance) if is_root else variance
+
+
+def _extreme(sign: int) -> Callable[[], Accumulator]:
+    """Return min or max of numeric: of equal ones with different scales PostgreSQL keeps the one that came last."""
+
+    def choose(known: str | None, value: str) -> str:
+        return value if known is None or sign * decimals.compare(known, value) <= 0 else known
+
+    return partial(Fold, None, choose, _state)
+
+
+SUMS: Final[dict[str, Callable[[], Accumulator]]] = {
+    "sum_integer": partial(Fold, 0, operator.add, lambda total, _: str(total)),
+    "avg_integer": partial(Fold, 0, operator.add, _average),
+    "sum_numeric": partial(Fold, "0", decimals.add, _state),
+    "avg_numeric": partial(Fold, "0", decimals.add, _average),
+    # Added up in the order of the rows, as PostgreSQL does. A sum that was infinite stays so, or becomes no number.
+    "sum_float8": partial(Fold, 0.0, operator.add, lambda total, _: _finite(total)),
+    "avg_float8": partial(Fold, (0.0, 0.0, 0.0), _add_deviation, _float_average),
+    "sum_interval": partial(Fold, "0 0 0", times.plus, _state),
+    "avg_interval": partial(Fold, "0 0 0", times.plus, times.divide),
+    "min_numeric": _extreme(-1),
+    "max_numeric": _extreme(1),
+}
+
+
+# --- Ordered sets and collections ------------------------------------------------------------------------------------
+# SQLite gives the values of an ordered set in the order of WITHIN GROUP; the fraction is the same for all rows.
+
+
+def _percentile(
+    take: Callable[[list[Any], float], StoredValue],
+) -> Callable[[], Accumulator]:
+    def finish(values: list[Any]) -> StoredValue:
+        fraction = cast("float | None", values[1])
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise TransactionError(f"percentile value {fraction} is not between 0 and 1.", fix="Pass 0.5, say.")
+        known = [value for value in values[::2] if value is not None]
+        return take(known, fraction) if known and fraction is not None else None
+
+    return partial(Collection, finish)
+
+
+def _between(values: list[float], fraction: float) -> float:
+    place = fraction * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    return low if place.is_integer() else low + (place - math.floor(place)) * (high - low)
+
+
+def _discrete(values: list[StoredValue], fraction: float) -> StoredValue:
+    """Return the first value at or after the fraction."""
+    return values[max(0, math.ceil(fraction * len(values)) - 1)]
+
+
+def _most_frequent(values: list[StoredValue]) -> StoredValue:
+    """Return the value that is there most often, of several the first one."""
+    counts = Counter(value for value in values if value is not None)
+    return max(counts, key=counts.__getitem__) if counts else None
+
+
+def _joined(values: list[Any], empty: str | bytes) -> StoredValue:
+    """Return each text after its separator, but for the first one."""
+    parts: list[Any] = []
+    arguments = iter(values)
+    for text, separator in zip(arguments, arguments, strict=True):
+        if text is not None:
+            parts += [separator, text] if parts and separator is not None else [text]
+    return empty.join(parts) if parts else None
 
 
 # --- Aggregates of moving frames -------------------------------------------------------------------------------------
@@ -352,45 +188,16 @@ class JsonObject(Collection):
 # does so.
 
 
-class Frame(Protocol):
+class Frame(Accumulator, Protocol):
     """The state of one aggregate over the frame of a window."""
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row more."""
-        ...
 
     def inverse(self, *values: StoredValue) -> None:
         """Give back the row that was taken first."""
         ...
 
     def value(self) -> StoredValue:
-        """The result of the frame as it is."""
+        """Return the result of the frame as it is."""
         ...
-
-    def final(self) -> StoredValue:
-        """The result at the end."""
-        ...
-
-
-class NumericExtreme:
-    """min or max of numeric: of equal ones with different scales PostgreSQL keeps the one that came last."""
-
-    def __init__(self, sign: int) -> None:
-        self._sign = sign
-        self._value: StoredValue = None
-
-    def step(self, *values: StoredValue) -> None:
-        """Take one row."""
-        [value] = values
-        if value is None:
-            return
-        known = self._value
-        if known is None or self._sign * decimals.compare(str(known), str(value)) <= 0:
-            self._value = value
-
-    def final(self) -> StoredValue:
-        """The result."""
-        return self._value
 
 
 class MovingAggregate:
@@ -414,7 +221,7 @@ class MovingAggregate:
         self._is_stale = True
 
     def value(self) -> StoredValue:
-        """The result of the frame as it is."""
+        """Return the result of the frame as it is."""
         if self._is_stale:
             self._state = self._make()
             for values in self._taken:
@@ -425,8 +232,7 @@ class MovingAggregate:
     final = value
 
 
-@dataclass(frozen=True, slots=True)
-class WindowFunction:
+class WindowFunction(NamedTuple):
     """One window function: `apsw.Connection.create_window_function(name, make, arguments)`."""
 
     name: str
@@ -434,101 +240,85 @@ class WindowFunction:
     arguments: int = 1
 
 
-def _moving(make: Callable[[], Accumulator]) -> Callable[[], Frame]:
-    return lambda: MovingAggregate(make)
-
-
-WINDOW_FUNCTIONS: Final = (
-    WindowFunction("interlock_window_sum_integer", _moving(IntegerSum)),
-    WindowFunction("interlock_window_avg_integer", _moving(IntegerAverage)),
-    WindowFunction("interlock_window_sum_numeric", _moving(NumericSum)),
-    WindowFunction("interlock_window_avg_numeric", _moving(NumericAverage)),
-    WindowFunction("interlock_window_sum_float8", _moving(FloatSum)),
-    WindowFunction("interlock_window_avg_float8", _moving(FloatAverage)),
-    WindowFunction("interlock_window_min_numeric", _moving(lambda: NumericExtreme(-1))),
-    WindowFunction("interlock_window_max_numeric", _moving(lambda: NumericExtreme(1))),
+WINDOW_FUNCTIONS: Final = tuple(
+    WindowFunction(f"interlock_window_{name}", partial(MovingAggregate, make)) for name, make in SUMS.items()
 )
 
 
 # --- Entries ---------------------------------------------------------------------------------------------------------
 # count, min, max and the like are SQLite's own: `aggregates` builds them.
 
-_NUMBERS: Final = (
-    ("int2", "int8"),
-    ("int4", "int8"),
-    ("int8", "numeric"),
-    ("numeric", "numeric"),
-    ("float8", "float8"),
-)
+_INTEGERS: Final = ("int2", "int4", "int8")
 
 
-def _sums() -> list[Entry]:
-    sums: dict[str, Callable[[], Accumulator]] = {"numeric": NumericSum, "float8": FloatSum}
-    averages: dict[str, Callable[[], Accumulator]] = {"numeric": NumericAverage, "float8": FloatAverage}
-    entries: list[Entry] = []
-    for name, gives in _NUMBERS:
-        form = name if name in sums else "integer"
-        entries.append(aggregate("sum", name, gives, sums.get(name, IntegerSum), sqlite=f"sum_{form}"))
-        average = averages.get(name, IntegerAverage)
-        result = "float8" if name == "float8" else "numeric"
-        entries.append(aggregate("avg", name, result, average, sqlite=f"avg_{form}"))
-    return entries
+def _number_entries(kind: str) -> tuple[Entry, ...]:
+    form = "integer" if kind in _INTEGERS else kind
+    total = {"int2": "int8", "int4": "int8", "float8": "float8"}.get(kind, "numeric")
+    return (
+        aggregate("sum", kind, total, SUMS[f"sum_{form}"], sqlite=f"sum_{form}"),
+        aggregate("avg", kind, "float8" if kind == "float8" else "numeric", SUMS[f"avg_{form}"], sqlite=f"avg_{form}"),
+    )
 
 
-def _spread(name: str, *, is_sample: bool, is_root: bool) -> Iterator[Entry]:
-    """Declare one of stddev() and variance() for all numbers."""
-
-    def of_numbers() -> Accumulator:
-        return NumberSpread(is_sample=is_sample, is_root=is_root)
-
-    def of_floats() -> Accumulator:
-        return FloatSpread(is_sample=is_sample, is_root=is_root)
-
-    for kind in ("int2", "int4", "int8", "numeric"):
-        yield aggregate(name, kind, "numeric", of_numbers, sqlite=f"{name}_numeric")
-    yield aggregate(name, "float8", "float8", of_floats, sqlite=f"{name}_float8")
+def _spread_entries(name: str, *, is_sample: bool, is_root: bool) -> tuple[Entry, ...]:
+    exact = partial(Fold, ("0", "0"), _add_squared, partial(_spread, is_sample=is_sample, is_root=is_root))
+    floats = partial(
+        Fold, (0.0, 0.0, 0.0), _add_deviation, partial(_float_spread, is_sample=is_sample, is_root=is_root)
+    )
+    return (
+        *(aggregate(name, kind, "numeric", exact, sqlite=f"{name}_numeric") for kind in (*_INTEGERS, "numeric")),
+        aggregate(name, "float8", "float8", floats, sqlite=f"{name}_float8"),
+    )
 
 
-def _and(left: int, right: int) -> int:
-    return left & right
+_BITS: Final[dict[str, tuple[int, Callable[[int, int], int]]]] = {
+    "bit_and": (-1, int.__and__),
+    "bit_or": (0, int.__or__),
+    "bit_xor": (0, int.__xor__),
+}
 
-
-def _or(left: int, right: int) -> int:
-    return left | right
-
-
-def _xor(left: int, right: int) -> int:
-    return left ^ right
-
-
-def _bits(name: str, join: Callable[[int, int], int]) -> Iterator[Entry]:
-    def make() -> Accumulator:
-        return Bits(join)
-
-    for kind in ("int2", "int4", "int8"):
-        yield aggregate(name, kind, kind, make)
-
-
-ENTRIES: Final = (
-    *_sums(),
-    *_spread("stddev", is_sample=True, is_root=True),
-    *_spread("stddev_samp", is_sample=True, is_root=True),
-    *_spread("stddev_pop", is_sample=False, is_root=True),
-    *_spread("variance", is_sample=True, is_root=False),
-    *_spread("var_samp", is_sample=True, is_root=False),
-    *_spread("var_pop", is_sample=False, is_root=False),
-    *_bits("bit_and", _and),
-    *_bits("bit_or", _or),
-    *_bits("bit_xor", _xor),
-    aggregate("any_value", "anyelement", "anyelement", FirstValue),
-    aggregate("json_agg", "anyelement", "json", JsonArray),
-    aggregate("json_object_agg", "any, any", "json", JsonObject),
-    aggregate("percentile_cont", "float8, float8", "float8", ContinuousPercentile),
-    aggregate("percentile_disc", "float8, anyelement", "anyelement", DiscretePercentile),
-    aggregate("mode", "anyelement", "anyelement", Mode),
-    aggregate("string_agg", "text, text", "text", TextJoin),
-    aggregate("string_agg", "bytea, bytea", "bytea", BytesJoin, sqlite="string_agg_bytes"),
-    aggregate("array_agg", "anynonarray", "anyarray", Collection),
-    aggregate("jsonb_agg", "anyelement", "jsonb", DocumentArray),
-    aggregate("jsonb_object_agg", "any, any", "jsonb", DocumentObject),
+ENTRIES: Final[tuple[Entry, ...]] = (
+    *(entry for kind in (*_INTEGERS, "numeric", "float8") for entry in _number_entries(kind)),
+    aggregate("sum", "interval", "interval", SUMS["sum_interval"], sqlite="sum_interval"),
+    aggregate("avg", "interval", "interval", SUMS["avg_interval"], sqlite="avg_interval"),
+    *_spread_entries("stddev", is_sample=True, is_root=True),
+    *_spread_entries("stddev_samp", is_sample=True, is_root=True),
+    *_spread_entries("stddev_pop", is_sample=False, is_root=True),
+    *_spread_entries("variance", is_sample=True, is_root=False),
+    *_spread_entries("var_samp", is_sample=True, is_root=False),
+    *_spread_entries("var_pop", is_sample=False, is_root=False),
+    *(
+        aggregate(name, kind, kind, partial(Fold, start, join, _state))
+        for name, (start, join) in _BITS.items()
+        for kind in _INTEGERS
+    ),
+    aggregate(
+        "any_value",
+        "anyelement",
+        "anyelement",
+        partial(Fold, None, lambda known, new: new if known is None else known, _state),
+    ),
+    aggregate("percentile_cont", "float8, float8", "float8", _percentile(_between)),
+    aggregate("percentile_disc", "float8, anyelement", "anyelement", _percentile(_discrete)),
+    aggregate("mode", "anyelement", "anyelement", partial(Collection, _most_frequent)),
+    aggregate("string_agg", "text, text", "text", partial(Collection, partial(_joined, empty=""))),
+    aggregate(
+        "string_agg",
+        "bytea, bytea",
+        "bytea",
+        partial(Collection, partial(_joined, empty=b"")),
+        sqlite="string_agg_bytes",
+    ),
+    aggregate("array_agg", "anynonarray", "anyarray", partial(Collection, array_text)),
+    aggregate("jsonb_agg", "anyelement", "jsonb", partial(Collection, lambda values: documents.build_array(*values))),
+    aggregate("json_agg", "anyelement", "json", partial(Collection, lambda values: documents.build_array(*values))),
+    aggregate(
+        "jsonb_object_agg", "any, any", "jsonb", partial(Collection, lambda values: documents.build_object(*values))
+    ),
+    aggregate(
+        "json_object_agg",
+        "any, any",
+        "json",
+        partial(Collection, lambda values: f"{{ {documents.json_object(*values)[1:-1]} }}"),
+    ),
 )

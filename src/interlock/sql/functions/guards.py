@@ -9,7 +9,7 @@ from typing import Final
 
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.registry import ANY_NUMBER, Function, strict
-from interlock.sql.values import StoredValue
+from interlock.sql.stored_values import StoredValue
 
 
 class SingleRow:
@@ -125,6 +125,19 @@ def offset(value: int | None) -> int:
     return 0 if value is None else _not_negative(value, "OFFSET")
 
 
+def place(value: int | None, least: int) -> int:
+    """Return the place or number of parts that a parameter gives to a window function."""
+    if value is None or (value < 0 and not least):
+        raise DialectError(
+            "a window function whose place is NULL or negative.",
+            why="PostgreSQL gives NULL, or looks in the other direction; SQLite does neither.",
+            fix="Pass zero or more; use lead() for rows after this one, and lag() for rows before it.",
+        )
+    if value < least:
+        raise TransactionError(f"a window function with the argument {value}.", fix="Pass one or more.")
+    return value
+
+
 def _not_negative(value: int, word: str) -> int:
     if value < 0:
         raise TransactionError(f"{word} must not be negative.", fix="Pass zero or more.")
@@ -144,4 +157,5 @@ GUARDS: Final = (
     Function("interlock_step", strict(step), 1),
     Function("interlock_limit", limit, 1),
     Function("interlock_offset", offset, 1),
+    Function("interlock_place", place, 2),
 )

@@ -19,8 +19,8 @@ from interlock.errors import TransactionError
 from interlock.sql.functions import decimals, documents
 from interlock.sql.registry import Entry, function, operator
 from interlock.sql.scope import Term
+from interlock.sql.stored_values import JsonNumber, json_text, numeric_text, rows_text
 from interlock.sql.types import Type, refuse, wrong
-from interlock.sql.values import JsonNumber, json_text, numeric_text, rows_text
 
 PATHS_MAX: Final = 256
 _DEPTH_MAX: Final = 50
@@ -77,9 +77,7 @@ class _Parser:
         matched = _TOKEN.match(self.text, self.place)
         if matched is None:
             if self.text[self.place :].strip():
-                raise refuse(
-                    f"the jsonpath {self.text[:60]!r}.", why="A lane does not read it.", fix="Write it simpler."
-                )
+                raise self._unread()
             self.kind, self.word = "end", ""
             return
         self.place = matched.end()
@@ -98,15 +96,13 @@ class _Parser:
         if not self._take(token):
             raise self._wrong()
 
-    def _predicate(self, node: _Node) -> _Node:
-        if node.kind not in _PREDICATES:
+    def _predicate(self, node: _Node, *, wanted: bool = True) -> _Node:
+        if (node.kind in _PREDICATES) is not wanted:
             raise self._wrong()
         return node
 
     def _value(self, node: _Node) -> _Node:
-        if node.kind in _PREDICATES:
-            raise self._wrong()
-        return node
+        return self._predicate(node, wanted=False)
 
     def _or(self) -> _Node:
         found = self._and()
@@ -292,9 +288,8 @@ class _Evaluation:
             yield from self._elements(node, item)
             return
         of_arrays = node.kind == "method" and node.value in {"type", "size"}
-        elements = _array(item) if unwrap and not of_arrays else None
-        if elements is not None:
-            for element in elements:
+        if unwrap and not of_arrays and documents.is_array(item):
+            for element in item:
                 yield from self._step(node, element, size, unwrap=False)
             return
         match node.kind:
@@ -307,23 +302,20 @@ class _Evaluation:
                 yield self._method(cast("str", node.value), item)
 
     def _members(self, node: _Node, item: object) -> Iterator[object]:
-        if not isinstance(item, dict):
+        if not documents.is_object(item):
             if self.strict:
                 raise _failure("member accessor can only be applied to an object")
-            return
-        members = cast("dict[str, object]", item)
-        if node.kind == "members":
-            yield from members.values()
-        elif str(node.value) in members:
-            yield members[str(node.value)]
+        elif node.kind == "members":
+            yield from item.values()
+        elif str(node.value) in item:
+            yield item[str(node.value)]
         elif self.strict:
             raise _failure(f"JSON object does not contain key {node.value!r}")
 
     def _elements(self, node: _Node, item: object) -> Iterator[object]:
-        found = _array(item)
-        if found is None and self.strict:
+        if self.strict and not documents.is_array(item):
             raise _failure("array accessor can only be applied to an array")
-        elements = [item] if found is None else found
+        elements = documents.listed(item)
         if node.kind == "items":
             yield from elements
             return
@@ -335,48 +327,47 @@ class _Evaluation:
             yield from elements[max(first, 0) : max(last + 1, 0)]
 
     def _place(self, node: _Node, current: object, size: int) -> int:
-        found = list(self.items(node, current, size))
-        if len(found) != 1 or not _is_number(found[0]):
+        [found, *more] = [*self.items(node, current, size)] or [None]
+        if more or not documents.is_number(found):
             raise _failure("array subscript is not a single numeric value")
-        place = int(Decimal(cast("int", found[0])))
+        place = int(found)
         if abs(place) >= 2**31:
             raise _failure("array subscript is out of integer range")
         return place
 
     def _method(self, name: str, item: object) -> object:
         if name == "type":
-            return documents.typeof(json_text(item))
+            return documents.type_of(item)
         if name == "size":
-            if not isinstance(item, list) and self.strict:
+            if self.strict and not documents.is_array(item):
                 raise _failure(".size() can only be applied to an array")
-            return len(cast("list[object]", item)) if isinstance(item, list) else 1
-        if not _is_number(item):
+            return len(documents.listed(item))
+        if not documents.is_number(item):
             raise _failure(f".{name}() can only be applied to a numeric value")
-        return _number(_FUNCTIONS[name](_digits(item)))
+        return documents.loaded(_FUNCTIONS[name](_digits(item)))
 
     def _unwrapped(self, node: _Node, current: object, size: int | None) -> list[object]:
         """Return the items of an operand; in lax mode arrays are unwrapped."""
         found = list(self.items(node, current, size))
         if self.strict:
             return found
-        listed = [cast("list[object]", item) if isinstance(item, list) else [item] for item in found]
-        return [item for items in listed for item in items]
+        return [item for each in found for item in documents.listed(each)]
 
     def _computed(self, node: _Node, current: object, size: int | None) -> Iterator[object]:
         if node.kind == "signed":
             for item in self._unwrapped(node.parts[0], current, size):
-                if not _is_number(item):
+                if not documents.is_number(item):
                     raise _failure(f"operand of unary jsonpath operator {node.value} is not a numeric value")
-                yield _number(decimals.negate(_digits(item))) if node.value == "-" else item
+                yield documents.loaded(decimals.negate(_digits(item))) if node.value == "-" else item
             return
         operands: list[str] = []
         for side, part in zip(("left", "right"), node.parts, strict=True):
-            found = self._unwrapped(part, current, size)
-            if len(found) != 1 or not _is_number(found[0]):
+            [found, *more] = self._unwrapped(part, current, size) or [None]
+            if more or not documents.is_number(found):
                 raise _failure(f"{side} operand of jsonpath operator {node.value} is not a single numeric value")
-            operands.append(_digits(found[0]))
+            operands.append(_digits(found))
         try:
-            yield _number(_OPERATORS[cast("str", node.value)](*operands))
+            yield documents.loaded(_OPERATORS[cast("str", node.value)](*operands))
         except TransactionError as error:
             raise _failure(error.what) from error
 
@@ -408,7 +399,7 @@ class _Evaluation:
         if self.strict:
             return bool(list(self.items(node, current, size)))
         if node.kind == "signed":
-            return any(_is_number(item) for item in self._unwrapped(node.parts[0], current, size))
+            return any(documents.is_number(item) for item in self._unwrapped(node.parts[0], current, size))
         return any(True for _ in self.items(node, current, size))
 
     def _tested(self, node: _Node, current: object, size: int | None) -> bool | None:
@@ -422,28 +413,13 @@ class _Evaluation:
             right = self._unwrapped(node.parts[1], current, size)
             compare = _COMPARE[cast("str", node.value)]
         results = [compare(one, other) for one in left for other in right]
-        if self.strict:
-            return None if None in results else True in results
-        for result in results:
-            if result is True:
-                return True
+        if True in results and not (self.strict and None in results):
+            return True
         return None if None in results else False
 
 
-def _array(value: object) -> list[object] | None:
-    return cast("list[object]", value) if isinstance(value, list) else None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | JsonNumber) and not isinstance(value, bool)
-
-
-def _digits(value: object) -> str:
-    return numeric_text(Decimal(cast("int", value)))
-
-
-def _number(digits: str) -> object:
-    return documents.loaded(digits)
+def _digits(value: int | JsonNumber) -> str:
+    return numeric_text(Decimal(value))
 
 
 _FUNCTIONS: Final = {"abs": decimals.absolute, "floor": decimals.floor, "ceiling": decimals.ceiling}
@@ -469,8 +445,8 @@ def _comparing(sign: str) -> Callable[[object, object], bool | None]:
             if left is right:
                 return sign in {"==", "<=", ">="}
             return sign == "!="
-        if _is_number(left) and _is_number(right):
-            return test(Decimal(cast("int", left)), Decimal(cast("int", right)))
+        if documents.is_number(left) and documents.is_number(right):
+            return test(left, right)
         if type(left) is not type(right) or isinstance(left, list | dict):
             return None
         return test(left, right)
@@ -486,10 +462,10 @@ _COMPARE: Final = {sign: _comparing(sign) for sign in _TESTS}
 
 def _evaluation(document: str, path: str, variables: str) -> tuple[_Evaluation, _Node]:
     values = documents.loaded(variables)
-    if not isinstance(values, dict):
+    if not documents.is_object(values):
         raise TransactionError("the vars of a jsonpath are not an object.", fix="Pass an object: '{\"x\": 1}'.")
     strict, node = _path(path)
-    return _Evaluation(documents.loaded(document), cast("dict[str, object]", values), strict), node
+    return _Evaluation(documents.loaded(document), values, strict), node
 
 
 def query(document: str, path: str, variables: str = "{}", silent: int = 0) -> str:
@@ -504,8 +480,7 @@ def query_array(document: str, path: str, variables: str = "{}", silent: int = 0
 
 def query_first(document: str, path: str, variables: str = "{}", silent: int = 0) -> str | None:
     """jsonb_path_query_first."""
-    found = _collected(document, path, variables, silent)
-    return json_text(found[0]) if found else None
+    return next(map(json_text, _collected(document, path, variables, silent)), None)
 
 
 def _collected(document: str, path: str, variables: str, silent: int = 0) -> Sequence[object]:

@@ -3,25 +3,25 @@
 Sums and differences are native and left `unchecked`: their overflow is visible in the result (a float, or outside the
 width). Products of bigint are not, because a rounded float product can come back into range; division is not, because
 SQLite answers NULL where PostgreSQL raises. Those call functions, unless the divisor is a written positive number.
-Functions whose last digit depends on the C library (powers of floats, exp, ln) are left out, but where they are exact.
+Functions of floats such as exp and ln are those of the C library, whose last digit may depend on the machine, as on
+PostgreSQL. Those of numeric, which PostgreSQL computes by a method of its own, are left out but where they are exact.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from interlock.errors import TransactionError
 from interlock.sql.functions import decimals
-from interlock.sql.registry import Entry, built, cast, function, operator, written
+from interlock.sql.registry import Entry, built, cast, function, internal, operator, written
 from interlock.sql.scope import Term, call, combined
+from interlock.sql.stored_values import StoredValue, numeric_scaled, numeric_text, out_of_range
 from interlock.sql.types import INT2, INT4, INT8, INTEGER_RANGE, Type, refuse
-from interlock.sql.values import NUMERIC_DIGITS_MAX, StoredValue, numeric_scaled, numeric_text, out_of_range
 
-_EXACT_BITS: Final = 53
 _INT8_LOW, _INT8_HIGH = INTEGER_RANGE["int8"]
 _INTEGERS: Final = ("int2", "int4", "int8")
 
@@ -51,11 +51,6 @@ def _bigint(value: int) -> int:
     if not _INT8_LOW <= value <= _INT8_HIGH:
         raise out_of_range(INT8)
     return value
-
-
-def multiply(left: int, right: int) -> int:
-    """Return a product of whole numbers."""
-    return _bigint(left * right)
 
 
 def divide(left: int, right: int) -> int:
@@ -92,43 +87,9 @@ def _in_range(value: float, *, zero: bool) -> float:
     return finite(value)
 
 
-def float_round(value: float) -> float:
-    """Return the nearest whole number, half to even."""
-    return math.copysign(float(round(value)), value)
-
-
-def float_to_integer(value: float) -> int:
-    """Return the nearest whole number, half to even."""
-    return _bigint(round(value))
-
-
 def float_to_numeric(value: float) -> str:
     """Return the float with the fifteen digits that PostgreSQL takes for certain."""
     return numeric_text(Decimal(f"{value:.15g}"))
-
-
-def numeric_to_integer(value: str) -> int:
-    """Return the nearest whole number, half away from zero."""
-    return _bigint(int(decimals.rounded(Decimal(value), 0)))
-
-
-def numeric_round(value: str, scale: int) -> str:
-    """Return the number rounded to this many digits after the point."""
-    if abs(scale) >= NUMERIC_DIGITS_MAX:
-        raise refuse(f"round() to {scale} digits.", fix=f"Stay below {NUMERIC_DIGITS_MAX}.")
-    return decimals.round_to(value, scale)
-
-
-def numeric_truncate(value: str, scale: int) -> str:
-    """Return the number cut off after this many digits."""
-    if abs(scale) >= NUMERIC_DIGITS_MAX:
-        raise refuse(f"trunc() to {scale} digits.", fix=f"Stay below {NUMERIC_DIGITS_MAX}.")
-    return decimals.truncate_to(value, scale)
-
-
-def float_sign(value: float) -> float:
-    """Return -1, 0 or 1."""
-    return float((value > 0) - (value < 0))
 
 
 def square_root(value: float) -> float:
@@ -139,24 +100,70 @@ def square_root(value: float) -> float:
 
 
 def power(base: float, exponent: float) -> float:
-    """Return a power of whole numbers that a float holds exactly; of others the last digit depends on the machine."""
-    if base.is_integer() and exponent.is_integer() and 0 <= exponent <= _EXACT_BITS:
-        result = int(base) ** int(exponent)
-        if abs(result) <= 2**_EXACT_BITS:
-            return float(result)
-    raise refuse(
-        f"power({base}, {exponent}).",
-        why="Only powers of whole numbers up to 2^53 have the same last digit everywhere.",
-        fix="Multiply, or compute it in Python.",
-    )
+    """Return a power of floats."""
+    if base == 0 and exponent < 0:
+        raise TransactionError("zero raised to a negative power is undefined.", fix="Test it first, inside CASE.")
+    if base < 0 and not exponent.is_integer():
+        raise TransactionError(
+            "a negative number raised to a power that is not whole is complex.", fix="Test its sign first, inside CASE."
+        )
+    try:
+        return _in_range(math.pow(base, exponent), zero=base == 0)
+    except OverflowError:
+        return finite(math.inf)
 
 
-def _gcd(left: int, right: int) -> int:
-    return _bigint(math.gcd(left, right))
+def _computed(
+    body: Callable[..., float], *, positive: bool = False, poles: tuple[float, ...] | None = None
+) -> Callable[..., float]:
+    """Return a function of the C library, which PostgreSQL calls, too.
+
+    `positive` says that it is never zero. With `poles` PostgreSQL gives infinity there and on overflow.
+    """
+
+    def called(*values: float) -> float:
+        try:
+            result = math.inf if poles is not None and values[0] in poles else body(*values)
+        except OverflowError:
+            result = math.inf
+        except ValueError:
+            raise TransactionError("input is out of range.", fix="Test it first, inside CASE.") from None
+        if poles is not None and math.isinf(result):
+            why = "A lane keeps neither NaN nor infinity."
+            raise refuse("an infinite result.", why=why, fix="Test the argument first.")
+        return _in_range(result, zero=not positive)
+
+    return called
 
 
-def _lcm(left: int, right: int) -> int:
-    return _bigint(math.lcm(left, right))
+def _cotangent(value: float) -> float:
+    return 1.0 / math.tan(value)
+
+
+_CUBE_ROOT: Final = _computed(math.cbrt)
+
+
+def _direction(y: float, x: float) -> float:
+    if y == 0 and x <= 0:
+        why = "The sign of a zero decides here, and a lane's zero has none."
+        raise refuse(f"atan2({y:g}, {x:g}).", why=why, fix="Test it first, inside CASE.")
+    return math.atan2(y, x)
+
+
+def _truncate(value: str, scale: int) -> str:
+    return decimals.round_to(value, scale, ROUND_DOWN)
+
+
+def _in_bigint(compute: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    return lambda left, right: _bigint(compute(left, right))
+
+
+def _float_round(value: float) -> float:
+    return math.copysign(float(round(value)), value)
+
+
+def _sign(value: str) -> str:
+    return str((Decimal(value) > 0) - (Decimal(value) < 0))
 
 
 def _factorial(value: int) -> str:
@@ -170,7 +177,7 @@ def _factorial(value: int) -> str:
 _FACTORIAL_MAX: Final = 400
 
 
-def choosing(best: Callable[..., StoredValue], key: Callable[[StoredValue], object]) -> Callable[..., StoredValue]:
+def choosing(best: Callable[..., StoredValue], key: Callable[[Any], object] | None) -> Callable[..., StoredValue]:
     """Return greatest() or least(): NULLs are left out, and of equals the first one stays."""
 
     def choose(*values: StoredValue) -> StoredValue:
@@ -190,14 +197,14 @@ def _shifted(bits: int) -> tuple[Callable[[int, int], int], Callable[[int, int],
     return left, lambda value, count: value >> (count % bits)
 
 
-def _numeric_gcd(left: str, right: str) -> str:
-    scale = max(decimals.displayed_scale(left), decimals.displayed_scale(right))
-    return numeric_scaled(math.gcd(_unscaled(left, scale), _unscaled(right, scale)), scale)
+def _on_digits(compute: Callable[[int, int], int]) -> Callable[[str, str], str]:
+    """Return gcd() or lcm() of numeric."""
 
+    def called(left: str, right: str) -> str:
+        scale = max(decimals.displayed_scale(left), decimals.displayed_scale(right))
+        return numeric_scaled(compute(_unscaled(left, scale), _unscaled(right, scale)), scale)
 
-def _numeric_lcm(left: str, right: str) -> str:
-    scale = max(decimals.displayed_scale(left), decimals.displayed_scale(right))
-    return numeric_scaled(math.lcm(_unscaled(left, scale), _unscaled(right, scale)), scale)
+    return called
 
 
 def _unscaled(value: str, scale: int) -> int:
@@ -252,22 +259,6 @@ def _drawn(terms: Sequence[Term], result: Type) -> Term:
 
 
 _RADIANS_PER_DEGREE: Final = 0.0174532925199432957692
-
-
-def _degrees(value: float) -> float:
-    return float_divide(value, _RADIANS_PER_DEGREE)
-
-
-def _radians(value: float) -> float:
-    return float_multiply(value, _RADIANS_PER_DEGREE)
-
-
-def _exclusive_or(left: int, right: int) -> int:
-    return left ^ right
-
-
-def _min_scale(value: str) -> int:
-    return decimals.displayed_scale(decimals.trimmed(value))
 
 
 # --- Builders --------------------------------------------------------------------------------------------------------
@@ -348,6 +339,10 @@ def _numeric_to_float(terms: Sequence[Term], result: Type) -> Term:
     return call("interlock_numeric_to_float8", result, value)
 
 
+def _to_whole(name: str) -> Callable[[Sequence[Term], Type], Term]:
+    return lambda terms, result: call(name, result, *terms, extra="0")
+
+
 def _to_integer(name: str) -> Callable[[Sequence[Term], Type], Term]:
     return lambda terms, result: call(name, result, *terms, unchecked=result.name != "int8")
 
@@ -388,24 +383,19 @@ def _integer_entries() -> list[Entry]:
     return entries
 
 
-def _plain(name: str, body: Callable[..., StoredValue], takes: str, gives: str) -> Entry:
-    """Declare a SQLite function that other entries call by its name; PostgreSQL has none of that name."""
-    return function(f"interlock {name}", takes, gives, body, sqlite=name)
-
-
 ENTRIES: Final = (
     *_integer_entries(),
-    _plain("int2", ranged(INT2), "int8", "int2"),
-    _plain("int4", ranged(INT4), "int8", "int4"),
-    _plain("int8", ranged(INT8), "int8", "int8"),
-    _plain("float8", finite, "float8", "float8"),
-    _plain("multiply", multiply, "int8, int8", "int8"),
-    _plain("divide", divide, "int8, int8", "int8"),
-    _plain("modulo", modulo, "int8, int8", "int8"),
-    _plain("numeric_to_integer", numeric_to_integer, "numeric", "int8"),
-    _plain("float8_to_integer", float_to_integer, "float8", "int8"),
-    _plain("numeric_to_float8", decimals.to_float, "numeric", "float8"),
-    _plain("numeric_fit", decimals.fit, "numeric, int4, int4", "numeric"),
+    internal("int2", "int8", "int2", ranged(INT2)),
+    internal("int4", "int8", "int4", ranged(INT4)),
+    internal("int8", "int8", "int8", ranged(INT8)),
+    internal("float8", "float8", "float8", finite),
+    internal("multiply", "int8, int8", "int8", lambda left, right: _bigint(left * right)),
+    internal("divide", "int8, int8", "int8", divide),
+    internal("modulo", "int8, int8", "int8", modulo),
+    internal("numeric_to_integer", "numeric", "int8", lambda value: _bigint(int(decimals.rounded(Decimal(value), 0)))),
+    internal("float8_to_integer", "float8", "int8", lambda value: _bigint(round(value))),
+    internal("numeric_to_float8", "numeric", "float8", decimals.to_float),
+    internal("numeric_fit", "numeric, int4, int4", "numeric", decimals.fit),
     *(built("operator", sign, "float8, float8", "float8", _native(sign)) for sign in ("+", "-")),
     operator("*", "float8, float8", "float8", float_multiply, sqlite="float8_multiply"),
     operator("/", "float8, float8", "float8", float_divide, sqlite="float8_divide"),
@@ -423,47 +413,77 @@ ENTRIES: Final = (
     operator("@", "numeric", "numeric", decimals.absolute, sqlite="numeric_absolute"),
     function("abs", "numeric", "numeric", decimals.absolute, sqlite="numeric_absolute"),
     function("mod", "numeric, numeric", "numeric", decimals.modulo, sqlite="numeric_modulo"),
-    function("div", "numeric, numeric", "numeric", decimals.quotient_truncated, sqlite="numeric_div"),
+    function("div", "numeric, numeric", "numeric", decimals.divide_whole, sqlite="numeric_div"),
     *(
         function(name, "numeric", "numeric", body, sqlite=f"numeric_{sqlite}")
         for name, sqlite, body in (
             ("floor", "floor", decimals.floor),
             ("ceil", "ceil", decimals.ceiling),
             ("ceiling", "ceil", decimals.ceiling),
-            ("sign", "sign", decimals.sign),
+            ("sign", "sign", _sign),
             ("trim_scale", "trim_scale", decimals.trimmed),
         )
     ),
     function("scale", "numeric", "int4", decimals.displayed_scale, sqlite="numeric_scale"),
-    function("round", "numeric, int4", "numeric", numeric_round, sqlite="numeric_round"),
-    function("trunc", "numeric, int4", "numeric", numeric_truncate, sqlite="numeric_truncate"),
-    built(
-        "function", "round", "numeric", "numeric", lambda t, kind: call("interlock_numeric_round", kind, *t, extra="0")
+    function("round", "numeric, int4", "numeric", decimals.round_to, sqlite="numeric_round"),
+    function("trunc", "numeric, int4", "numeric", _truncate, sqlite="numeric_truncate"),
+    built("function", "round", "numeric", "numeric", _to_whole("interlock_numeric_round")),
+    built("function", "trunc", "numeric", "numeric", _to_whole("interlock_numeric_truncate")),
+    function("round", "float8", "float8", _float_round, sqlite="float8_round"),
+    function("sign", "float8", "float8", lambda value: float((value > 0) - (value < 0)), sqlite="float8_sign"),
+    *(
+        declare(name, f"{kind}, {kind}", kind, body, sqlite=f"{kind}_power")
+        for kind, body in (("numeric", decimals.power), ("float8", power))
+        for declare, name in ((function, "power"), (function, "pow"), (operator, "^"))
     ),
-    built(
-        "function",
-        "trunc",
-        "numeric",
-        "numeric",
-        lambda t, kind: call("interlock_numeric_truncate", kind, *t, extra="0"),
+    *(
+        function(name, takes, "numeric", body, sqlite=f"numeric_{sqlite}")
+        for name, takes, sqlite, body in (
+            ("exp", "numeric", "exp", decimals.exponential),
+            ("ln", "numeric", "ln", decimals.logarithm),
+            ("log", "numeric", "log10", decimals.common_logarithm),
+            ("log10", "numeric", "log10", decimals.common_logarithm),
+            ("log", "numeric, numeric", "log", decimals.logarithm_of_base),
+        )
     ),
-    function("round", "float8", "float8", float_round, sqlite="float8_round"),
-    function("sign", "float8", "float8", float_sign, sqlite="float8_sign"),
     function("sqrt", "numeric", "numeric", decimals.square_root, sqlite="numeric_sqrt"),
-    function("power", "numeric, numeric", "numeric", decimals.power, sqlite="numeric_power"),
-    function("pow", "numeric, numeric", "numeric", decimals.power, sqlite="numeric_power"),
-    operator("^", "numeric, numeric", "numeric", decimals.power, sqlite="numeric_power"),
-    operator("^", "float8, float8", "float8", power, sqlite="float8_power"),
     function("sqrt", "float8", "float8", square_root, sqlite="float8_sqrt"),
-    function("power", "float8, float8", "float8", power, sqlite="float8_power"),
-    function("pow", "float8, float8", "float8", power, sqlite="float8_power"),
+    operator("|/", "float8", "float8", square_root, sqlite="float8_sqrt"),
     *(
         written("function", name, "float8", "float8", f"{sqlite}({{0}})")
         for name, sqlite in (("floor", "floor"), ("ceil", "ceil"), ("ceiling", "ceil"), ("trunc", "trunc"))
     ),
+    operator("||/", "float8", "float8", _CUBE_ROOT, sqlite="float8_cbrt"),
     function("pi", "", "float8", lambda: math.pi),
-    *(function("gcd", f"{name}, {name}", name, _gcd, unchecked=name == "int4") for name in ("int4", "int8")),
-    *(function("lcm", f"{name}, {name}", name, _lcm, unchecked=name == "int4") for name in ("int4", "int8")),
+    *(
+        function(name, ", ".join(["float8"] * count), "float8", body, sqlite=f"float8_{name}")
+        for name, count, body in (
+            ("exp", 1, _computed(math.exp, positive=True)),
+            ("ln", 1, _computed(math.log)),
+            ("log", 1, _computed(math.log10)),
+            ("log10", 1, _computed(math.log10)),
+            ("cbrt", 1, _CUBE_ROOT),
+            ("sin", 1, _computed(math.sin)),
+            ("cos", 1, _computed(math.cos)),
+            ("tan", 1, _computed(math.tan)),
+            ("cot", 1, _computed(_cotangent, poles=(0.0,))),
+            ("asin", 1, _computed(math.asin)),
+            ("acos", 1, _computed(math.acos)),
+            ("atan", 1, _computed(math.atan)),
+            ("atan2", 2, _computed(_direction)),
+            ("sinh", 1, _computed(math.sinh, poles=())),
+            ("cosh", 1, _computed(math.cosh, poles=())),
+            ("tanh", 1, _computed(math.tanh)),
+            ("asinh", 1, _computed(math.asinh)),
+            ("acosh", 1, _computed(math.acosh)),
+            ("atanh", 1, _computed(math.atanh, poles=(1.0, -1.0))),
+        )
+    ),
+    *(
+        function(name, f"{kind}, {kind}", kind, _in_bigint(compute), unchecked=kind == "int4")
+        for name, compute in (("gcd", math.gcd), ("lcm", math.lcm))
+        for kind in ("int4", "int8")
+    ),
     function("factorial", "int8", "numeric", _factorial),
     *(
         function(name, kind, "text", _based(digits, bits), sqlite=f"{kind}_{name}")
@@ -475,17 +495,19 @@ ENTRIES: Final = (
         for kind, bits in (("int4", 32), ("int8", 64))
         for sign, word, body in zip(("<<", ">>"), ("left", "right"), _shifted(bits), strict=True)
     ),
-    *(operator("#", f"{kind}, {kind}", kind, _exclusive_or, sqlite="exclusive_or") for kind in _INTEGERS),
-    function("gcd", "numeric, numeric", "numeric", _numeric_gcd, sqlite="numeric_gcd"),
-    function("lcm", "numeric, numeric", "numeric", _numeric_lcm, sqlite="numeric_lcm"),
-    function("min_scale", "numeric", "int4", _min_scale),
+    *(
+        operator("#", f"{kind}, {kind}", kind, lambda left, right: left ^ right, sqlite="exclusive_or")
+        for kind in _INTEGERS
+    ),
+    function("gcd", "numeric, numeric", "numeric", _on_digits(math.gcd), sqlite="numeric_gcd"),
+    function("lcm", "numeric, numeric", "numeric", _on_digits(math.lcm), sqlite="numeric_lcm"),
+    function("min_scale", "numeric", "int4", lambda value: decimals.displayed_scale(decimals.trimmed(value))),
     function("width_bucket", "numeric, numeric, numeric, int4", "int4", _bucket),
     function("width_bucket", "float8, float8, float8, int4", "int4", _float_bucket, sqlite="float8_width_bucket"),
-    function("degrees", "float8", "float8", _degrees),
-    function("radians", "float8", "float8", _radians),
-    _plain("random_between", _between, "int8, int8, float8", "int8"),
+    function("degrees", "float8", "float8", lambda value: float_divide(value, _RADIANS_PER_DEGREE)),
+    function("radians", "float8", "float8", lambda value: float_multiply(value, _RADIANS_PER_DEGREE)),
+    internal("random_between", "int8, int8, float8", "int8", _between),
     *(built("function", "random", f"{kind}, {kind}", kind, _drawn) for kind in ("int4", "int8")),
-    operator("|/", "float8", "float8", square_root, sqlite="float8_sqrt"),
     built("cast", "", "numeric", "float8", _numeric_to_float),
     cast("float8", "numeric", float_to_numeric),
     built("cast", "", "bool", "int4", _itself),
@@ -493,18 +515,9 @@ ENTRIES: Final = (
 )
 
 
-def _same(value: StoredValue) -> object:
-    return value
-
-
-def _decimal(value: StoredValue) -> object:
-    return Decimal(str(value))
-
-
-CHOICES: Final[tuple[tuple[str, Callable[..., StoredValue]], ...]] = (
-    ("interlock_greatest", choosing(max, _same)),
-    ("interlock_least", choosing(min, _same)),
-    ("interlock_numeric_greatest", choosing(max, _decimal)),
-    ("interlock_numeric_least", choosing(min, _decimal)),
+CHOICES: Final = tuple(
+    (f"interlock_{prefix}{word}", choosing(best, key))
+    for prefix, key in (("", None), ("numeric_", Decimal))
+    for word, best in (("greatest", max), ("least", min))
 )
 """GREATEST and LEAST, which PostgreSQL's catalog does not have."""

@@ -11,17 +11,18 @@ extent of a match matters.
 Sections: syntax, parser, automaton, matches, functions, entries.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from interlock.errors import TransactionError
-from interlock.sql.functions import letters
-from interlock.sql.functions.texts import TEXT_LENGTH_MAX
-from interlock.sql.registry import Entry, built, function
+from interlock.sql.functions import texts
+from interlock.sql.registry import Entry, built, function, internal
 from interlock.sql.scope import Term, call, combined
+from interlock.sql.stored_values import StoredValue, array_text, rows_text
 from interlock.sql.types import Type, refuse, wrong
-from interlock.sql.values import StoredValue, array_text, rows_text
 
 PATTERNS_MAX: Final = 256
 PATTERN_LENGTH_MAX: Final = 1_000
@@ -56,7 +57,7 @@ class _Letter(NamedTuple):
         return (
             letter in self.letters
             or any(low <= letter <= high for low, high in self.ranges)
-            or any(letters.in_class(name, letter) != negated for name, negated in self.classes)
+            or any(texts.in_class(name, letter) != negated for name, negated in self.classes)
         ) != self.negated
 
 
@@ -167,10 +168,10 @@ class _Parser:
             case "{" if self._peek().isdigit():
                 raise _invalid("quantifier operand invalid")
             case _:
-                return self._letter(letter)
+                return _Letter(self._cases(letter))
 
-    def _letter(self, letter: str) -> _Letter:
-        return _Letter(letters.cases(letter) if self.fold else frozenset(letter))
+    def _cases(self, letter: str) -> frozenset[str]:
+        return texts.cases(letter) if self.fold else frozenset(letter)
 
     def _group(self) -> _Node:
         number = 0
@@ -199,7 +200,7 @@ class _Parser:
             return _Letter(classes=((_CLASS_ESCAPES[letter.lower()], letter.isupper()),))
         if letter in _CONSTRAINTS:
             return _Edge(_CONSTRAINTS[letter])
-        return self._letter(self._escaped(letter))
+        return _Letter(self._cases(self._escaped(letter)))
 
     def _escaped(self, letter: str) -> str:
         if not letter:
@@ -225,15 +226,13 @@ class _Parser:
             elif self._peek() == "-" and self._peek(2) != "-]":
                 self.place += 1
                 low, high = self._range(item)
-                if low == high:
-                    found |= self._letter(low).letters
-                else:
-                    ranges.append((low, high))
+                ranges.append((low, high))
+                found |= self._cases(low) if low == high else set()
             else:
-                found |= self._letter(item).letters
+                found |= self._cases(item)
         self.place += 1
         if self.fold:
-            found.update(*(letters.cases_of_range(low, high) for low, high in ranges))
+            found.update(*(texts.cases_of_range(low, high) for low, high in ranges))
             # Without regard to case the classes of small and of capital letters are that of letters.
             classes = [("alpha" if name in {"lower", "upper"} else name, out) for name, out in classes]
         return _Letter(frozenset(found), tuple(ranges), tuple(classes), negated)
@@ -268,7 +267,7 @@ class _Parser:
     def _named_class(self) -> tuple[str, bool]:
         end = self.text.find(":]", self.place)
         name = self.text[self.place + 1 : end] if end > 0 else ""
-        if self._peek() != ":" or name not in letters.CLASSES:
+        if self._peek() != ":" or name not in texts.CLASSES:
             raise _unsupported("such a class in brackets")
         self.place = end + 2
         return name, False
@@ -318,7 +317,7 @@ Before = Literal["nothing", "word", "other"]
 def _kind(letter: str | None) -> Before:
     if letter is None:
         return "nothing"
-    return "word" if letters.in_class("word", letter) else "other"
+    return "word" if texts.in_class("word", letter) else "other"
 
 
 def _allows(kind: Constraint, before: Before, after: Before) -> bool:
@@ -368,60 +367,46 @@ class _Automaton:
         self._has_edges = False
         self._states: dict[tuple[frozenset[int], Before], _State] = {}
         self._computed = 0
-        first, self._last = self._node(), self._node()
-        self._add(node, first, self._last)
-        self._first = frozenset({first})
+        self._last = self._node()
+        self._first = frozenset({self._before(node, self._last)})
 
-    def _node(self) -> int:
+    def _node(self, *free: tuple[Constraint | None, int], test: tuple[_Letter, int] | None = None) -> int:
         if len(self._tests) >= NODES_MAX:
             raise _unsupported("that number of repetitions")
-        self._tests.append(None)
-        self._free.append([])
+        self._tests.append(test)
+        self._free.append([*free])
         return len(self._tests) - 1
 
-    def _add(self, node: _Node, start: int, end: int) -> None:
+    def _before(self, node: _Node, end: int) -> int:
+        """Return the place where the node begins, if it ends at that one."""
         match node:
             case _Letter():
-                self._tests[start] = (node, end)
+                return self._node(test=(node, end))
             case _Edge(kind):
                 self._has_edges = True
-                self._free[start].append((kind, end))
+                return self._node((kind, end))
             case _Row(parts):
-                for part in parts:
-                    middle, inner = self._node(), self._node()
-                    self._free[start].append((None, inner))
-                    self._add(part, inner, middle)
-                    start = middle
-                self._free[start].append((None, end))
+                for part in reversed(parts):
+                    end = self._before(part, end)
+                return end
             case _Choice(branches):
-                for branch in branches:
-                    inner = self._node()
-                    self._free[start].append((None, inner))
-                    self._add(branch, inner, end)
+                return self._node(*[(None, self._before(branch, end)) for branch in branches])
             case _Repeat(part, low, high, _):
-                self._add_repeat(part, low, high, start, end)
+                return self._before_repeat(part, low, high, end)
             case _Group(part, _):
-                self._add(part, start, end)
+                return self._before(part, end)
 
-    def _add_repeat(self, part: _Node, low: int, high: int | None, start: int, end: int) -> None:
-        for _ in range(low):
-            start = self._add_once(part, start)
+    def _before_repeat(self, part: _Node, low: int, high: int | None, end: int) -> int:
+        last = end
         if high is None:
-            inner = self._node()
-            self._free[start].append((None, inner))
-            self._free[self._add_once(part, inner)].append((None, inner))
-            self._free[inner].append((None, end))
-            return
-        for _ in range(high - low):
-            self._free[start].append((None, end))
-            start = self._add_once(part, start)
-        self._free[start].append((None, end))
-
-    def _add_once(self, part: _Node, start: int) -> int:
-        inner, middle = self._node(), self._node()
-        self._free[start].append((None, inner))
-        self._add(part, inner, middle)
-        return middle
+            end = self._node((None, last))
+            self._free[end].append((None, self._before(part, end)))
+        else:
+            for _ in range(high - low):
+                end = self._node((None, self._before(part, end)), (None, last))
+        for _ in range(low):
+            end = self._before(part, end)
+        return end
 
     def start(self, text: str, place: int) -> _State:
         """Return the state before the character at that place."""
@@ -493,14 +478,9 @@ class Match(NamedTuple):
 
 def _parts(node: _Node) -> Iterator[_Node]:
     yield node
-    match node:
-        case _Row(parts) | _Choice(parts):
-            for part in parts:
-                yield from _parts(part)
-        case _Repeat(part, _, _, _) | _Group(part, _):
-            yield from _parts(part)
-        case _:
-            pass
+    inner = node.parts if isinstance(node, _Row) else node.branches if isinstance(node, _Choice) else ()
+    for part in (node.part,) if isinstance(node, _Repeat | _Group) else inner:
+        yield from _parts(part)
 
 
 def _captures(node: _Node) -> bool:
@@ -525,11 +505,7 @@ class Pattern:
 
     def is_in(self, text: str) -> bool:
         """Return whether the text has a match."""
-        budget = self._budget(text)
-        return next(self._search.ends(text, 0, len(text), budget), None) is not None
-
-    def _budget(self, text: str) -> _Budget:
-        return _Budget(len(text))
+        return next(self._search.ends(text, 0, len(text), _Budget(len(text))), None) is not None
 
     @cached_property
     def _shortest(self) -> bool:
@@ -545,7 +521,7 @@ class Pattern:
 
     def matches(self, text: str, start: int = 0, *, groups: bool = True) -> Iterator[Match]:
         """Yield the matches from left to right, from a place on; after an empty one the next begins a place later."""
-        budget = self._budget(text)
+        budget = _Budget(len(text))
         while start <= len(text):
             span = self._find(text, start, budget)
             if span is None:
@@ -558,11 +534,8 @@ class Pattern:
 
     def _find(self, text: str, start: int, budget: _Budget) -> Span | None:
         last = next(self._search.ends(text, start, len(text), budget), None)
-        if last is None:
-            return None
-        automaton = self._automaton(self._tree)
-        for begin in range(start, last + 1):
-            ends = automaton.ends(text, begin, len(text), budget)
+        for begin in range(start, -1 if last is None else last + 1):
+            ends = self._automaton(self._tree).ends(text, begin, len(text), budget)
             end = next(ends, None)
             if end is not None:
                 return begin, end if self._shortest else max(ends, default=end)
@@ -650,7 +623,7 @@ def _without_groups(node: _Node) -> _Node:
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
-def _pattern(text: str, fold: bool) -> Pattern:  # noqa: FBT001 -- the key of a cache
+def _pattern(text: str, *, fold: bool = False) -> Pattern:
     return Pattern(text, fold=fold)
 
 
@@ -659,106 +632,78 @@ def _pattern(text: str, fold: bool) -> Pattern:  # noqa: FBT001 -- the key of a 
 
 def _prepared(text: str, flags: str = "", *, many: str = "") -> tuple[Pattern, bool]:
     """Return a pattern with its flags, and whether `g` is one; `many` names a function that has no `g`."""
-    fold = everywhere = False
     for flag in flags:
-        match flag:
-            case "i":
-                fold = True
-            case "c":
-                fold = False
-            case "g":
-                everywhere = True
-            case "s" | "t":
-                pass
-            case "b" | "e" | "m" | "n" | "p" | "q" | "w" | "x":
-                raise _unsupported(f"the option {flag!r}")
-            case _:
-                raise wrong(f"invalid regular expression option: {flag!r}.", fix="Use i, c or g.")
-    if everywhere and many:
+        if flag in "bemnpqwx":
+            raise _unsupported(f"the option {flag!r}")
+        if flag not in "icgst":
+            raise wrong(f"invalid regular expression option: {flag!r}.", fix="Use i, c or g.")
+    if "g" in flags and many:
         raise wrong(f"{many}() does not support the option g.", fix="Leave it out.")
-    return _pattern(text, fold), everywhere
+    return _pattern(text, fold=flags.rfind("i") > flags.rfind("c")), "g" in flags
 
 
-def matches(text: str, pattern: str) -> int:
-    """~."""
-    return _pattern(pattern, False).is_in(text)  # noqa: FBT003
-
-
-def matches_folded(text: str, pattern: str) -> int:
-    """~*."""
-    return _pattern(pattern, True).is_in(text)  # noqa: FBT003
-
-
-def like(text: str, pattern: str, flags: str = "") -> int:
-    """regexp_like."""
+def _like(text: str, pattern: str, flags: str = "") -> int:
     return _prepared(pattern, flags, many="regexp_like")[0].is_in(text)
 
 
-def match(text: str, pattern: str, flags: str = "") -> str | None:
-    """regexp_match: the parts in parentheses of the first match, or all of it."""
-    regex, _ = _prepared(pattern, flags, many="regexp_match")
-    found = next(regex.matches(text), None)
-    if found is None:
-        return None
+def _at_least(low: int, **values: int) -> None:
+    for name, value in values.items():
+        if value < low:
+            raise wrong(f"invalid value for parameter {name!r}: {value}.", fix=f"Pass {low} or more.")
+
+
+def _parts_of(regex: Pattern, text: str, found: Match) -> str:
+    """Return an array of the parts in parentheses, or of all of a match."""
     return array_text([found.group(text, number) for number in range(1, regex.groups + 1)] or [found.group(text, 0)])
 
 
-def part(text: str, pattern: str) -> str | None:
+def _match(text: str, pattern: str, flags: str = "") -> str | None:
+    """regexp_match: the first match."""
+    regex, _ = _prepared(pattern, flags, many="regexp_match")
+    return next((_parts_of(regex, text, found) for found in regex.matches(text)), None)
+
+
+def _all_matches(text: str, pattern: str, flags: str = "") -> str:
+    """regexp_matches: a row for the first match, or with `g` for each."""
+    regex, everywhere = _prepared(pattern, flags)
+    return rows_text([_parts_of(regex, text, each) for each in islice(regex.matches(text), None if everywhere else 1)])
+
+
+def _part(text: str, pattern: str) -> str | None:
     """substring(text from pattern): the first part in parentheses of the first match, or all of it."""
-    regex = _pattern(pattern, False)  # noqa: FBT003
-    found = next(regex.matches(text), None)
-    return None if found is None else found.group(text, 1 if regex.groups else 0)
+    return _substr(text, pattern, group=1)
 
 
-def _positive(**values: int) -> None:
-    for name, value in values.items():
-        if value <= 0:
-            raise wrong(f"invalid value for parameter {name!r}: {value}.", fix="Pass 1 or more.")
-
-
-def count(text: str, pattern: str, start: int = 1, flags: str = "") -> int:
+def _count(text: str, pattern: str, start: int = 1, flags: str = "") -> int:
     """regexp_count."""
-    _positive(start=start)
+    _at_least(1, start=start)
     regex, _ = _prepared(pattern, flags, many="regexp_count")
     return sum(1 for _ in regex.matches(text, start - 1, groups=False))
 
 
-def substr(text: str, pattern: str, start: int = 1, number: int = 1, flags: str = "", group: int = 0) -> str | None:
+def _substr(text: str, pattern: str, start: int = 1, number: int = 1, flags: str = "", group: int = 0) -> str | None:
     """regexp_substr: the nth match, or a part in parentheses of it."""
-    _positive(start=start, n=number)
-    if group < 0:
-        raise wrong(f"invalid value for parameter 'subexpr': {group}.", fix="Pass 0 or more.")
+    _at_least(1, start=start, n=number)
+    _at_least(0, subexpr=group)
     regex, _ = _prepared(pattern, flags, many="regexp_substr")
     if group > max(regex.groups, 1):
         return None
     group = group if regex.groups else 0  # Without parentheses the first part is the whole match.
     found = regex.matches(text, start - 1, groups=group > 0)
-    return next((each.group(text, group) for place, each in enumerate(found, 1) if place == number), None)
+    return next((each.group(text, group) for each in islice(found, number - 1, None)), None)
 
 
-def instr(text: str, pattern: str, start: int = 1, number: int = 1, after: int = 0, flags: str = "") -> int:
+def _instr(text: str, pattern: str, start: int = 1, number: int = 1, after: int = 0, flags: str = "") -> int:
     """regexp_instr: where the nth match begins, or the place after its end; zero without one."""
-    _positive(start=start, n=number)
+    _at_least(1, start=start, n=number)
     if after not in {0, 1}:
         raise wrong(f"invalid value for parameter 'endoption': {after}.", fix="Pass 0 or 1.")
     regex, _ = _prepared(pattern, flags, many="regexp_instr")
     found = regex.matches(text, start - 1, groups=False)
-    return next((each.span[after] + 1 for place, each in enumerate(found, 1) if place == number), 0)
+    return next((each.span[after] + 1 for each in islice(found, number - 1, None)), 0)
 
 
-def all_matches(text: str, pattern: str, flags: str = "") -> str:
-    """regexp_matches: a row for the first match, or with `g` for each, of its parts in parentheses or all of it."""
-    regex, everywhere = _prepared(pattern, flags)
-    rows: list[str] = []
-    for found in regex.matches(text):
-        groups: list[StoredValue] = [found.group(text, number) for number in range(1, regex.groups + 1)]
-        rows.append(array_text(groups or [found.group(text, 0)]))
-        if not everywhere:
-            break
-    return rows_text(rows)
-
-
-def split(text: str, pattern: str, flags: str = "") -> str:
+def _split(text: str, pattern: str, flags: str = "") -> str:
     """regexp_split_to_array: empty matches at the ends, and right after another match, do not count."""
     regex, _ = _prepared(pattern, flags, many="a function that splits")
     pieces: list[StoredValue] = []
@@ -772,7 +717,7 @@ def split(text: str, pattern: str, flags: str = "") -> str:
     return array_text([*pieces, text[begin:]])
 
 
-def replace(text: str, pattern: str, new: str, flags: str = "") -> str:
+def _replace(text: str, pattern: str, new: str, flags: str = "") -> str:
     """regexp_replace: the first match replaced, or with `g` all of them."""
     if flags[:1].isdigit():
         raise wrong(f"invalid regular expression option: {flags[:1]!r}.", fix="Cast the argument to integer.")
@@ -780,16 +725,10 @@ def replace(text: str, pattern: str, new: str, flags: str = "") -> str:
     return _replaced(regex, text, new, 0, 0 if everywhere else 1)
 
 
-def replace_from(text: str, pattern: str, new: str, start: int) -> str:
-    """regexp_replace from a place on."""
-    return replace_nth(text, pattern, new, start, 1)
-
-
-def replace_nth(text: str, pattern: str, new: str, start: int, number: int, flags: str = "") -> str:
+def _replace_nth(text: str, pattern: str, new: str, start: int, number: int = 1, flags: str = "") -> str:
     """regexp_replace from a place on: the nth match, or with 0 all of them."""
-    _positive(start=start)
-    if number < 0:
-        raise wrong(f"invalid value for parameter 'n': {number}.", fix="Pass 0 or more.")
+    _at_least(1, start=start)
+    _at_least(0, n=number)
     regex, _ = _prepared(pattern, flags)
     return _replaced(regex, text, new, start - 1, number)
 
@@ -798,36 +737,26 @@ def _replaced(regex: Pattern, text: str, new: str, start: int, number: int) -> s
     pieces: list[str] = []
     copied = length = 0
     template = _template(new)
-    wants_groups = any(isinstance(item, int) and item for item in template)
-    for place, found in enumerate(regex.matches(text, start, groups=wants_groups), 1):
-        if number and place < number:
-            continue
-        pieces.append(text[copied : found.span[0]])
-        pieces += [item if isinstance(item, str) else found.group(text, item) or "" for item in template]
-        length += sum(map(len, pieces[-len(template) :])) if template else 0
-        if length > TEXT_LENGTH_MAX:
-            raise TransactionError(f"a text of over {TEXT_LENGTH_MAX:,} characters.", fix="Use less.")
-        copied = found.span[1]
-        if number:
-            break
+    found = regex.matches(text, start, groups=any(isinstance(item, int) and item for item in template))
+    for each in islice(found, number - 1, number) if number else found:
+        written = "".join([item if isinstance(item, str) else each.group(text, item) or "" for item in template])
+        pieces += [text[copied : each.span[0]], written]
+        length += len(written)
+        if length > texts.TEXT_LENGTH_MAX:
+            raise TransactionError(f"a text of over {texts.TEXT_LENGTH_MAX:,} characters.", fix="Use less.")
+        copied = each.span[1]
     return "".join(pieces) + text[copied:]
 
 
-def _template(new: str) -> list[str | int]:
-    """The parts of a replacement: texts, and the numbers of groups."""
-    parts: list[str | int] = []
-    letters = iter(new)
-    for letter in letters:
-        following = next(letters, "") if letter == "\\" else ""
-        if following and following in "123456789":
-            parts.append(int(following))
-        elif following == "&":
-            parts.append(0)
-        elif following == "\\":
-            parts.append("\\")
-        else:
-            parts.append(letter + following)
-    return parts
+@lru_cache(maxsize=PATTERNS_MAX)
+def _template(new: str) -> tuple[str | int, ...]:
+    """Return the parts of a replacement: texts, and the numbers of groups."""
+    return tuple(
+        int(escaped.replace("&", "0"))
+        if escaped and escaped in "123456789&"
+        else plain or "\\" + escaped.replace("\\", "")
+        for plain, escaped in re.findall(r"([^\\]+)|\\(.?)", new, re.DOTALL)
+    )
 
 
 # --- Entries ---------------------------------------------------------------------------------------------------------
@@ -836,7 +765,7 @@ def _template(new: str) -> list[str | int]:
 def _check(pattern: str, *, fold: bool) -> None:
     """Refuse an invalid pattern as a constant: PostgreSQL raises in most places even if no row is read, not in all."""
     try:
-        _pattern(pattern, fold)
+        _pattern(pattern, fold=fold)
     except TransactionError as error:
         raise refuse(error.what, fix=error.fix) from error
 
@@ -854,8 +783,8 @@ def _matching(sqlite: str, *, fold: bool, negated: bool) -> Callable[[Sequence[T
 _TEXTS: Final = ("text, text", "text, text, text")
 
 ENTRIES: Final[tuple[Entry, ...]] = (
-    function("interlock regexp", _TEXTS[0], "bool", matches, sqlite="regexp"),
-    function("interlock regexp_folded", _TEXTS[0], "bool", matches_folded, sqlite="regexp_folded"),
+    internal("regexp", _TEXTS[0], "bool", lambda text, pattern: _pattern(pattern, fold=False).is_in(text)),
+    internal("regexp_folded", _TEXTS[0], "bool", lambda text, pattern: _pattern(pattern, fold=True).is_in(text)),
     *(
         built(
             "operator",
@@ -867,34 +796,35 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         for fold in (False, True)
         for negated in (False, True)
     ),
-    *(function("regexp_like", takes, "bool", like) for takes in _TEXTS),
-    *(function("regexp_match", takes, "text[]", match) for takes in _TEXTS),
-    *(function("regexp_split_to_array", takes, "text[]", split) for takes in _TEXTS),
     *(
-        function("interlock regexp_split_to_table", takes, "text", split, sqlite="regexp_split_to_array")
+        function(name, takes, gives, body, sqlite=sqlite)
         for takes in _TEXTS
+        for name, gives, body, sqlite in (
+            ("regexp_like", "bool", _like, ""),
+            ("regexp_match", "text[]", _match, ""),
+            ("regexp_split_to_array", "text[]", _split, ""),
+            ("interlock regexp_split_to_table", "text", _split, "regexp_split_to_array"),
+            ("interlock regexp_matches", "text", _all_matches, "rows_regexp_matches"),
+        )
     ),
     *(
-        function("interlock regexp_matches", takes, "text", all_matches, sqlite="rows_regexp_matches")
-        for takes in _TEXTS
-    ),
-    *(
-        function("regexp_instr", f"text, text{rest}", "int4", instr)
+        function("regexp_instr", f"text, text{rest}", "int4", _instr)
         for rest in ("", ", int4", ", int4, int4", ", int4, int4, int4", ", int4, int4, int4, text")
     ),
-    function("substring", _TEXTS[0], "text", part, sqlite="regexp_part"),
-    *(function("regexp_count", f"text, text{rest}", "int4", count) for rest in ("", ", int4", ", int4, text")),
+    function("substring", _TEXTS[0], "text", _part, sqlite="regexp_part"),
+    *(function("regexp_count", f"text, text{rest}", "int4", _count) for rest in ("", ", int4", ", int4, text")),
     *(
-        function("regexp_substr", f"text, text{rest}", "text", substr)
+        function("regexp_substr", f"text, text{rest}", "text", _substr)
         for rest in ("", ", int4", ", int4, int4", ", int4, int4, text", ", int4, int4, text, int4")
     ),
-    function("regexp_replace", "text, text, text", "text", replace),
-    function("regexp_replace", "text, text, text, text", "text", replace, sqlite="regexp_replace_flags"),
-    function("regexp_replace", "text, text, text, int4", "text", replace_from, sqlite="regexp_replace_from"),
     *(
-        function(
-            "regexp_replace", f"text, text, text, int4, int4{rest}", "text", replace_nth, sqlite="regexp_replace_nth"
+        function("regexp_replace", f"text, text, text{rest}", "text", body, sqlite=f"regexp_replace{suffix}")
+        for rest, suffix, body in (
+            ("", "", _replace),
+            (", text", "_flags", _replace),
+            (", int4", "_from", _replace_nth),
+            (", int4, int4", "_nth", _replace_nth),
+            (", int4, int4, text", "_nth", _replace_nth),
         )
-        for rest in ("", ", text")
     ),
 )

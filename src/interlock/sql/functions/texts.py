@@ -1,80 +1,90 @@
-"""Functions on text as PostgreSQL has them, counted in characters.
+"""Functions on text and bytea as PostgreSQL has them; a text is counted in characters.
 
-Each takes stored values and gives a stored value. None of them sees NULL but `concat` and its kin, which leave it out.
+Case and classes of characters are those of PostgreSQL's builtin locale C.UTF-8. It maps each character alone, by
+Unicode's simple mappings, so it is the same on every machine. The mappings and classes of PostgreSQL 18 are in
+`letters.json`, written and compared by the conformance tests: Python's own tables follow another version of Unicode,
+and its mappings may give several characters.
 
-Sections: characters, LIKE patterns, further functions, entries.
+Sections: parts and padding, case and classes, floats, LIKE patterns, quoting, bytes, entries.
 """
 
 import base64
-import binascii
 import hashlib
 import math
 import re
+import unicodedata
 import zlib
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal, localcontext
-from functools import lru_cache
-from typing import Final, NamedTuple
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Final, Literal, NamedTuple, TypeVar
 
-from interlock.errors import TransactionError
-from interlock.sql.functions import letters
-from interlock.sql.registry import built, cast, function, operator, written
+import msgspec
+
+from interlock.errors import DialectError, TransactionError
+from interlock.sql.parse import parse, quoted_name
+from interlock.sql.registry import Entry, built, cast, function, internal, operator, written
 from interlock.sql.scope import Term, call, combined
+from interlock.sql.stored_values import StoredValue
 from interlock.sql.types import INTEGER_RANGE, Type, refuse
-from interlock.sql.values import StoredValue
 
+TextT = TypeVar("TextT", str, bytes)
 TEXT_LENGTH_MAX: Final = 10_000_000
 _FIXED_DIGITS: Final = 15  # PostgreSQL writes a float with an exponent from here on.
 _FIXED_ZEROS: Final = -4
 _DIGITS_MAX: Final = 17
 _EXACT: Final = Context(prec=1200)  # The middle of two floats has no more digits than that.
-_INT4_MIN: Final = -(2**31)
 
 
-def position(text: str, sought: str) -> int:
+# --- Parts and padding -----------------------------------------------------------------------------------------------
+
+
+def _position(text: TextT, sought: TextT) -> int:
     """Return the position of one text in the other, counted from one; zero if absent."""
     return text.find(sought) + 1
 
 
-def substring(text: str, start: int, length: int | None = None) -> str:
-    """Return the characters from a position on; positions before the first count towards the length, and are empty."""
+def substring(text: TextT, start: int, length: int | None = None) -> TextT:
+    """Return the part from a position on; positions before the first count towards the length, and are empty."""
     if length is None:
         return text[max(start - 1, 0) :]
     if length < 0:
         raise TransactionError(f"negative substring length {length}.", fix="Pass zero or more.")
     end = start + length - 1
-    return text[max(start - 1, 0) : end] if end > 0 else ""
+    return text[max(start - 1, 0) : end] if end > 0 else text[:0]
 
 
 def left(text: str, count: int) -> str:
-    """The first characters, or all but the last ones."""
+    """Return the first characters, or all but the last ones."""
     return text[:count]
 
 
 def right(text: str, count: int) -> str:
-    """The last characters, or all but the first ones."""
+    """Return the last characters, or all but the first ones."""
     if count < 0:
-        return text[-count:] if count > _INT4_MIN else text  # PostgreSQL's minus overflows there.
+        return text[-count:] if count > INTEGER_RANGE["int4"][0] else text  # PostgreSQL's minus overflows there.
     return text[max(len(text) - count, 0) :]
 
 
-def trim(text: str, letters: str = " ") -> str:
-    """The text without those characters at either end."""
+# The same functions trim bytes.
+
+
+def _trim(text: str, letters: str = " ") -> str:
     return text.strip(letters) if letters else text
 
 
-def trim_left(text: str, letters: str = " ") -> str:
-    """The text without those characters at its beginning."""
+def _trim_left(text: str, letters: str = " ") -> str:
     return text.lstrip(letters) if letters else text
 
 
-def trim_right(text: str, letters: str = " ") -> str:
-    """The text without those characters at its end."""
+def _trim_right(text: str, letters: str = " ") -> str:
     return text.rstrip(letters) if letters else text
 
 
 def replace(text: str, old: str, new: str) -> str:
-    """The text with each occurrence of the one replaced by the other."""
+    """Return the text with each occurrence of the one replaced by the other."""
     return _bounded(len(text) + text.count(old) * len(new), lambda: text.replace(old, new)) if old else text
 
 
@@ -90,12 +100,11 @@ def _bounded(length: int, build: Callable[[], str]) -> str:
 
 
 def pad_left(text: str, length: int, fill: str = " ") -> str:
-    """The text filled up at its beginning, or cut off, to that length."""
+    """Return the text filled up at its beginning, or cut off, to that length."""
     return _filling(text, length, fill) + text[: max(length, 0)]
 
 
-def pad_right(text: str, length: int, fill: str = " ") -> str:
-    """The text filled up at its end, or cut off, to that length."""
+def _pad_right(text: str, length: int, fill: str = " ") -> str:
     return text[: max(length, 0)] + _filling(text, length, fill)
 
 
@@ -104,13 +113,12 @@ def _filling(text: str, length: int, fill: str) -> str:
     return _bounded(missing, lambda: (fill * (missing // len(fill) + 1))[:missing]) if missing > 0 and fill else ""
 
 
-def reverse(text: str) -> str:
-    """The characters in the other order."""
+def _reverse(text: TextT) -> TextT:
     return text[::-1]
 
 
 def split_part(text: str, delimiter: str, place: int) -> str:
-    """The part at that place between two delimiters; a negative place counts from the end."""
+    """Return the part at that place between two delimiters; a negative place counts from the end."""
     if place == 0:
         raise TransactionError("split_part() of field 0.", fix="Fields are counted from 1, or from -1 at the end.")
     parts = text.split(delimiter) if delimiter else [text]
@@ -119,43 +127,172 @@ def split_part(text: str, delimiter: str, place: int) -> str:
     return parts[place - 1 if place > 0 else place]
 
 
-def starts_with(text: str, prefix: str) -> int:
-    """Return whether the text begins with the prefix."""
-    return text.startswith(prefix)
-
-
-def octet_length(value: str | bytes) -> int:
-    """Return the number of bytes."""
+def _octet_length(value: str | bytes) -> int:
     return len(value.encode() if isinstance(value, str) else value)
 
 
-def bit_length(value: str | bytes) -> int:
-    """Return the number of bits."""
-    return 8 * octet_length(value)
-
-
-def md5(text: str) -> str:
-    """The digest in hexadecimal digits."""
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
-
-
 def concat(*texts: StoredValue) -> str:
-    """The texts one after the other; NULL is nothing."""
-    return "".join(_without_nulls(texts))
+    """Return the texts one after the other; NULL is nothing."""
+    return "".join([text for text in texts if isinstance(text, str)])
 
 
 def concat_ws(separator: StoredValue, *texts: StoredValue) -> str | None:
-    """The texts with a separator between each two; NULL is left out."""
-    return separator.join(_without_nulls(texts)) if isinstance(separator, str) else None
+    """Return the texts with a separator between each two; NULL is left out."""
+    return separator.join([text for text in texts if isinstance(text, str)]) if isinstance(separator, str) else None
 
 
-def _without_nulls(texts: Sequence[StoredValue]) -> list[str]:
-    return [text for text in texts if isinstance(text, str)]
+def varchar(text: str, length: int) -> str:
+    """Return text for a column of limited length: too many characters are an error, too many spaces are cut off."""
+    if text[length:].strip(" "):
+        raise TransactionError(
+            f"text of {len(text)} characters is too long for varchar({length}).", fix="Shorten it, or widen the column."
+        )
+    return text[:length]
 
 
-def from_bytes(value: bytes) -> str:
-    """Bytes as PostgreSQL writes them."""
-    return f"\\x{value.hex()}"
+def char(text: str, length: int) -> str:
+    """Return text for a column of fixed length, filled with blanks: too many characters are an error."""
+    if text[length:].strip(" "):
+        raise TransactionError(
+            f"text of {len(text)} characters is too long for char({length}).", fix="Shorten it, or widen the column."
+        )
+    return char_cut(text, length)
+
+
+def char_cut(text: str, length: int) -> str:
+    """Return text cast to a fixed length."""
+    return text[:length].ljust(length)
+
+
+def compare_padded(left: str, right: str) -> int:
+    """Return the order of two texts without the blanks at their ends: the collation of char(n)."""
+    first, second = left.rstrip(" "), right.rstrip(" ")
+    return (first > second) - (first < second)
+
+
+def _translate(text: str, old: str, new: str) -> str:
+    """Return the text with each character of `old` replaced by the one at its place in `new`, or removed."""
+    # Of a character given twice the first place counts.
+    table = {ord(letter): new[place : place + 1] for place, letter in reversed(list(enumerate(old)))}
+    return text.translate(table)
+
+
+def _overlay(text: str, new: str, start: int, count: int | None = None) -> str:
+    """Return the text with a part of it replaced."""
+    if start <= 0:
+        raise TransactionError("negative substring length not allowed.", fix="Begin at 1 or later.")
+    length = len(new) if count is None else count
+    if start + length > INTEGER_RANGE["int4"][1]:
+        raise TransactionError("integer out of range.", fix="Begin earlier, or replace less.")
+    return text[: start - 1] + new + text[max(start - 1 + length, 0) :]
+
+
+def _code_point(text: str) -> int:
+    """Return the code of the first character; zero without one: ascii()."""
+    return ord(text[0]) if text else 0
+
+
+def _character(code: int) -> str:
+    """Return the character of a code: chr()."""
+    if not 0 < code <= _CODE_MAX or _SURROGATES[0] <= code <= _SURROGATES[1]:
+        raise TransactionError(f"requested character not valid: chr({code}).", fix="Pass the code of a character.")
+    return chr(code)
+
+
+_CODE_MAX: Final = 0x10FFFF
+_SURROGATES: Final = (0xD800, 0xDFFF)
+
+
+# --- Case and classes ------------------------------------------------------------------------------------------------
+
+CLASSES: Final = frozenset({"alnum", "alpha", "blank", "digit", "lower", "punct", "space", "upper", "word", "xdigit"})
+_WIDER: Final[dict[str, tuple[str, str]]] = {"alnum": ("alpha", "0123456789"), "word": ("alpha", "0123456789_")}
+_LISTED: Final = {"blank": " \t", "digit": "0123456789", "xdigit": "0123456789abcdefABCDEF"}
+
+
+class _Table(msgspec.Struct):
+    """Mappings as first character, last, distance between two of them, and difference; classes as first and last."""
+
+    mappings: dict[str, list[tuple[int, int, int, int]]]
+    classes: dict[str, list[tuple[int, int]]]
+
+
+@cache
+def _table() -> _Table:
+    return msgspec.json.decode(files("interlock.sql").joinpath("letters.json").read_bytes(), type=_Table)
+
+
+@cache
+def _mapping(name: Literal["lower", "upper"]) -> dict[int, int]:
+    return {
+        code: code + difference
+        for first, last, step, difference in _table().mappings[name]
+        for code in range(first, last + 1, step)
+    }
+
+
+def lower(text: str) -> str:
+    """Return the text in small letters."""
+    return text.lower() if text.isascii() else text.translate(_mapping("lower"))
+
+
+def upper(text: str) -> str:
+    """Return the text in capital letters."""
+    return text.upper() if text.isascii() else text.translate(_mapping("upper"))
+
+
+_FOLDED: Final = {"\u0130": "\u0130", "\u1fd3": "\u0390", "\u1fe3": "\u03b0", "\ufb05": "\ufb06"}
+"""Letters whose folding Python writes as several letters, or does not know yet."""
+
+
+def fold(text: str) -> str:
+    """Return the text for comparisons without regard to case: each letter by its simple folding."""
+    return text.lower() if text.isascii() else "".join(_FOLDED.get(each) or _folded(each) for each in text)
+
+
+def _folded(letter: str) -> str:
+    folded = letter.casefold()
+    # What Python does not know is folded to its small letter, and so is what it folds to several.
+    return lower(letter) if len(folded) > 1 or unicodedata.category(letter) == "Cn" else folded
+
+
+def initcap(text: str) -> str:
+    """Return the text with a capital letter at the beginning of each word; a word is letters and digits."""
+    small, large = lower(text), upper(text)
+    words = [in_class("alnum", letter) for letter in text]
+    inside = [False, *words]
+    return "".join(
+        large[place] if is_word != before else small[place]
+        for place, (before, is_word) in enumerate(zip(inside, words, strict=False))
+    )
+
+
+def in_class(name: str, letter: str) -> bool:
+    """Return whether a character belongs to a class of regular expressions."""
+    if name in _LISTED:
+        return letter in _LISTED[name]
+    if name in _WIDER:
+        wider, more = _WIDER[name]
+        return letter in more or in_class(wider, letter)
+    ranges = _table().classes[name]
+    place = bisect_right(ranges, (ord(letter), 0x110000)) - 1
+    return place >= 0 and ord(letter) <= ranges[place][1]
+
+
+def cases(letter: str) -> frozenset[str]:
+    """Return the characters that a character of a pattern stands for without regard to case."""
+    return frozenset({lower(letter), upper(letter)})
+
+
+def cases_of_range(low: str, high: str) -> Iterable[str]:
+    """Return the other cases of the characters in a range."""
+    for mapping in (_mapping("lower"), _mapping("upper")):
+        for code, other in mapping.items():
+            if ord(low) <= code <= ord(high):
+                yield chr(other)
+
+
+# --- Floats ----------------------------------------------------------------------------------------------------------
 
 
 def from_float(value: float) -> str:
@@ -213,14 +350,14 @@ def like(text: str, pattern: str, escape: str) -> int:
 
 def ilike(text: str, pattern: str, escape: str) -> int:
     """The same without regard to case; the escape character itself has one."""
-    return like(letters.lower(text), _small_pattern(pattern, escape), "\\")
+    return like(lower(text), _small_pattern(pattern, escape), "\\")
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _small_pattern(pattern: str, escape: str) -> str:
     """Return the pattern in small letters, with a backslash as its escape character."""
     if escape == "\\":
-        return letters.lower(pattern)
+        return lower(pattern)
     written: list[str] = []
     escaped = False
     for letter in pattern:
@@ -230,16 +367,16 @@ def _small_pattern(pattern: str, escape: str) -> str:
             continue
         written.append("\\\\" if letter == "\\" and not escaped else letter)
         escaped = False
-    return letters.lower("".join(written))
+    return lower("".join(written))
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _pattern(pattern: str, escape: str) -> _Pattern:
     segments: list[list[str]] = [[]]
-    letters = iter(pattern)
-    for letter in letters:
+    remaining = iter(pattern)
+    for letter in remaining:
         if letter == escape:
-            following = next(letters, None)
+            following = next(remaining, None)
             if following is None:
                 return _unfinished(segments)
             segments[-1].append(re.escape(following))
@@ -270,70 +407,37 @@ def _unfinished(segments: list[list[str]]) -> _Pattern:
     return _Pattern(re.compile(first + _skipping(rest), re.DOTALL), left_min)
 
 
-# --- Further functions -----------------------------------------------------------------------------------------------
+# --- Quoting ---------------------------------------------------------------------------------------------------------
 
 
-def varchar(text: str, length: int) -> str:
-    """Return text for a column of limited length: too many characters are an error, too many spaces are cut off."""
-    if len(text) <= length:
-        return text
-    if text[length:].strip(" "):
-        raise TransactionError(
-            f"text of {len(text)} characters is too long for varchar({length}).", fix="Shorten it, or widen the column."
-        )
-    return text[:length]
-
-
-def translate(text: str, old: str, new: str) -> str:
-    """Return the text with each character of `old` replaced by the one at its place in `new`, or removed."""
-    table: dict[int, str | None] = {}
-    for place, letter in enumerate(old):
-        table.setdefault(ord(letter), new[place] if place < len(new) else None)
-    return text.translate(table)
-
-
-def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
-    """Return the text with a part of it replaced."""
-    if start <= 0:
-        raise TransactionError("negative substring length not allowed.", fix="Begin at 1 or later.")
-    length = len(new) if count is None else count
-    if start + length > INTEGER_RANGE["int4"][1]:
-        raise TransactionError("integer out of range.", fix="Begin earlier, or replace less.")
-    return text[: start - 1] + new + text[max(start - 1 + length, 0) :]
-
-
-def code_point(text: str) -> int:
-    """Return the code of the first character; zero without one: ascii()."""
-    return ord(text[0]) if text else 0
-
-
-def character(code: int) -> str:
-    """Return the character of a code: chr()."""
-    if code == 0 or code < 0 or code > _CODE_MAX or _SURROGATES[0] <= code <= _SURROGATES[1]:
-        raise TransactionError(f"requested character not valid: chr({code}).", fix="Pass the code of a character.")
-    return chr(code)
-
-
-_CODE_MAX: Final = 0x10FFFF
-_SURROGATES: Final = (0xD800, 0xDFFF)
-
-
-def quote_literal(text: str) -> str:
+def _quote_literal(text: str) -> str:
     """Return the text as a literal of PostgreSQL."""
     quoted = text.replace("'", "''")
     return f"E'{quoted.replace(chr(92), chr(92) * 2)}'" if "\\" in quoted else f"'{quoted}'"
 
 
-def quote_nullable(text: StoredValue) -> str:
-    """Return the text as a literal of PostgreSQL, NULL included."""
-    return "NULL" if text is None else quote_literal(str(text))
+@lru_cache(maxsize=1_000)
+def _quote_name(name: str) -> str:
+    """quote_ident(): in quotes if PostgreSQL would not read the name without them."""
+    return name if _PLAIN_NAME.fullmatch(name) and _is_unreserved(name) else quoted_name(name)
 
 
+def _is_unreserved(name: str) -> bool:
+    """Return whether a word may be a name everywhere: of a table, and of a function."""
+    try:
+        for statement in (f"TABLE {name}", f"CREATE FUNCTION {name}() RETURNS a"):
+            parse(statement)
+    except DialectError:
+        return False
+    return True
+
+
+_PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
 _FORMAT: Final = re.compile(r"%(?:(%)|(?:([0-9]+)\$)?(-*)([0-9]*)(.?))", re.DOTALL)
 
 
-def formatted(template: StoredValue, *values: StoredValue) -> str | None:
-    """format(): %s and %L, with a place and a width; the values are texts already."""
+def _format(template: StoredValue, *values: StoredValue) -> str | None:
+    """format(): %s, %I and %L, with a place and a width; the values are texts already."""
     if not isinstance(template, str):
         return None
     following = 0
@@ -343,16 +447,20 @@ def formatted(template: StoredValue, *values: StoredValue) -> str | None:
         percent, place, minus, width, kind = found.groups()
         if percent:
             return "%"
-        if kind in {"I", "*"}:
-            raise refuse(f"%{kind} in format().", fix="Use %s and %L, with a written width.")
-        if kind not in {"s", "L"}:
-            raise TransactionError(f"unrecognized format() type specifier {kind!r}.", fix="Use %s or %L; %% is %.")
+        if kind == "*":
+            raise refuse("%* in format().", fix="Write the width.")
+        if kind not in {"s", "I", "L"}:
+            raise TransactionError(f"unrecognized format() type specifier {kind!r}.", fix="Use %s, %I or %L; %% is %.")
         following = following + 1 if place is None else int(place)
         if following < 1 or following > len(values):
             raise TransactionError("too few arguments for format().", fix="Pass one for each place.")
         value = values[following - 1]
+        if kind == "I":
+            if value is None:
+                raise TransactionError("NULL as a name in format().", fix="Pass a text for %I.")
+            value = _quote_name(str(value))
         if kind == "L":
-            value = "NULL" if value is None else quote_literal(str(value))
+            value = "NULL" if value is None else _quote_literal(str(value))
         text = "" if value is None else str(value)
         length = int(width or 0)
         return _bounded(length, lambda: text.ljust(length) if minus else text.rjust(length))
@@ -360,92 +468,82 @@ def formatted(template: StoredValue, *values: StoredValue) -> str | None:
     return _FORMAT.sub(replaced, template)
 
 
-def encode(value: bytes, form: str) -> str:
+# --- Bytes -----------------------------------------------------------------------------------------------------------
+
+_ASCII_MAX: Final = 127
+_LINE: Final = 76
+"""The length of a line in base64."""
+
+
+def _encode(value: bytes, form: str) -> str:
     """Return bytes as text: hex, base64 or escape."""
     match form.lower():
         case "hex":
             return value.hex()
         case "base64":
-            return "\n".join(_lines(base64.b64encode(value).decode()))
+            return re.sub(f"(.{{{_LINE}}})(?=.)", r"\1\n", base64.b64encode(value).decode())
         case "escape":
-            parts = [f"\\{byte:03o}" if byte == 0 or byte > _ASCII_MAX else chr(byte) for byte in value]
-            return "".join("\\\\" if part == "\\" else part for part in parts)
+            return "".join(
+                f"\\{byte:03o}" if byte == 0 or byte > _ASCII_MAX else chr(byte).replace("\\", "\\\\") for byte in value
+            )
         case _:
             raise TransactionError(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
 
 
-def _lines(text: str) -> list[str]:
-    return [text[place : place + _LINE] for place in range(0, len(text), _LINE)]
-
-
-_ASCII_MAX: Final = 127
-_LINE: Final = 76
-
-
-def _between_bytes(text: str) -> str:
-    """Return hexadecimal digits without the blanks between bytes; elsewhere PostgreSQL takes none."""
-    if not re.fullmatch(r"[ \n\t\r]*(?:[0-9a-fA-F]{2}[ \n\t\r]*)*", text):
-        raise ValueError(text)
-    return text
-
-
-def decode(text: str, form: str) -> bytes:
-    """Return the bytes that a text stands for: hex or base64."""
+def _decode(text: str, form: str) -> bytes:
+    """Return the bytes that a text stands for."""
+    if form.lower() not in _DECODERS:
+        raise TransactionError(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
     try:
-        match form.lower():
-            case "hex":
-                return bytes.fromhex(_between_bytes(text))
-            case "base64":
-                return base64.b64decode("".join(text.split()), validate=True)
-            case "escape":
-                return _unescaped(text)
-            case _:
-                raise TransactionError(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
-    except (ValueError, binascii.Error) as error:
+        return _DECODERS[form.lower()](text)
+    except ValueError as error:
         raise TransactionError(f"invalid {form} text.", fix="Correct the text.") from error
 
 
-def _unescaped(text: str) -> bytes:
-    """Return the bytes of a text where a backslash stands before three octal digits or another one."""
-    if re.sub(r"\\\\|\\[0-3][0-7]{2}", "", text).count("\\"):
+def _from_hexadecimal(text: str) -> bytes:
+    # Blanks may stand between bytes; elsewhere PostgreSQL takes none.
+    if not re.fullmatch(r"[ \n\t\r]*(?:[0-9a-fA-F]{2}[ \n\t\r]*)*", text):
         raise ValueError(text)
-    return re.sub(
-        rb"\\(\\|[0-7]{3})", lambda found: found[1] if found[1] == b"\\" else bytes([int(found[1], 8)]), text.encode()
-    )
+    return bytes.fromhex(text)
 
 
-def _turned(value: bytes) -> bytes:
-    return value[::-1]
+def _from_escapes(text: str) -> bytes:
+    # A backslash stands before three octal digits or another one.
+    if "\\" in re.sub(r"\\\\|\\[0-3][0-7]{2}", "", text):
+        raise ValueError(text)
+    return re.sub(rb"\\(\\|[0-7]{3})", _unescaped, text.encode())
 
 
-def _position(value: bytes, sought: bytes) -> int:
-    return value.find(sought) + 1
+_DECODERS: Final[dict[str, Callable[[str], bytes]]] = {
+    "hex": _from_hexadecimal,
+    "base64": lambda text: base64.b64decode("".join(text.split()), validate=True),
+    "escape": _from_escapes,
+}
 
 
-def bit_count(value: bytes) -> int:
-    """Return the number of bits that are set."""
-    return int.from_bytes(value).bit_count()
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return found[1] if found[1] == b"\\" else bytes([int(found[1], 8)])
 
 
-def byte_at(value: bytes, place: int) -> int:
+def _byte_at(value: bytes, place: int) -> int:
     """get_byte."""
     if not 0 <= place < len(value):
         raise TransactionError(f"index {place} out of valid range, 0..{len(value) - 1}.", fix="Count from zero.")
     return value[place]
 
 
-def with_byte(value: bytes, place: int, byte: int) -> bytes:
+def _with_byte(value: bytes, place: int, byte: int) -> bytes:
     """set_byte."""
-    byte_at(value, place)
+    _byte_at(value, place)
     return value[:place] + bytes([byte & 0xFF]) + value[place + 1 :]
 
 
-def _encoded(text: str, name: str) -> bytes:
+def _convert_to(text: str, name: str) -> bytes:
     _check_encoding(name)
     return text.encode()
 
 
-def _decoded(value: bytes, name: str) -> str:
+def _convert_from(value: bytes, name: str) -> str:
     _check_encoding(name)
     try:
         text = value.decode()
@@ -461,29 +559,17 @@ def _check_encoding(name: str) -> None:
         raise refuse(f"the encoding {name[:20]!r}.", fix="Use UTF8.")
 
 
-def digest(name: str) -> Callable[[bytes], bytes]:
-    """Return one of sha224, sha256, sha384, sha512."""
+def _digest(name: str) -> Callable[[bytes], bytes]:
     return lambda value: hashlib.new(name, value).digest()
 
 
-def md5_of_bytes(value: bytes) -> str:
-    """Return the digest of bytes in hexadecimal digits."""
-    return hashlib.md5(value, usedforsecurity=False).hexdigest()
+def _md5(value: str | bytes) -> str:
+    return hashlib.md5(value.encode() if isinstance(value, str) else value, usedforsecurity=False).hexdigest()
 
 
-def uuid_to_text(value: bytes) -> str:
-    """Return a uuid in its usual form."""
+def _uuid_to_text(value: bytes) -> str:
     digits = value.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _bytes_part(value: bytes, start: int, length: int | None = None) -> bytes:
-    if length is None:
-        return value[max(start - 1, 0) :]
-    if length < 0:
-        raise TransactionError(f"negative substring length {length}.", fix="Pass zero or more.")
-    end = start + length - 1
-    return value[max(start - 1, 0) : end] if end > 0 else b""
 
 
 # --- Entries ---------------------------------------------------------------------------------------------------------
@@ -507,101 +593,107 @@ def _number_to_text(terms: Sequence[Term], result: Type) -> Term:
     return combined(f"CAST({value.checked.text} AS TEXT)", result, terms, atomic=True)
 
 
-def _join_bytes(left: bytes, right: bytes) -> bytes:
-    return left + right
-
-
-ENTRIES: Final = (
+ENTRIES: Final[tuple[Entry, ...]] = (
     written("operator", "||", "text, text", "text", "{0} || {1}"),
-    operator("||", "bytea, bytea", "bytea", _join_bytes, sqlite="bytea_join"),
-    built("operator", "~~", "text, text", "bool", _like("interlock_like", negated=False)),
-    built("operator", "!~~", "text, text", "bool", _like("interlock_like", negated=True)),
-    built("operator", "~~*", "text, text", "bool", _like("interlock_ilike", negated=False)),
-    built("operator", "!~~*", "text, text", "bool", _like("interlock_ilike", negated=True)),
-    operator("^@", "text, text", "bool", starts_with, sqlite="starts_with"),
-    function("interlock like", "text, text, text", "bool", like, sqlite="like"),
-    function("interlock ilike", "text, text, text", "bool", ilike, sqlite="ilike"),
-    function("interlock varchar", "text, int4", "text", varchar, sqlite="varchar"),
-    written("function", "length", "text", "int4", "length({0})"),
-    written("function", "length", "bytea", "int4", "length({0})"),
-    written("function", "char_length", "text", "int4", "length({0})"),
-    written("function", "character_length", "text", "int4", "length({0})"),
-    function("octet_length", "text", "int4", octet_length),
-    function("octet_length", "bytea", "int4", octet_length),
-    function("bit_length", "text", "int4", bit_length),
-    function("bit_length", "bytea", "int4", bit_length),
+    operator("||", "bytea, bytea", "bytea", bytes.__add__, sqlite="bytea_join"),
     *(
-        function(name, "text", "text", body)
-        for name, body in (("lower", letters.lower), ("upper", letters.upper), ("initcap", letters.initcap))
+        built("operator", f"{'!' if negated else ''}~~{more}", takes, "bool", _like(sqlite, negated=negated))
+        for takes in ("text, text", "bpchar, text")
+        for more, sqlite in (("", "interlock_like"), ("*", "interlock_ilike"))
+        for negated in (False, True)
     ),
-    function("btrim", "text", "text", trim, sqlite="trim"),
-    function("btrim", "text, text", "text", trim, sqlite="trim_of"),
-    function("ltrim", "text", "text", trim_left, sqlite="trim_left"),
-    function("ltrim", "text, text", "text", trim_left, sqlite="trim_left_of"),
-    function("rtrim", "text", "text", trim_right, sqlite="trim_right"),
-    function("rtrim", "text, text", "text", trim_right, sqlite="trim_right_of"),
+    operator("^@", "text, text", "bool", str.startswith, sqlite="starts_with"),
+    internal("like", "text, text, text", "bool", like),
+    internal("ilike", "text, text, text", "bool", ilike),
+    internal("varchar", "text, int4", "text", varchar),
+    internal("char", "text, int4", "bpchar", char),
+    internal("char_cut", "text, int4", "bpchar", char_cut),
+    # Blanks at the end of a char(n) have no meaning but where it is shown or matched with a pattern.
+    *(written("cast", "", "bpchar", target, "rtrim({0}, ' ')") for target in ("text", "varchar")),
+    *(written("cast", "", source, "bpchar", "{0}") for source in ("text", "varchar")),
+    *(
+        written("function", name, "bpchar", "int4", "length(rtrim({0}, ' '))")
+        for name in ("length", "char_length", "character_length")
+    ),
+    *(
+        written("function", name, kind, "int4", "length({0})")
+        for name, kind in (
+            ("length", "text"),
+            ("length", "bytea"),
+            ("char_length", "text"),
+            ("character_length", "text"),
+        )
+    ),
+    *(function("octet_length", kind, "int4", _octet_length) for kind in ("text", "bytea", "bpchar")),
+    *(function("bit_length", kind, "int4", lambda value: 8 * _octet_length(value)) for kind in ("text", "bytea")),
+    function("lower", "text", "text", lower),
+    function("upper", "text", "text", upper),
+    function("initcap", "text", "text", initcap),
+    function("casefold", "text", "text", fold),
+    *(
+        entry
+        for name, sqlite, body in (
+            ("btrim", "trim", _trim),
+            ("ltrim", "trim_left", _trim_left),
+            ("rtrim", "trim_right", _trim_right),
+        )
+        for entry in (
+            function(name, "text", "text", body, sqlite=sqlite),
+            function(name, "text, text", "text", body, sqlite=f"{sqlite}_of"),
+            function(name, "bytea, bytea", "bytea", body, sqlite=f"bytea_{name}"),
+        )
+    ),
     function("left", "text, int4", "text", left),
     function("right", "text, int4", "text", right),
     function("lpad", "text, int4", "text", pad_left, sqlite="pad_left"),
     function("lpad", "text, int4, text", "text", pad_left, sqlite="pad_left_with"),
-    function("rpad", "text, int4", "text", pad_right, sqlite="pad_right"),
-    function("rpad", "text, int4, text", "text", pad_right, sqlite="pad_right_with"),
-    function("md5", "text", "text", md5),
-    function("md5", "bytea", "text", md5_of_bytes, sqlite="md5_of_bytes"),
-    *(function(name, "bytea", "bytea", digest(name)) for name in ("sha224", "sha256", "sha384", "sha512")),
-    function("position", "text, text", "int4", position),
-    function("strpos", "text, text", "int4", position, sqlite="position"),
+    function("rpad", "text, int4", "text", _pad_right, sqlite="pad_right"),
+    function("rpad", "text, int4, text", "text", _pad_right, sqlite="pad_right_with"),
+    function("md5", "text", "text", _md5),
+    function("md5", "bytea", "text", _md5, sqlite="md5_of_bytes"),
+    *(function(name, "bytea", "bytea", _digest(name)) for name in ("sha224", "sha256", "sha384", "sha512")),
+    function("position", "text, text", "int4", _position),
+    function("strpos", "text, text", "int4", _position, sqlite="position"),
+    function("position", "bytea, bytea", "int4", _position, sqlite="bytea_position"),
     function("repeat", "text, int4", "text", repeat),
     function("replace", "text, text, text", "text", replace),
-    function("reverse", "text", "text", reverse),
+    function("reverse", "text", "text", _reverse),
+    function("reverse", "bytea", "bytea", _reverse, sqlite="bytea_reverse"),
     function("split_part", "text, text, int4", "text", split_part),
-    function("starts_with", "text, text", "bool", starts_with),
+    function("starts_with", "text, text", "bool", str.startswith),
     *(
-        entry
+        function(name, f"{kind}, int4{rest}", kind, substring, sqlite=f"{prefix}substring{suffix}")
         for name in ("substr", "substring")
-        for entry in (
-            function(name, "text, int4", "text", substring, sqlite="substring_from"),
-            function(name, "text, int4, int4", "text", substring, sqlite="substring"),
-            function(name, "bytea, int4", "bytea", _bytes_part, sqlite="bytea_substring_from"),
-            function(name, "bytea, int4, int4", "bytea", _bytes_part, sqlite="bytea_substring"),
-        )
+        for kind, prefix in (("text", ""), ("bytea", "bytea_"))
+        for rest, suffix in (("", "_from"), (", int4", ""))
     ),
-    function("translate", "text, text, text", "text", translate),
-    function("overlay", "text, text, int4", "text", overlay),
-    function("overlay", "text, text, int4, int4", "text", overlay),
-    function("ascii", "text", "int4", code_point),
-    function("chr", "int4", "text", character),
-    function("quote_literal", "text", "text", quote_literal),
-    function("quote_nullable", "text", "text", quote_nullable, null=True),
-    function("interlock format", "any", "text", formatted, sqlite="format", null=True),
-    function("casefold", "text", "text", letters.fold),
-    function("convert_to", "text, name", "bytea", _encoded),
-    function("convert_from", "bytea, name", "text", _decoded),
+    function("translate", "text, text, text", "text", _translate),
+    *(function("overlay", f"text, text, int4{rest}", "text", _overlay) for rest in ("", ", int4")),
+    function("ascii", "text", "int4", _code_point),
+    function("chr", "int4", "text", _character),
+    function("quote_literal", "text", "text", _quote_literal),
+    function("quote_ident", "text", "text", _quote_name),
+    function(
+        "quote_nullable", "text", "text", lambda text: "NULL" if text is None else _quote_literal(str(text)), null=True
+    ),
+    internal("format", "any", "text", _format, null=True),
+    function("convert_to", "text, name", "bytea", _convert_to),
+    function("convert_from", "bytea, name", "text", _convert_from),
     function("crc32", "bytea", "int8", zlib.crc32),
-    function("bit_count", "bytea", "int8", bit_count),
-    function("get_byte", "bytea, int4", "int4", byte_at),
-    function("set_byte", "bytea, int4, int4", "bytea", with_byte),
-    function("reverse", "bytea", "bytea", _turned, sqlite="bytea_reverse"),
-    function("position", "bytea, bytea", "int4", _position, sqlite="bytea_position"),
-    *(
-        function(name, "bytea, bytea", "bytea", body, sqlite=f"bytea_{name}")
-        for name, body in (("btrim", trim), ("ltrim", trim_left), ("rtrim", trim_right))
-    ),
-    function("encode", "bytea, text", "text", encode),
-    function("decode", "text, text", "bytea", decode),
-    *(
-        built("cast", "", name, target, _number_to_text)
-        for name in ("int2", "int4", "int8", "numeric")
-        for target in ("text", "varchar")
-    ),
+    function("bit_count", "bytea", "int8", lambda value: int.from_bytes(value).bit_count()),
+    function("get_byte", "bytea, int4", "int4", _byte_at),
+    function("set_byte", "bytea, int4, int4", "bytea", _with_byte),
+    function("encode", "bytea, text", "text", _encode),
+    function("decode", "text, text", "bytea", _decode),
     *(
         entry
         for target in ("text", "varchar")
         for entry in (
+            *(built("cast", "", name, target, _number_to_text) for name in ("int2", "int4", "int8", "numeric")),
             written("cast", "", "bool", target, "CASE {0} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"),
-            cast("uuid", target, uuid_to_text, sqlite="uuid_to_text"),
+            cast("uuid", target, _uuid_to_text, sqlite="uuid_to_text"),
             cast("float8", target, from_float, sqlite="float8_to_text"),
-            cast("bytea", target, from_bytes, sqlite="bytea_to_text"),
+            cast("bytea", target, lambda value: f"\\x{value.hex()}", sqlite="bytea_to_text"),
         )
     ),
 )

@@ -11,16 +11,18 @@ Sections: reading, arithmetic, parts of a moment, dates and times of day, functi
 
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
-from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
+from calendar import monthrange
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
 
 from interlock.errors import TransactionError
-from interlock.sql.registry import Entry, built, cast, function, operator, swapped, written
+from interlock.sql.registry import Body, Entry, built, cast, function, internal, operator, swapped, written
 from interlock.sql.scope import Term, call
+from interlock.sql.stored_values import EPOCH, MICROSECOND, TIME_MAX, TIME_MIN, StoredValue, numeric_scaled
 from interlock.sql.types import INTEGER_RANGE, Type, refuse
-from interlock.sql.values import EPOCH, MICROSECOND, TIME_MAX, TIME_MIN, StoredValue, numeric_scaled
 
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
@@ -44,7 +46,8 @@ class Interval(NamedTuple):
     @property
     def stored(self) -> str:
         """The interval as it travels through SQLite."""
-        if abs(self.months) > _INT4_MAX or abs(self.days) > _INT4_MAX or abs(self.micros) > _INT8_MAX:
+        limits = ((self.months, _INT4_MAX), (self.days, _INT4_MAX), (self.micros, _INT8_MAX))
+        if any(not -limit - 1 <= part <= limit for part, limit in limits):
             raise TransactionError("interval out of range.", fix="Use a shorter one.")
         return f"{self.months} {self.days} {self.micros}"
 
@@ -104,7 +107,7 @@ def read_interval(text: str) -> str:
         if clock is not None:
             if units & {"hour", "minute", "second", "millisecond", "microsecond"}:
                 raise ValueError(text)
-            total = _sum(total, Interval(micros=_clock(clock)), 1)
+            total = _sum(total, Interval(micros=_clock(clock)))
             break
         part = _PART.match(rest)
         if part is None:
@@ -121,7 +124,7 @@ def read_interval(text: str) -> str:
         units |= parts
         direction = -1 if sign == "-" else 1
         total = _sum(total, _UNITS[unit], direction * int(number))
-        total = _sum(total, _fraction(unit, direction * fraction), 1)
+        total = _sum(total, _fraction(unit, direction * fraction))
         rest = rest[part.end() :].strip()
     return total.stored
 
@@ -152,19 +155,16 @@ def _read_iso(matched: re.Match[str]) -> str:
         total = _sum(total, _UNITS[unit], int(count or 0))
     whole = math.trunc(float(seconds or 0))
     total = _sum(total, _UNITS["second"], whole)
-    return _sum(total, _fraction("second", float(seconds or 0) - whole), 1).stored
+    return _sum(total, _fraction("second", float(seconds or 0) - whole)).stored
 
 
 def _clock(matched: re.Match[str]) -> int:
     sign, hours, minutes, seconds, fraction = matched.groups()
-    if int(minutes) > 59 or int(seconds or 0) > 59:  # noqa: PLR2004 - the last minute of an hour, the last second
-        raise ValueError(matched[0])
-    micros = int(hours) * HOUR_US + int(minutes) * MINUTE_US + int(seconds or 0) * SECOND_US
-    micros += int((fraction or "").ljust(6, "0"))
+    micros = int(hours) * HOUR_US + clock_us("0", minutes, seconds or "0", fraction or "")
     return -micros if sign == "-" else micros
 
 
-def _sum(left: Interval, right: Interval, times: int) -> Interval:
+def _sum(left: Interval, right: Interval, times: int = 1) -> Interval:
     return Interval(*(one + times * other for one, other in zip(left, right, strict=True)))
 
 
@@ -175,6 +175,10 @@ def _moment(stored: int) -> datetime:
     return EPOCH + timedelta(microseconds=stored)
 
 
+def _stored(at: datetime) -> int:
+    return (at - EPOCH) // MICROSECOND
+
+
 def _kept(stored: int) -> int:
     if not TIME_MIN <= stored <= TIME_MAX:
         raise refuse("a moment outside of the years 1 to 9999.", fix="Use a shorter interval.")
@@ -182,48 +186,33 @@ def _kept(stored: int) -> int:
 
 
 def add(moment: int, interval: str, sign: int = 1) -> int:
-    """The moment that much later, or earlier."""
+    """Return the moment that much later, or earlier."""
     months, days, micros = stored_interval(interval)
     if months:
         at = _moment(moment)
         year, month = divmod(at.year * _MONTHS_PER_YEAR + at.month - 1 + sign * months, _MONTHS_PER_YEAR)
         if not MINYEAR <= year <= MAXYEAR:
             raise refuse("a moment outside of the years 1 to 9999.", fix="Use a shorter interval.")
-        at = at.replace(day=1).replace(year=year, month=month + 1, day=min(at.day, _days_of(year, month + 1)))
-        moment = (at - EPOCH) // MICROSECOND
+        moment = _stored(at.replace(year=year, month=month + 1, day=min(at.day, monthrange(year, month + 1)[1])))
     return _kept(moment + sign * (days * DAY_US + micros))
 
 
-def _days_of(year: int, month: int) -> int:
-    if month == _MONTHS_PER_YEAR:
-        return 31
-    return (datetime(year, month + 1, 1, tzinfo=UTC) - datetime(year, month, 1, tzinfo=UTC)).days
-
-
 def subtract(moment: int, interval: str) -> int:
-    """The moment that much earlier."""
+    """Return the moment that much earlier."""
     return add(moment, interval, -1)
 
 
 def difference(left: int, right: int) -> str:
-    """The time between two moments: whole days, and the rest."""
-    micros = left - right
-    days = abs(micros) // DAY_US * (-1 if micros < 0 else 1)
-    return Interval(0, days, micros - days * DAY_US).stored
+    """Return the time between two moments: whole days, and the rest."""
+    return Interval(0, *cut(left - right, DAY_US)).stored
 
 
-def plus(left: str, right: str) -> str:
-    """The sum of two intervals, part by part."""
-    return _sum(stored_interval(left), stored_interval(right), 1).stored
+def plus(left: str, right: str, sign: int = 1) -> str:
+    """Return the sum of two intervals, part by part."""
+    return _sum(stored_interval(left), stored_interval(right), sign).stored
 
 
-def minus(left: str, right: str) -> str:
-    """The difference of two intervals, part by part."""
-    return _sum(stored_interval(left), stored_interval(right), -1).stored
-
-
-def negate(interval: str) -> str:
-    """The interval with the other sign."""
+def _negate(interval: str) -> str:
     return _sum(Interval(), stored_interval(interval), -1).stored
 
 
@@ -260,13 +249,30 @@ def _rounded(value: float) -> float:
     return round(value * SECOND_US) / SECOND_US
 
 
-def interval_key(interval: str) -> int:
-    """Return the key for comparing intervals: a month is thirty days, a day is 24 hours."""
+def cut(value: int, unit: int) -> tuple[int, int]:
+    """Return a number divided by a unit, towards zero, and the rest."""
+    whole = abs(value) // unit * (-1 if value < 0 else 1)
+    return whole, value - whole * unit
+
+
+def _length(interval: str) -> int:
+    """Return what intervals are compared by: a month is thirty days, a day is 24 hours."""
     months, days, micros = stored_interval(interval)
-    key = (months * _DAYS_PER_MONTH + days) * DAY_US + micros
-    if abs(key) > _INT8_MAX:
+    return (months * _DAYS_PER_MONTH + days) * DAY_US + micros
+
+
+def interval_key(interval: str) -> int:
+    """Return the key for comparing intervals, as bigint."""
+    length = _length(interval)
+    if abs(length) > _INT8_MAX:
         raise refuse("a comparison of intervals of many thousand years.", fix="Use shorter ones.")
-    return key
+    return length
+
+
+def compare_intervals(left: str, right: str) -> int:
+    """Return the order of two intervals: the collation of interval columns."""
+    first, second = _length(left), _length(right)
+    return (first > second) - (first < second)
 
 
 # --- Parts of a moment -----------------------------------------------------------------------------------------------
@@ -292,17 +298,13 @@ _TRUNCATED: Final[dict[str, Callable[[datetime], datetime]]] = {
 }
 
 
-def check_field(field: str) -> None:
-    """Refuse what date_trunc() does not know here."""
-    if field.lower() not in _TRUNCATED:
-        raise refuse(f"date_trunc({field[:20]!r}, …).", fix=f"Use one of {', '.join(_TRUNCATED)}.")
-
-
 def truncate(field: str, moment: int) -> int:
     """date_trunc: the beginning of the minute, the day, … that the moment is in."""
-    check_field(field)
+    begin = _TRUNCATED.get(field.lower())
+    if begin is None:
+        raise refuse(f"date_trunc({field[:20]!r}, …).", fix=f"Use one of {', '.join(_TRUNCATED)}.")
     try:
-        return _kept((_TRUNCATED[field.lower()](_moment(moment)) - EPOCH) // MICROSECOND)
+        return _kept(_stored(begin(_moment(moment))))
     except OverflowError as error:
         raise refuse("a moment outside of the years 1 to 9999.") from error
 
@@ -325,10 +327,8 @@ _PARTS: Final[dict[str, Callable[[datetime], str]]] = {
     "decade": lambda at: str(at.year // 10),
     "century": lambda at: str((at.year + 99) // 100),
     "millennium": lambda at: str((at.year + 999) // 1000),
-    "epoch": lambda at: numeric_scaled((at - EPOCH) // MICROSECOND, 6),
+    "epoch": lambda at: numeric_scaled(_stored(at), 6),
 }
-MOMENT_PARTS: Final = frozenset(_PARTS)
-INTERVAL_PARTS: Final = frozenset({"epoch", "day", "hour", "minute", "second", "month", "year"})
 _CLOCK_PARTS: Final = frozenset({"microseconds", "milliseconds", "second", "minute", "hour", "epoch"})
 _SAME: Final = {f"{unit}s": unit for unit in ("second", "minute", "hour", "day", "week", "month", "year")} | {
     "microsecond": "microseconds",
@@ -344,64 +344,54 @@ def _field(name: str, known: Collection[str], kind: str) -> str:
     return field
 
 
-def part(field: str, moment: int) -> str:
+def _part(field: str, moment: int) -> str:
     """extract() of a moment, as a numeric is stored."""
-    return _PARTS[_field(field, MOMENT_PARTS, "timestamp")](_moment(moment))
+    return _PARTS[_field(field, _PARTS, "timestamp")](_moment(moment))
 
 
-def date_part(field: str, days: int) -> str:
+def _date_part(field: str, days: int) -> str:
     """extract() of a date, as a numeric is stored: it has no time of day."""
-    name = _field(field, MOMENT_PARTS, "date")
+    name = _field(field, _PARTS, "date")
     if name in _CLOCK_PARTS - {"epoch"}:
         raise TransactionError(f"unit {name!r} is not supported for type date.", fix="Cast it to timestamp.")
-    found = _PARTS[name](_moment(days * DAY_US))
-    return found.partition(".")[0]
+    return _PARTS[name](_moment(days * DAY_US)).partition(".")[0]
 
 
-def clock_part(field: str, clock: int) -> str:
+def _clock_part(field: str, clock: int) -> str:
     """extract() of a time of day, as a numeric is stored."""
     name = _field(field, _CLOCK_PARTS, "time")
     return numeric_scaled(clock, 6) if name == "epoch" else _PARTS[name](_moment(clock))
 
 
-def interval_part(field: str, interval: str) -> str:
+def _interval_part(field: str, interval: str) -> str:
     """extract() of an interval, as a numeric is stored; all parts are cut towards zero."""
     months, days, micros = stored_interval(interval)
-    years, months = _cut(months, _MONTHS_PER_YEAR)
-    hours, rest = _cut(micros, HOUR_US)
-    minutes, seconds = _cut(rest, MINUTE_US)
-    match _field(field, INTERVAL_PARTS, "interval"):
-        case "epoch":
-            # A year is 365.25 days here, though it is twelve months of thirty days in a comparison.
-            quarters = 1461 * years + 4 * _DAYS_PER_MONTH * months + 4 * days
-            return numeric_scaled(quarters * (DAY_US // 4) + micros, 6)
-        case "second":
-            return numeric_scaled(seconds, 6)
-        case _:
-            parts = {"year": years, "month": months, "day": days, "hour": hours, "minute": minutes}
-            return str(parts[_field(field, INTERVAL_PARTS, "interval")])
+    years, months = cut(months, _MONTHS_PER_YEAR)
+    hours, rest = cut(micros, HOUR_US)
+    minutes, seconds = cut(rest, MINUTE_US)
+    # A year is 365.25 days here, though it is twelve months of thirty days in a comparison.
+    quarters = 1461 * years + 4 * _DAYS_PER_MONTH * months + 4 * days
+    parts = {
+        "epoch": numeric_scaled(quarters * (DAY_US // 4) + micros, 6),
+        "second": numeric_scaled(seconds, 6),
+        "year": str(years),
+        "month": str(months),
+        "day": str(days),
+        "hour": str(hours),
+        "minute": str(minutes),
+    }
+    return parts[_field(field, parts, "interval")]
 
 
-def _cut(value: int, unit: int) -> tuple[int, int]:
-    whole = abs(value) // unit * (-1 if value < 0 else 1)
-    return whole, value - whole * unit
-
-
-def from_epoch(seconds: float) -> int:
+def _from_epoch(seconds: float) -> int:
     """to_timestamp: a moment from seconds since 1970, rounded in floats as PostgreSQL rounds."""
     return _kept(round((seconds - _POSTGRES_EPOCH_S) * SECOND_US) + _POSTGRES_EPOCH_S * SECOND_US)
 
 
-def moment_text(moment: int, between: str = " ", minutes: str = "") -> str:
-    """A moment as PostgreSQL writes it in UTC: no zeros at the end of a fraction."""
-    at = _moment(moment)
-    fraction = f".{at.microsecond:06}".rstrip("0") if at.microsecond else ""
-    return f"{at.year:04}-{at.month:02}-{at.day:02}{between}{at:%H:%M:%S}{fraction}+00{minutes}"
-
-
 # --- Dates and times of day ------------------------------------------------------------------------------------------
 
-_EPOCH_DATE: Final = date(1970, 1, 1)
+_EPOCH_LOCAL: Final = EPOCH.replace(tzinfo=None)
+_EPOCH_DATE: Final = EPOCH.date()
 _DAY_MIN: Final = (date.min - _EPOCH_DATE).days
 _DAY_MAX: Final = (date.max - _EPOCH_DATE).days
 
@@ -425,32 +415,21 @@ def _kept_day(days: int) -> int:
     return days
 
 
-def date_add(days: int, count: int) -> int:
-    """Return the date that many days later."""
+def _date_add(days: int, count: int) -> int:
     return _kept_day(days + count)
 
 
-def date_subtract(days: int, count: int) -> int:
-    """Return the date that many days earlier."""
-    return _kept_day(days - count)
-
-
-def clock_add(clock: int, interval: str, sign: int = 1) -> int:
+def _clock_add(clock: int, interval: str, sign: int = 1) -> int:
     """Return the time of day that much later: months and days do not count, and midnight is passed."""
     return (clock + sign * stored_interval(interval).micros) % DAY_US
 
 
-def date_text(days: int) -> str:
-    """Return a date as PostgreSQL writes it."""
+def _date_text(days: int) -> str:
     return (_EPOCH_DATE + timedelta(days=days)).isoformat()
 
 
-def clock_text(clock: int) -> str:
-    """Return a time of day as PostgreSQL writes it."""
-    return _clock_text(clock)
-
-
 def _clock_text(micros: int) -> str:
+    """Return a time of day, or more hours, as PostgreSQL writes it: no zeros at the end of a fraction."""
     hours, rest = divmod(micros, HOUR_US)
     minutes, rest = divmod(rest, MINUTE_US)
     seconds, fraction = divmod(rest, SECOND_US)
@@ -460,13 +439,19 @@ def _clock_text(micros: int) -> str:
 
 def timestamp_text(moment: int, between: str = " ") -> str:
     """Return a timestamp as PostgreSQL writes it."""
-    return moment_text(moment, between).removesuffix("+00")
+    text = (_EPOCH_LOCAL + timedelta(microseconds=moment)).isoformat(between)
+    return text.rstrip("0") if "." in text else text
 
 
-def interval_text(interval: str) -> str:
+def moment_text(moment: int, between: str = " ", minutes: str = "") -> str:
+    """Return a moment as PostgreSQL writes it in UTC."""
+    return f"{timestamp_text(moment, between)}+00{minutes}"
+
+
+def _interval_text(interval: str) -> str:
     """Return an interval as PostgreSQL writes it: 1 year 2 mons -3 days 04:05:06."""
     months, days, micros = stored_interval(interval)
-    years, months = _cut(months, _MONTHS_PER_YEAR)
+    years, months = cut(months, _MONTHS_PER_YEAR)
     parts: list[str] = []
     was_negative = False
     for value, word in ((years, "year"), (months, "mon"), (days, "day")):
@@ -480,25 +465,21 @@ def interval_text(interval: str) -> str:
     return " ".join(parts)
 
 
-def compare_intervals(left: str, right: str) -> int:
-    """Return the order of two intervals: the collation of interval columns."""
-    first, second = (
-        (months * _DAYS_PER_MONTH + days) * DAY_US + micros
-        for months, days, micros in (stored_interval(left), stored_interval(right))
-    )
-    return (first > second) - (first < second)
-
-
-def round_time(moment: int, digits: int) -> int:
-    """Return a moment or time of day rounded to this many digits of a second, half away from zero."""
+def _round_us(micros: int, digits: int) -> int:
+    """Return microseconds rounded to this many digits of a second, half away from zero."""
     unit: int = 10 ** (6 - digits)
-    half = unit // 2
-    return (moment + half) // unit * unit if moment >= 0 else -((-moment + half) // unit * unit)
+    return (abs(micros) + unit // 2) // unit * unit * (-1 if micros < 0 else 1)
 
 
-def round_clock(clock: int, digits: int) -> int:
+def _round_time(moment: int, digits: int) -> int:
+    """Return a moment rounded to this many digits of a second. PostgreSQL rounds half away from the year 2000."""
+    zero = _POSTGRES_EPOCH_S * SECOND_US
+    return zero + _round_us(moment - zero, digits)
+
+
+def _round_clock(clock: int, digits: int) -> int:
     """Return a time of day rounded to this many digits of a second. PostgreSQL has 24:00:00; a lane has not."""
-    rounded = round_time(clock, digits)
+    rounded = _round_us(clock, digits)
     if rounded >= DAY_US:
         raise refuse("a time of day that is rounded to 24:00:00.", fix="Leave the precision out.")
     return rounded
@@ -514,91 +495,97 @@ def day_of(moment: int) -> int:
     return moment // DAY_US
 
 
-def clock_of(moment: int) -> int:
-    """Return the time of day of a moment."""
-    return moment % DAY_US
-
-
-def clock_of_interval(interval: str) -> int:
+def _clock_of_interval(interval: str) -> int:
     """Return the time of day that an interval is after midnight."""
     return stored_interval(interval).micros % DAY_US
-
-
-def interval_of_clock(clock: int) -> str:
-    """Return the interval from midnight."""
-    return Interval(micros=clock).stored
 
 
 # --- Functions -------------------------------------------------------------------------------------------------------
 
 
-def age(left: int, right: int) -> str:
+def _age(left: int, right: int) -> str:
     """Return the difference in years, months, days and the rest."""
     if left < right:
-        return negate(age(right, left))
+        return _negate(_age(right, left))
     later, earlier = _moment(left), _moment(right)
     months = (later.year - earlier.year) * _MONTHS_PER_YEAR + later.month - earlier.month
     days = later.day - earlier.day
-    micros = clock_of(left) - clock_of(right)
+    micros = left % DAY_US - right % DAY_US
     if micros < 0:
         micros += DAY_US
         days -= 1
     if days < 0:
         # PostgreSQL borrows the days of the earlier moment's month.
-        days += _days_of(earlier.year, earlier.month)
+        days += monthrange(earlier.year, earlier.month)[1]
         months -= 1
     return Interval(months, days, micros).stored
 
 
-def truncate_interval(field: str, interval: str) -> str:
+def _truncate_interval(field: str, interval: str) -> str:
     """Return an interval cut off below a field: date_trunc()."""
     months, days, micros = stored_interval(interval)
     name = _SAME.get(field.lower(), field.lower())
-    match name:
-        case "year":
-            return Interval(_cut(months, _MONTHS_PER_YEAR)[0] * _MONTHS_PER_YEAR).stored
-        case "month":
-            return Interval(months).stored
-        case "day":
-            return Interval(months, days).stored
-        case "hour" | "minute" | "second" | "milliseconds" | "microseconds":
-            unit = {"hour": HOUR_US, "minute": MINUTE_US, "second": SECOND_US, "milliseconds": 1000}.get(name, 1)
-            return Interval(months, days, _cut(micros, unit)[0] * unit).stored
-        case _:
-            raise refuse(f"date_trunc({field[:20]!r}, interval).", fix="Use year, month, day, hour, minute or second.")
+    if name == "year":
+        return Interval(months - cut(months, _MONTHS_PER_YEAR)[1]).stored
+    if name == "month":
+        return Interval(months).stored
+    unit = _CLOCK_UNITS.get(name)
+    if unit is None:
+        raise refuse(f"date_trunc({field[:20]!r}, interval).", fix="Use year, month, day, hour, minute or second.")
+    return Interval(months, days, micros - cut(micros, unit)[1] if unit else 0).stored
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except Exception as error:
+_CLOCK_UNITS: Final = {
+    "day": 0, "hour": HOUR_US, "minute": MINUTE_US, "second": SECOND_US, "milliseconds": 1000, "microseconds": 1,
+}  # fmt: skip
+
+
+_ABBREVIATED: Final = {"CET": 1, "MET": 1, "EET": 2, "WET": 0, "EST": -5, "MST": -7, "HST": -10}
+"""Names of IANA zones that PostgreSQL reads as abbreviations: hours ahead of UTC, at all times."""
+_OFFSET: Final = re.compile(r"(?:[A-Za-z]{3,})?([+-])(\d|0\d|1[0-5])(?::([0-5]\d))?", re.ASCII)
+"""An offset by POSIX's rule, where + is west of Greenwich: UTC+3, -05:30."""
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> tzinfo:
+    """Return the time zone of an IANA name in any case, an abbreviation or an offset."""
+    if name.upper() in _ABBREVIATED:
+        return timezone(timedelta(hours=_ABBREVIATED[name.upper()]))
+    if offset := _OFFSET.fullmatch(name):
+        sign, hours, minutes = offset.groups()
+        west = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        return timezone(west if sign == "-" else -west)
+    # Files beside the zones, such as localtime, have small letters.
+    known = [zone for zone in available_timezones() if zone.lower() == name.lower() and zone[0].isupper()]
+    if not known:
         raise refuse(
             f"the time zone {name[:40]!r}.",
             why="A lane knows the names of the IANA database, such as Europe/Berlin.",
             fix="Use such a name, or UTC.",
-        ) from error
+        )
+    return ZoneInfo(known[0])
 
 
-def at_zone(zone: str, moment: int) -> int:
+def _at_zone(zone: str, moment: int) -> int:
     """Return the timestamp that a clock in that zone shows: timestamptz AT TIME ZONE zone."""
-    local = _moment(moment).astimezone(_zone(zone)).replace(tzinfo=UTC)
-    return _kept((local - EPOCH) // MICROSECOND)
+    return _kept(_stored(_moment(moment).astimezone(_zone(zone)).replace(tzinfo=UTC)))
 
 
-def from_zone(zone: str, moment: int) -> int:
+def _from_zone(zone: str, moment: int) -> int:
     """Return the moment at which a clock in that zone shows the timestamp: timestamp AT TIME ZONE zone.
 
     In an hour that exists twice it is the standard time, the later one, and a time that does not exist is taken as
     standard time, too, as PostgreSQL does.
     """
     local = _moment(moment).replace(tzinfo=_zone(zone))
-    offsets = sorted(each for each in (local.replace(fold=0).utcoffset(), local.replace(fold=1).utcoffset()) if each)
-    offset = offsets[0] if offsets else timedelta(0)
+    offset = min(local.replace(fold=fold).utcoffset() or timedelta(0) for fold in (0, 1))
     return _kept(moment - offset // MICROSECOND)
 
 
 def make_date(year: int, month: int, day: int) -> int:
     """Return the date of a year, month and day."""
+    if not 1 <= year <= MAXYEAR:
+        raise refuse(f"the year {year}.", fix="Use years from 1 to 9999.")
     try:
         return days_of(date(year, month, day))
     except ValueError as error:
@@ -607,20 +594,20 @@ def make_date(year: int, month: int, day: int) -> int:
         ) from error
 
 
-def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> int:
+def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> int:
     """Return the timestamp of its parts."""
-    return _kept(make_date(year, month, day) * DAY_US + _clock_of(hour, minute, seconds))
+    return _kept(make_date(year, month, day) * DAY_US + _checked_clock(hour, minute, seconds))
 
 
 def make_time(hour: int, minute: int, seconds: float) -> int:
     """Return the time of day of its parts."""
-    clock = _clock_of(hour, minute, seconds)
+    clock = _checked_clock(hour, minute, seconds)
     if clock == DAY_US:
         raise refuse("the time 24:00.", fix="Use a time before midnight.")
     return clock
 
 
-def _clock_of(hour: int, minute: int, seconds: float) -> int:
+def _checked_clock(hour: int, minute: int, seconds: float) -> int:
     total = hour * HOUR_US + minute * MINUTE_US + round(seconds * SECOND_US)
     # As for PostgreSQL, a minute may have a second 60, and a day may end at 24:00.
     if not (0 <= hour <= 24 and 0 <= minute <= 59 and 0 <= seconds <= 60 and total <= DAY_US):  # noqa: PLR2004
@@ -628,58 +615,44 @@ def _clock_of(hour: int, minute: int, seconds: float) -> int:
     return total
 
 
-def justify_hours(interval: str) -> str:
+def _level(high: int, low: int, unit: int) -> tuple[int, int]:
+    """Return two parts with one sign."""
+    if high > 0 > low:
+        return high - 1, low + unit
+    return (high + 1, low - unit) if high < 0 < low else (high, low)
+
+
+def _justify_hours(interval: str) -> str:
     """Return the interval with each 24 hours as a day."""
     months, days, micros = stored_interval(interval)
-    carried, micros = _cut(micros, DAY_US)
-    days += carried
-    if days > 0 > micros:
-        days, micros = days - 1, micros + DAY_US
-    elif days < 0 < micros:
-        days, micros = days + 1, micros - DAY_US
-    return Interval(months, days, micros).stored
+    carried, micros = cut(micros, DAY_US)
+    return Interval(months, *_level(days + carried, micros, DAY_US)).stored
 
 
-def justify_days(interval: str) -> str:
+def _justify_days(interval: str) -> str:
     """Return the interval with each 30 days as a month."""
     months, days, micros = stored_interval(interval)
-    carried, days = _cut(days, _DAYS_PER_MONTH)
-    months += carried
-    if months > 0 > days:
-        months, days = months - 1, days + _DAYS_PER_MONTH
-    elif months < 0 < days:
-        months, days = months + 1, days - _DAYS_PER_MONTH
-    return Interval(months, days, micros).stored
+    carried, days = cut(days, _DAYS_PER_MONTH)
+    return Interval(*_level(months + carried, days, _DAYS_PER_MONTH), micros).stored
 
 
-def justify_interval(interval: str) -> str:
+def _justify_interval(interval: str) -> str:
     """Return the interval with each 24 hours as a day and each 30 days as a month, all with one sign."""
     months, days, micros = stored_interval(interval)
-    carried, micros = _cut(micros, DAY_US)
-    days += carried
-    carried, days = _cut(days, _DAYS_PER_MONTH)
-    months += carried
-    if months > 0 and (days < 0 or (days == 0 and micros < 0)):
-        months, days = months - 1, days + _DAYS_PER_MONTH
-    elif months < 0 and (days > 0 or (days == 0 and micros > 0)):
-        months, days = months + 1, days - _DAYS_PER_MONTH
-    if days > 0 > micros:
-        days, micros = days - 1, micros + DAY_US
-    elif days < 0 < micros:
-        days, micros = days + 1, micros - DAY_US
-    return Interval(months, days, micros).stored
+    carried, micros = cut(micros, DAY_US)
+    carried, days = cut(days + carried, _DAYS_PER_MONTH)
+    months, rest = _level(months + carried, days * DAY_US + micros, _DAYS_PER_MONTH * DAY_US)
+    return Interval(months, *cut(rest, DAY_US)).stored
 
 
-def make_interval(*parts: float) -> str:
+def _make_interval(*parts: float) -> str:
     """Return the interval of years, months, weeks, days, hours, minutes and seconds."""
-    values = [*parts, *[0] * (7 - len(parts))]
-    years, months, weeks, days, hours, minutes = map(int, values[:6])
-    seconds = values[6]
-    micros = hours * HOUR_US + minutes * MINUTE_US + round(seconds * SECOND_US)
-    return Interval(years * _MONTHS_PER_YEAR + months, weeks * 7 + days, micros).stored
+    years, months, weeks, days, hours, minutes, seconds = (*parts, *(0.0,) * (7 - len(parts)))
+    micros = int(hours) * HOUR_US + int(minutes) * MINUTE_US + round(seconds * SECOND_US)
+    return Interval(int(years) * _MONTHS_PER_YEAR + int(months), int(weeks) * 7 + int(days), micros).stored
 
 
-def bin_of(stride: str, moment: int, origin: int) -> int:
+def _bin_of(stride: str, moment: int, origin: int) -> int:
     """date_bin: the beginning of the stride that the moment is in, counted from the origin."""
     months, days, micros = stored_interval(stride)
     if months:
@@ -692,11 +665,11 @@ def bin_of(stride: str, moment: int, origin: int) -> int:
     return _kept(origin + (moment - origin) // step * step)
 
 
-def truncate_at(field: str, moment: int, zone: str) -> int:
+def _truncate_at(field: str, moment: int, zone: str) -> int:
     """date_trunc in a time zone: days and longer units begin at its midnight, shorter ones keep the moment's offset."""
-    local = at_zone(zone, moment)
+    local = _at_zone(zone, moment)
     begun = truncate(field, local)
-    return moment - (local - begun) if field.lower() in _CLOCK_PARTS else from_zone(zone, begun)
+    return moment - (local - begun) if field.lower() in _CLOCK_PARTS else _from_zone(zone, begun)
 
 
 # --- Entries ---------------------------------------------------------------------------------------------------------
@@ -704,14 +677,6 @@ def truncate_at(field: str, moment: int, zone: str) -> int:
 
 def _age_today(terms: Sequence[Term], kind: Type) -> Term:
     return call("interlock_age_of", kind, *terms, extra="interlock_now()")
-
-
-def _age_of(moment: int, now: int) -> str:
-    return age(truncate("day", now), moment)
-
-
-def _days_between(left: int, right: int) -> int:
-    return left - right
 
 
 def _day_and_clock(days: int, clock: int) -> int:
@@ -722,33 +687,40 @@ def _day_plus(days: int, interval: str) -> int:
     return add(days * DAY_US, interval)
 
 
-def _day_minus(days: int, interval: str) -> int:
-    return add(days * DAY_US, interval, -1)
-
-
-def _clock_minus(clock: int, interval: str) -> int:
-    return clock_add(clock, interval, -1)
-
-
-def _clock_difference(left: int, right: int) -> str:
-    return Interval(micros=left - right).stored
-
-
 def _day_part(field: str, days: int) -> str:
-    return part(field, days * DAY_US)
+    return _part(field, days * DAY_US)
 
 
-def _is_finite(_: int) -> int:
+def _is_finite(_: StoredValue) -> int:
     return 1
 
 
-def _as_float(body: Callable[..., str]) -> Callable[[str, StoredValue], float]:
-    """Return date_part(), which gives as a float what extract() gives as a numeric."""
+def _as_float(
+    body: Callable[..., str], epoch: Callable[[Any], float] | None = None
+) -> Callable[[str, StoredValue], float]:
+    """Return date_part(), which computes in floats what extract() computes exactly."""
 
     def called(field: str, value: StoredValue) -> float:
-        return float(body(field, value))
+        text, name = body(field, value), _SAME.get(field.lower(), field.lower())
+        if name == "epoch" and epoch is not None:
+            return epoch(value)
+        if name in {"second", "milliseconds"}:
+            seconds, micros = cut(int(text.replace(".", "")), SECOND_US)
+            return seconds + micros / SECOND_US if name == "second" else seconds * 1000.0 + micros / 1000.0
+        return float(text)
 
     return called
+
+
+def _moment_epoch(moment: int) -> float:
+    return float(moment) / SECOND_US  # Rounded twice: a quotient of two int would be rounded once.
+
+
+def _interval_epoch(interval: str) -> float:
+    months, days, micros = stored_interval(interval)
+    years, months = cut(months, _MONTHS_PER_YEAR)
+    total = micros / SECOND_US + 365.25 * _SECONDS_PER_DAY * years
+    return total + float(_DAYS_PER_MONTH * _SECONDS_PER_DAY) * months + float(_SECONDS_PER_DAY) * days
 
 
 def _moment_entries(name: str) -> tuple[Entry, ...]:
@@ -758,14 +730,14 @@ def _moment_entries(name: str) -> tuple[Entry, ...]:
         operator("+", f"interval, {name}", name, swapped(add), sqlite="interval_time_add"),
         operator("-", f"{name}, interval", name, subtract, sqlite="time_subtract"),
         operator("-", f"{name}, {name}", "interval", difference, sqlite="time_difference"),
-        function("extract", f"text, {name}", "numeric", part, sqlite="time_part"),
-        function("date_part", f"text, {name}", "float8", _as_float(part), sqlite="float_time_part"),
+        function("extract", f"text, {name}", "numeric", _part, sqlite="time_part"),
+        function("date_part", f"text, {name}", "float8", _as_float(_part, _moment_epoch), sqlite="float_time_part"),
         function("date_trunc", f"text, {name}", name, truncate, sqlite="time_truncate"),
-        function("age", f"{name}, {name}", "interval", age),
+        function("age", f"{name}, {name}", "interval", _age),
         built("function", "age", name, "interval", _age_today),
         function("isfinite", name, "bool", _is_finite, sqlite="is_finite"),
         cast(name, "date", day_of, sqlite="day_of"),
-        cast(name, "time", clock_of, sqlite="clock_of"),
+        cast(name, "time", lambda moment: moment % DAY_US, sqlite="clock_of"),
         cast("date", name, moment_of_day, sqlite="moment_of_day"),
     )
 
@@ -774,69 +746,149 @@ def _texts(name: str, body: Callable[..., str], sqlite: str) -> tuple[Entry, ...
     return tuple(cast(name, target, body, sqlite=sqlite) for target in ("text", "varchar"))
 
 
-ENTRIES: Final = (
+def _overlaps(start: int | None, end: int | None, other: int | None, other_end: int | None) -> bool | None:
+    """Return whether two periods overlap, by PostgreSQL's rules for NULLs; each begins with its lesser end."""
+    first, second = _period(start, end), _period(other, other_end)
+    if first is None or second is None:
+        return None
+    (start, end), (other, other_end) = sorted((first, second), key=lambda period: period[0])
+    if start == other:
+        return None if end is None or other_end is None else True
+    if end is None:
+        return None
+    if other < end:
+        return True
+    return None if other_end is None else False
+
+
+def _period(start: int | None, end: int | None) -> tuple[int, int | None] | None:
+    if start is None or end is None:
+        known = end if start is None else start
+        return None if known is None else (known, None)
+    return min(start, end), max(start, end)
+
+
+def _overlaps_for(plus: Callable[[int, str], int], places: tuple[int, ...]) -> Body:
+    """Return OVERLAPS where the ends at these places are intervals."""
+
+    def called(*values: Any) -> bool | None:  # noqa: ANN401 -- stored values of several types
+        ends = list(values)
+        for place in places:
+            start, interval = values[place - 1], values[place]
+            ends[place] = None if start is None or interval is None else plus(start, interval)
+        return _overlaps(*ends)
+
+    return called
+
+
+def _overlap_entries(names: Sequence[str], plus: Callable[[int, str], int], sqlite: str) -> Iterator[Entry]:
+    for places in ((), (1,), (3,), (1, 3)):
+        body = _overlaps_for(plus, places)
+        for name in names:
+            takes = ", ".join("interval" if place in places else name for place in range(4))
+            named = f"{sqlite}_overlaps{''.join(map(str, places))}"
+            yield function("overlaps", takes, "bool", body, sqlite=named, null=True)
+
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    *_overlap_entries(("timestamp", "timestamptz"), add, "time"),
+    *_overlap_entries(("time",), _clock_add, "clock"),
     *_moment_entries("timestamp"),
     *_moment_entries("timestamptz"),
     written("cast", "", "timestamp", "timestamptz", "{0}"),
     written("cast", "", "timestamptz", "timestamp", "{0}"),
-    function("to_timestamp", "float8", "timestamptz", from_epoch, sqlite="time_from_epoch"),
-    function("interlock round_time", "timestamp, int4", "timestamp", round_time, sqlite="round_time"),
-    function("interlock round_clock", "time, int4", "time", round_clock, sqlite="round_clock"),
-    operator("+", "date, int4", "date", date_add, sqlite="date_add"),
-    operator("+", "int4, date", "date", date_add, sqlite="date_add"),
-    operator("-", "date, int4", "date", date_subtract, sqlite="date_subtract"),
-    operator("-", "date, date", "int4", _days_between, sqlite="date_difference"),
+    function("to_timestamp", "float8", "timestamptz", _from_epoch, sqlite="time_from_epoch"),
+    internal("round_time", "timestamp, int4", "timestamp", _round_time),
+    internal("round_clock", "time, int4", "time", _round_clock),
+    operator("+", "date, int4", "date", _date_add, sqlite="date_add"),
+    operator("+", "int4, date", "date", _date_add, sqlite="date_add"),
+    operator("-", "date, int4", "date", lambda days, count: _kept_day(days - count), sqlite="date_subtract"),
+    operator("-", "date, date", "int4", int.__sub__, sqlite="date_difference"),
     operator("+", "date, interval", "timestamp", _day_plus, sqlite="date_add_interval"),
     operator("+", "interval, date", "timestamp", swapped(_day_plus), sqlite="interval_add_date"),
-    operator("-", "date, interval", "timestamp", _day_minus, sqlite="date_less_interval"),
+    operator(
+        "-",
+        "date, interval",
+        "timestamp",
+        lambda days, interval: add(days * DAY_US, interval, -1),
+        sqlite="date_less_interval",
+    ),
     operator("+", "date, time", "timestamp", _day_and_clock, sqlite="date_add_time"),
     operator("+", "time, date", "timestamp", swapped(_day_and_clock), sqlite="time_add_date"),
-    operator("+", "time, interval", "time", clock_add, sqlite="clock_add"),
-    operator("+", "interval, time", "time", swapped(clock_add), sqlite="interval_clock_add"),
-    operator("-", "time, interval", "time", _clock_minus, sqlite="clock_subtract"),
-    operator("-", "time, time", "interval", _clock_difference, sqlite="clock_difference"),
+    operator("+", "time, interval", "time", _clock_add, sqlite="clock_add"),
+    operator("+", "interval, time", "time", swapped(_clock_add), sqlite="interval_clock_add"),
+    operator(
+        "-", "time, interval", "time", lambda clock, interval: _clock_add(clock, interval, -1), sqlite="clock_subtract"
+    ),
+    operator(
+        "-",
+        "time, time",
+        "interval",
+        lambda left, right: Interval(micros=left - right).stored,
+        sqlite="clock_difference",
+    ),
     operator("+", "interval, interval", "interval", plus, sqlite="interval_add"),
-    operator("-", "interval, interval", "interval", minus, sqlite="interval_subtract"),
-    operator("-", "interval", "interval", negate, sqlite="interval_negate"),
+    operator(
+        "-", "interval, interval", "interval", lambda left, right: plus(left, right, -1), sqlite="interval_subtract"
+    ),
+    operator("-", "interval", "interval", _negate, sqlite="interval_negate"),
     operator("*", "interval, float8", "interval", multiply, sqlite="interval_multiply"),
     operator("*", "float8, interval", "interval", swapped(multiply), sqlite="multiply_interval"),
     operator("/", "interval, float8", "interval", divide, sqlite="interval_divide"),
-    function("interlock interval_key", "interval", "int8", interval_key, sqlite="interval_key"),
-    function("extract", "text, interval", "numeric", interval_part, sqlite="interval_part"),
-    function("extract", "text, date", "numeric", date_part, sqlite="date_part"),
-    function("extract", "text, time", "numeric", clock_part, sqlite="clock_part"),
-    function("date_part", "text, interval", "float8", _as_float(interval_part), sqlite="float_interval_part"),
-    function("date_part", "text, date", "float8", _as_float(_day_part), sqlite="float_date_part"),
-    function("date_part", "text, time", "float8", _as_float(clock_part), sqlite="float_clock_part"),
-    function("date_trunc", "text, interval", "interval", truncate_interval, sqlite="interval_truncate"),
-    function("date_trunc", "text, timestamptz, text", "timestamptz", truncate_at, sqlite="truncate_at"),
-    function("timezone", "text, timestamptz", "timestamp", at_zone, sqlite="at_zone"),
-    function("timezone", "text, timestamp", "timestamptz", from_zone, sqlite="from_zone"),
+    internal("interval_key", "interval", "int8", interval_key),
+    function("extract", "text, interval", "numeric", _interval_part, sqlite="interval_part"),
+    function("extract", "text, date", "numeric", _date_part, sqlite="date_part"),
+    function("extract", "text, time", "numeric", _clock_part, sqlite="clock_part"),
+    function(
+        "date_part",
+        "text, interval",
+        "float8",
+        _as_float(_interval_part, _interval_epoch),
+        sqlite="float_interval_part",
+    ),
+    function(
+        "date_part",
+        "text, date",
+        "float8",
+        _as_float(_day_part, lambda days: _moment_epoch(days * DAY_US)),
+        sqlite="float_date_part",
+    ),
+    function("date_part", "text, time", "float8", _as_float(_clock_part), sqlite="float_clock_part"),
+    function("date_trunc", "text, interval", "interval", _truncate_interval, sqlite="interval_truncate"),
+    function("date_trunc", "text, timestamptz, text", "timestamptz", _truncate_at, sqlite="truncate_at"),
+    function("timezone", "text, timestamptz", "timestamp", _at_zone, sqlite="at_zone"),
+    function("timezone", "text, timestamp", "timestamptz", _from_zone, sqlite="from_zone"),
     function("make_date", "int4, int4, int4", "date", make_date),
     function("make_time", "int4, int4, float8", "time", make_time),
-    function("make_timestamp", "int4, int4, int4, int4, int4, float8", "timestamp", make_timestamp),
+    function("make_timestamp", "int4, int4, int4, int4, int4, float8", "timestamp", _make_timestamp),
     function(
         "make_timestamptz",
         "int4, int4, int4, int4, int4, float8",
         "timestamptz",
-        make_timestamp,
+        _make_timestamp,
         sqlite="make_timestamp",
     ),
-    function("justify_hours", "interval", "interval", justify_hours),
-    function("justify_days", "interval", "interval", justify_days),
-    function("justify_interval", "interval", "interval", justify_interval),
-    function("interlock age_of", "timestamp, timestamp", "interval", _age_of, sqlite="age_of"),
-    function("isfinite", "date", "bool", _is_finite, sqlite="is_finite"),
+    function("justify_hours", "interval", "interval", _justify_hours),
+    function("justify_days", "interval", "interval", _justify_days),
+    function("justify_interval", "interval", "interval", _justify_interval),
+    function(
+        "interlock age_of",
+        "timestamp, timestamp",
+        "interval",
+        lambda moment, now: _age(truncate("day", now), moment),
+        sqlite="age_of",
+    ),
+    *(function("isfinite", name, "bool", _is_finite, sqlite="is_finite") for name in ("date", "interval")),
     *(
-        function("make_interval", ", ".join([*["int4"] * min(count, 6), "float8"][:count]), "interval", make_interval)
+        function("make_interval", ", ".join([*["int4"] * min(count, 6), "float8"][:count]), "interval", _make_interval)
         for count in range(8)
     ),
-    *(function("date_bin", f"interval, {name}, {name}", name, bin_of) for name in ("timestamp", "timestamptz")),
-    cast("interval", "time", clock_of_interval),
-    cast("time", "interval", interval_of_clock),
-    *_texts("date", date_text, "date_to_text"),
-    *_texts("time", clock_text, "time_to_text"),
+    *(function("date_bin", f"interval, {name}, {name}", name, _bin_of) for name in ("timestamp", "timestamptz")),
+    cast("interval", "time", _clock_of_interval),
+    cast("time", "interval", lambda clock: Interval(micros=clock).stored),
+    *_texts("date", _date_text, "date_to_text"),
+    *_texts("time", _clock_text, "time_to_text"),
     *_texts("timestamp", timestamp_text, "timestamp_to_text"),
     *_texts("timestamptz", moment_text, "timestamptz_to_text"),
-    *_texts("interval", interval_text, "interval_to_text"),
+    *_texts("interval", _interval_text, "interval_to_text"),
 )

@@ -7,6 +7,7 @@ rare are refused. Numbers are written by the steps of `NUM_processor`, whose bla
 Sections: templates, moments and intervals, moments from text, numbers, entries.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,8 @@ from typing import Final, NamedTuple
 from interlock.errors import TransactionError
 from interlock.sql.functions import decimals, times
 from interlock.sql.registry import Entry, function
+from interlock.sql.stored_values import EPOCH
 from interlock.sql.types import INTEGER_RANGE, refuse
-from interlock.sql.values import EPOCH
 
 # --- Templates -------------------------------------------------------------------------------------------------------
 
@@ -35,73 +36,36 @@ class Piece(NamedTuple):
 
 
 _TIME_WORDS: Final = (
-    "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D", "FF1", "FF2", "FF3",
-    "FF4", "FF5", "FF6", "FX", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J", "MI", "MM",
-    "MONTH", "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM", "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ",
-    "US", "WW", "W", "Y,YYY", "YYYY", "YYY", "YY", "Y",
-)  # fmt: skip
-_TIME_PATTERNS: Final = (*_TIME_WORDS, *(word.lower() for word in _TIME_WORDS if word not in {"Day", "Month"}))
-_NUMBER_WORDS: Final = (
-    ",", ".", "0", "9", "B", "C", "D", "EEEE", "E", "FM", "G", "L", "MI", "PL", "PR", "RN", "SG", "SP", "S", "TH", "V",
-)  # fmt: skip
-_NUMBER_PATTERNS: Final = (*_NUMBER_WORDS, *(word.lower() for word in _NUMBER_WORDS if word.isalpha()))
+    "A.D. A.M. AD AM B.C. BC CC DAY DDD DD DY Day Dy D FF1 FF2 FF3 FF4 FF5 FF6 FX HH24 HH12 HH IDDD ID IW IYYY IYY IY "
+    "I J MI MM MONTH MON MS Month Mon OF P.M. PM Q RM SSSSS SSSS SS TZH TZM TZ US WW W Y,YYY YYYY YYY YY Y"
+)
+_NUMBER_WORDS: Final = ", . 0 9 B C D EEEE E FM G L MI PL PR RN SG SP S TH V"
 
 
-def _by_first(patterns: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for pattern in dict.fromkeys(patterns):
-        found.setdefault(pattern[0], []).append(pattern)
-    return {first: sorted(each, key=len, reverse=True) for first, each in found.items()}
+def _pattern_of(words: str, prefix: str, suffix: str) -> re.Pattern[str]:
+    """Return the pattern of a piece: the longest word at its place, a text in quotes, or one character."""
+    known = {*words.split(), *words.lower().split()}
+    word = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    quoted = r'"((?:[^"\\]|\\.?)*)"?'
+    return re.compile(rf'({prefix})(?:({word})({suffix})|{quoted}|(?:\\(?="))?(.))?', re.DOTALL)
 
 
-_TIMES: Final = _by_first(_TIME_PATTERNS)
-_NUMBERS: Final = _by_first(_NUMBER_PATTERNS)
+_TIMES: Final = _pattern_of(_TIME_WORDS, "(?:FM|fm|TM|tm)?", "(?:TH|th|SP)?")
+_NUMBERS: Final = _pattern_of(_NUMBER_WORDS, "", "")
 
 
 @lru_cache(maxsize=256)
 def _pieces(template: str, *, is_number: bool) -> tuple[Piece, ...]:
     """Return the patterns and characters of a template, as `parse_format` splits it."""
-    patterns, pieces, place = (_NUMBERS if is_number else _TIMES), list[Piece](), 0
-    while place < len(template):
-        is_filled = True
-        if not is_number:
-            prefix = template[place : place + 2]
-            if prefix in {"TM", "tm"}:
-                raise refused(prefix)
-            if prefix in {"FM", "fm"}:
-                is_filled, place = False, place + 2
-        found = next(
-            (each for each in patterns.get(template[place : place + 1], ()) if template.startswith(each, place)), ""
-        )
-        if found:
-            place += len(found)
-            suffix = "" if is_number else template[place : place + 2]
-            if suffix == "SP":
-                raise refused(suffix)
-            ordinal = suffix if suffix in {"TH", "th"} else ""
-            place += len(ordinal)
-            pieces.append(Piece(found, "", is_filled, ordinal))
-        elif place < len(template):
-            place = _plain(template, place, pieces)
+    pieces: list[Piece] = []
+    for found in (_NUMBERS if is_number else _TIMES).finditer(template):
+        prefix, word, suffix, quoted, letter = found.groups()
+        if prefix in {"TM", "tm"} or suffix == "SP":
+            raise refused(prefix or suffix)
+        if word:
+            pieces.append(Piece(word, "", not prefix, suffix))
+        pieces += [Piece(text=each) for each in re.sub(r"\\(.)", r"\1", quoted or letter or "", flags=re.DOTALL)]
     return tuple(pieces)
-
-
-def _plain(template: str, place: int, pieces: list[Piece]) -> int:
-    """Add the text in quotes, or the character at that place, and return the place after it."""
-    if template[place] != '"':
-        if template.startswith('\\"', place):
-            place += 1
-        pieces.append(Piece(text=template[place]))
-        return place + 1
-    place += 1
-    while place < len(template):
-        if template[place] == '"':
-            return place + 1
-        if template[place] == "\\" and place + 1 < len(template):
-            place += 1
-        pieces.append(Piece(text=template[place]))
-        place += 1
-    return place
 
 
 def refused(pattern: str, what: str = "to_char()") -> Exception:
@@ -138,29 +102,13 @@ class _Parts:
     zone: str = ""
 
 
-def moment_to_char(moment: int, template: str) -> str | None:
-    """to_char(timestamp, text)."""
-    return _time_text(_parts(moment, ""), template)
-
-
-def zoned_to_char(moment: int, template: str) -> str | None:
-    """to_char(timestamptz, text): the session's time zone is UTC."""
-    return _time_text(_parts(moment, "UTC"), template)
-
-
 def interval_to_char(interval: str, template: str) -> str | None:
     """to_char(interval, text)."""
     months, days, micros = times.stored_interval(interval)
-    sign = -1 if micros < 0 else 1
-    hours, rest = divmod(abs(micros), times.HOUR_US)
-    minutes, rest = divmod(rest, times.MINUTE_US)
-    seconds, rest = divmod(rest, times.SECOND_US)
-    years, month = divmod(abs(months), 12)
-    months_sign = -1 if months < 0 else 1
-    parts = _Parts(
-        months_sign * years, months_sign * month, days, sign * hours, sign * minutes, sign * seconds, sign * rest
-    )
-    return _time_text(parts, template)
+    years, month = times.cut(months, 12)
+    hours, rest = times.cut(micros, times.HOUR_US)
+    minutes, rest = times.cut(rest, times.MINUTE_US)
+    return _time_text(_Parts(years, month, days, hours, minutes, *times.cut(rest, times.SECOND_US)), template)
 
 
 def _parts(moment: int, zone: str) -> _Parts:
@@ -177,47 +125,37 @@ def _time_text(parts: _Parts, template: str) -> str | None:
 
 
 def _written(piece: Piece, parts: _Parts) -> str:
-    number = _CLOCK_NUMBERS.get(piece.pattern.upper())
-    if number is None and parts.on is not None:
-        number = _DATE_NUMBERS.get(piece.pattern.upper())
-    if number is not None:
-        value, width = number(parts)
-        digits = f"{value:0{width + (value < 0)}d}" if piece.is_filled or _is_fraction(piece) else str(value)
+    pattern = piece.pattern.upper()
+    value: int | None = None
+    width = 0
+    if pattern in _CLOCK_NUMBERS:
+        value, width = _CLOCK_NUMBERS[pattern](parts)
+    elif parts.on is not None and pattern in _DATE_NUMBERS:
+        width, take = _DATE_NUMBERS[pattern]
+        value = take(parts.on)
+    if value is not None:
+        digits = f"{value:0{width + (value < 0)}d}" if piece.is_filled or pattern in _FRACTIONS else str(value)
         return digits + _ordinal(digits, piece.ordinal)
-    if piece.pattern.upper() in {"AM", "PM", "A.M.", "P.M."}:
-        half = "PM" if _modulo(parts.hour, 24) >= _HALF_DAY else "AM"
+    if pattern in {"AM", "PM", "A.M.", "P.M."}:
+        half = "PM" if math.fmod(parts.hour, 24) >= _HALF_DAY else "AM"
         return _cased(f"{half[0]}.M." if "." in piece.pattern else half, piece.pattern)
     if parts.on is None:
         raise _not_for_intervals(piece.pattern)
     return _named(piece, parts, parts.on)
 
 
+_OF_DATES_ALONE: Final = frozenset({
+    "RM", "CC", "Q", "W", "WW", "J", "IW", "IYYY", "IYY", "IY", "I", "DDD", "IDDD", "FX", "Y,YYY",
+})  # fmt: skip
+"""Patterns that PostgreSQL also has for intervals, and a lane has not."""
+
+
 def _not_for_intervals(pattern: str) -> Exception:
-    if pattern.upper() in {
-        "RM",
-        "CC",
-        "Q",
-        "W",
-        "WW",
-        "J",
-        "IW",
-        "IYYY",
-        "IYY",
-        "IY",
-        "I",
-        "DDD",
-        "IDDD",
-        "FX",
-        "Y,YYY",
-    }:
+    if pattern.upper() in _OF_DATES_ALONE:
         return refused(pattern, "to_char(interval, …)")
     return TransactionError(
         f"the pattern {pattern!r} is not one for an interval.", fix="Use YYYY, MM, DD, HH24, MI, SS, MS or US."
     )
-
-
-def _is_fraction(piece: Piece) -> bool:
-    return piece.pattern.upper() in {"MS", "US", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6"}
 
 
 def _half(parts: _Parts) -> tuple[int, int]:
@@ -227,17 +165,9 @@ def _half(parts: _Parts) -> tuple[int, int]:
     return (-hour if parts.hour < 0 else hour), 2
 
 
-def _cut(value: int, unit: int) -> int:
-    return value // unit if value >= 0 else -(-value // unit)
-
-
-def _modulo(value: int, unit: int) -> int:
-    return value % unit if value >= 0 else -(-value % unit)
-
-
 def _fraction(digits: int) -> Callable[[_Parts], tuple[int, int]]:
     def cut(parts: _Parts) -> tuple[int, int]:
-        value = _cut(parts.micros, 10 ** (6 - digits))
+        value = times.cut(parts.micros, 10 ** (6 - digits))[0]
         return value, digits - (value < 0)  # The sign is one of the places here.
 
     return cut
@@ -249,12 +179,13 @@ def _seconds_of_day(parts: _Parts) -> tuple[int, int]:
 
 def _year_end(digits: int) -> Callable[[_Parts], tuple[int, int]]:
     def cut(parts: _Parts) -> tuple[int, int]:
-        value = _modulo(parts.year, 10**digits)
+        value = times.cut(parts.year, 10**digits)[1]
         return value, digits + (parts.year < 0 == value)
 
     return cut
 
 
+_FRACTIONS: Final = {"MS": 3, "US": 6, **{f"FF{digits}": digits for digits in range(1, 7)}}
 _CLOCK_NUMBERS: Final[dict[str, Callable[[_Parts], tuple[int, int]]]] = {
     "HH": _half,
     "HH12": _half,
@@ -263,47 +194,38 @@ _CLOCK_NUMBERS: Final[dict[str, Callable[[_Parts], tuple[int, int]]]] = {
     "SS": lambda parts: (parts.second, 2),
     "SSSS": _seconds_of_day,
     "SSSSS": _seconds_of_day,
-    "MS": _fraction(3),
-    "US": _fraction(6),
-    **{f"FF{digits}": _fraction(digits) for digits in range(1, 7)},
+    **{pattern: _fraction(digits) for pattern, digits in _FRACTIONS.items()},
     "YYYY": lambda parts: (parts.year, 4),
     "YYY": _year_end(3),
     "YY": _year_end(2),
-    "Y": lambda parts: (_modulo(parts.year, 10), 1),
+    "Y": lambda parts: (times.cut(parts.year, 10)[1], 1),
     "MM": lambda parts: (parts.month, 2),
     "DD": lambda parts: (parts.day, 2 - (parts.day < 0)),
 }
 """Numbers of moments and intervals: the value and the number of its digits."""
 
 
-def _on(take: Callable[[date], int], width: int) -> Callable[[_Parts], tuple[int, int]]:
-    def read(parts: _Parts) -> tuple[int, int]:
-        assert parts.on is not None
-        return take(parts.on), width
-
-    return read
-
-
 def _day_of_year(on: date) -> int:
     return on.timetuple().tm_yday
 
 
-_DATE_NUMBERS: Final[dict[str, Callable[[_Parts], tuple[int, int]]]] = {
-    "D": _on(lambda on: on.isoweekday() % 7 + 1, 1),
-    "ID": _on(lambda on: on.isoweekday(), 1),
-    "DDD": _on(_day_of_year, 3),
-    "IDDD": _on(lambda on: (on.isocalendar().week - 1) * 7 + on.isoweekday(), 3),
-    "Q": _on(lambda on: (on.month + 2) // 3, 1),
-    "W": _on(lambda on: (on.day - 1) // 7 + 1, 1),
-    "WW": _on(lambda on: (_day_of_year(on) - 1) // 7 + 1, 2),
-    "IW": _on(lambda on: on.isocalendar().week, 2),
-    "IYYY": _on(lambda on: on.isocalendar().year, 4),
-    "IYY": _on(lambda on: on.isocalendar().year % 1000, 3),
-    "IY": _on(lambda on: on.isocalendar().year % 100, 2),
-    "I": _on(lambda on: on.isocalendar().year % 10, 1),
-    "CC": _on(lambda on: (on.year - 1) // 100 + 1, 2),
-    "J": _on(lambda on: on.toordinal() + _JULIAN, 1),
+_DATE_NUMBERS: Final[dict[str, tuple[int, Callable[[date], int]]]] = {
+    "D": (1, lambda on: on.isoweekday() % 7 + 1),
+    "ID": (1, lambda on: on.isoweekday()),
+    "DDD": (3, _day_of_year),
+    "IDDD": (3, lambda on: (on.isocalendar().week - 1) * 7 + on.isoweekday()),
+    "Q": (1, lambda on: (on.month + 2) // 3),
+    "W": (1, lambda on: (on.day - 1) // 7 + 1),
+    "WW": (2, lambda on: (_day_of_year(on) - 1) // 7 + 1),
+    "IW": (2, lambda on: on.isocalendar().week),
+    "IYYY": (4, lambda on: on.isocalendar().year),
+    "IYY": (3, lambda on: on.isocalendar().year % 1000),
+    "IY": (2, lambda on: on.isocalendar().year % 100),
+    "I": (1, lambda on: on.isocalendar().year % 10),
+    "CC": (2, lambda on: (on.year - 1) // 100 + 1),
+    "J": (1, lambda on: on.toordinal() + _JULIAN),
 }
+"""Numbers of dates: the number of digits and the value."""
 
 
 def _named(piece: Piece, parts: _Parts, on: date) -> str:  # noqa: PLR0911 -- a case for each pattern
@@ -411,11 +333,6 @@ def _hour(fields: dict[str, str]) -> int:
         raise TransactionError(f"hour {hour} is invalid for the 12-hour clock.", fix="Use HH24.")
     is_late = half is not None and half.lower() == "pm"
     return hour % _HALF_DAY + (_HALF_DAY if is_late else 0) if half or hour == _HALF_DAY else hour
-
-
-def text_to_date(text: str, template: str) -> int:
-    """to_date()."""
-    return times.day_of(text_to_moment(text, template))
 
 
 # --- Numbers ---------------------------------------------------------------------------------------------------------
@@ -669,9 +586,27 @@ class _NumberWriter:
 
 ENTRIES: Final[tuple[Entry, ...]] = (
     function("to_timestamp", "text, text", "timestamptz", text_to_moment, sqlite="text_to_moment"),
-    function("to_date", "text, text", "date", text_to_date, sqlite="text_to_date"),
-    function("to_char", "timestamp, text", "text", moment_to_char, sqlite="timestamp_to_char"),
-    function("to_char", "timestamptz, text", "text", zoned_to_char, sqlite="timestamptz_to_char"),
+    function(
+        "to_date",
+        "text, text",
+        "date",
+        lambda text, template: times.day_of(text_to_moment(text, template)),
+        sqlite="text_to_date",
+    ),
+    function(
+        "to_char",
+        "timestamp, text",
+        "text",
+        lambda moment, template: _time_text(_parts(moment, ""), template),
+        sqlite="timestamp_to_char",
+    ),
+    function(
+        "to_char",
+        "timestamptz, text",
+        "text",
+        lambda moment, template: _time_text(_parts(moment, "UTC"), template),
+        sqlite="timestamptz_to_char",
+    ),
     function("to_char", "interval, text", "text", interval_to_char, sqlite="interval_to_char"),
     function("to_char", "numeric, text", "text", numeric_to_char, sqlite="numeric_to_char"),
     function("to_char", "float8, text", "text", float_to_char, sqlite="float8_to_char"),

@@ -21,14 +21,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from interlock.errors import ConstraintViolation, InterlockError, InternalError, OutcomeUnknown
-from interlock.postgres.errors import Blocked
-from interlock.postgres.pool import Pool, Record
+from interlock.postgres.pool import Pool, PostgresRow
+from interlock.postgres.translate_errors import Blocked
 from interlock.store.protocol import Holder
 from interlock.store.records import (
     HOLD,
     KEEP,
     STAYS,
     Change,
+    ChildRecord,
     DatabaseTime,
     Delivered,
     HistoryRecord,
@@ -52,7 +53,7 @@ from interlock.store.records import (
 LEASE = ("lease_owner", "lease_until")
 
 
-class Lease(NamedTuple):
+class GroupLease(NamedTuple):
     """The lease parameters of a group: the committing owner, and the length of its leases."""
 
     owner: str
@@ -70,7 +71,7 @@ class Lease(NamedTuple):
         return [f"{when_held} {self.owner} END", f"{when_held} {self._end()} END"]
 
     def aside(self) -> dict[str, str]:
-        """Return the lease of an effect that is owed, or owed again, from `p`."""
+        """Return the lease columns of an effect, new or rescheduled, from `p`."""
         return {
             "lease_owner": f"CASE WHEN p.hold THEN {self.owner} END",
             "lease_until": f"CASE WHEN p.hold THEN {self._end()} END",
@@ -106,13 +107,14 @@ BEGIN = _typed("workflow_type text, entered_at bigint, digest bytea")
 
 COUNTS = _typed("duplicates bigint, ignored bigint, refused bigint")
 
-LAST = _typed("from_state text, event text, payload text")
+LAST = _typed("from_state text, event text, payload text, attempts bytea")
 KEY = _typed("key text, key_digest bytea")
+ACTOR = _typed("actor text")
 """Beside a change: its one row of history, whose other columns stand in the change itself."""
 
 EVENT = _typed(
     "workflow_id text, version bigint, from_state text, to_state text, event text, payload text, context text, "
-    "created_at bigint, key text, key_digest bytea"
+    "created_at bigint, key text, key_digest bytea, actor text, attempts bytea"
 )
 EFFECT = _typed(
     "change text, put boolean, id text, workflow_id text, version bigint, name text, attempts bigint, "
@@ -122,6 +124,7 @@ LETTER = _typed(
     "change text, put boolean, id text, kind text, workflow_id text, name text, attempts bigint, error text, "
     "since bigint, version bigint, key text, context text, tied boolean"
 )
+CHILD = _typed("change text, id text, parent text, visit bigint, position bigint, state text, stage smallint")
 ASIDE = {"id", "expected", "created_at", "hold", "lease_token"}
 """Columns of a change that a move does not write as they are."""
 
@@ -135,7 +138,7 @@ WON = {
 }
 
 
-class Parts(NamedTuple):
+class GroupParts(NamedTuple):
     """The optional parts that a group has."""
 
     moves: bool
@@ -146,22 +149,25 @@ class Parts(NamedTuple):
     """Otherwise, rows of history of their own."""
     keys: bool
     """Whether a row of history has a delivery key."""
+    actors: bool
+    """Whether a row of history has an actor."""
     counts: bool
     """Whether a move changes what was counted."""
     effects: bool
     letters: bool
+    children: bool
 
     @property
     def change(self) -> tuple[tuple[str, str], ...]:
         """The columns of a change in such a group."""
         begin = BEGIN if self.starts else ()
         counts = COUNTS if self.starts or self.counts else ()
-        last = LAST if self.single else ()
-        return (*CHANGE, *begin, *counts, *last, *(KEY if self.single and self.keys else ()))
+        last = (*LAST, *(KEY if self.keys else ()), *(ACTOR if self.actors else ())) if self.single else ()
+        return (*CHANGE, *begin, *counts, *last)
 
 
 @cache
-def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
+def group_statement(schema: str, parts: GroupParts, *, bounded: bool = True) -> str:
     """Return the statement for groups with these parts.
 
     Returns the database's time and the ids that were lost. With `bounded` it waits no longer than `LOCK_WAIT_MS` for
@@ -170,8 +176,9 @@ def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
     columns = parts.change
     at = 1 + len(columns)
     common = at + len(EVENT) * parts.history + len(EFFECT) * parts.effects + len(LETTER) * parts.letters
+    common += len(CHILD) * parts.children
     # The last parameters are one value each for the whole group.
-    envelope, lease = f"${common}::uuid", Lease(f"${common + 1}::text", f"${common + 2}::float8")
+    envelope, lease = f"${common}::uuid", GroupLease(f"${common + 1}::text", f"${common + 2}::float8")
     won = WON[parts.moves, parts.starts]
     tables = [
         f"""change AS MATERIALIZED (
@@ -195,6 +202,9 @@ def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
         at += len(EFFECT)
     if parts.letters:
         tables += _aside(schema, "dead_letters", LETTER, at, won, {})
+        at += len(LETTER)
+    if parts.children:
+        tables += _children(schema, at, won)
     lost = f"ARRAY(SELECT c.id FROM change c WHERE (c.id IN ({won})) IS NOT TRUE)"
     # Every parameter must be seen with its type, also by a group that has no use for it.
     typed = f"({envelope}, {lease.owner}, {lease.seconds}) IS NULL"
@@ -226,7 +236,7 @@ def _rows(columns: Sequence[tuple[str, str]], at: int, name: str = "c") -> str:
     return f"unnest({arrays}) AS {name}({', '.join(column for column, _ in columns)})"
 
 
-def _moves(schema: str, happened: str | None, lease: Lease, envelope: str, parts: Parts) -> list[str]:
+def _moves(schema: str, happened: str | None, lease: GroupLease, envelope: str, parts: GroupParts) -> list[str]:
     used = ""
     if happened is not None:
         used = f""" AND (c.id IN (SELECT h.workflow_id FROM {happened}
@@ -248,7 +258,7 @@ def _moves(schema: str, happened: str | None, lease: Lease, envelope: str, parts
     ]
 
 
-def _starts(schema: str, lease: Lease, envelope: str, *, bounded: bool) -> list[str]:
+def _starts(schema: str, lease: GroupLease, envelope: str, *, bounded: bool) -> list[str]:
     stored = [(name, kind) for name, kind in (*CHANGE, *BEGIN, *COUNTS) if name not in {"expected", "hold"}]
     names = [*(name for name, _ in stored), *LEASE]
     values = [*(_value("n", name, kind) for name, kind in stored), *lease.of_start()]
@@ -266,14 +276,15 @@ def _starts(schema: str, lease: Lease, envelope: str, *, bounded: bool) -> list[
     ]
 
 
-def _last(schema: str, won: str, envelope: str, parts: Parts) -> str:
+def _last(schema: str, won: str, envelope: str, parts: GroupParts) -> str:
     """Return SQL for the one row of history of each change, from its state and event."""
-    keys = ", key, key_digest" if parts.keys else ""
+    also = (", key, key_digest" if parts.keys else "") + (", actor" if parts.actors else "")
     values = "c.id, c.version, c.from_state, c.state, c.event, c.payload_json, c.context_json, c.context_written"
     return f"""happened AS (
     INSERT INTO {schema}.workflow_events (workflow_id, version, from_state, to_state, event, payload, context,
-        context_written, created_at, envelope, payload_written{keys})
-    SELECT {values}, {moment("c.updated_at")}, {envelope}, {written("c.payload")}{keys.replace(", ", ", c.")}
+        context_written, attempts, created_at, envelope, payload_written{also})
+    SELECT {values}, c.attempts, {moment("c.updated_at")}, {envelope},
+        {written("c.payload")}{also.replace(", ", ", c.")}
     FROM (SELECT c.*, c.payload::jsonb AS payload_json
         FROM change c WHERE c.event IS NOT NULL AND (c.id IN ({won})) IS TRUE OFFSET 0) c)"""
 
@@ -329,6 +340,20 @@ def _aside(
     ]
 
 
+def _children(schema: str, at: int, won: str) -> list[str]:
+    """Return SQL that writes the records of children. A stage never goes back."""
+    arrays, names = _rows(CHILD, at).partition(" AS ")[0], ", ".join(name for name, _ in CHILD)
+    stored = ", ".join(name for name, _ in CHILD if name != "change")
+    return [
+        f"""last_children AS MATERIALIZED (
+    SELECT DISTINCT ON (p.id) p.* FROM {arrays} WITH ORDINALITY AS p({names}, place)
+    WHERE (p.change IN ({won})) IS TRUE ORDER BY p.id, p.place DESC)""",
+        f"""put_children AS (
+    INSERT INTO {schema}.workflow_children AS t ({stored}) SELECT {stored} FROM last_children p ORDER BY p.id
+    ON CONFLICT (id) DO UPDATE SET state = excluded.state, stage = excluded.stage WHERE t.stage <= excluded.stage)""",
+    ]
+
+
 def _value(row: str, name: str, kind: str, *, aside: bool = False) -> str:
     column = f"{row}.{name}"
     if name in {"context", "payload"}:
@@ -357,7 +382,7 @@ ENTERED_AT = 10
 """Index of the time of entry in `ROW`."""
 
 HAPPENED = f"""workflow_id, version, from_state, to_state, event, coalesce(payload_written, {compact("payload")}),
-    coalesce(context_written, {compact("context")}), {micros("created_at")}, key, key_digest"""
+    coalesce(context_written, {compact("context")}), {micros("created_at")}, key, key_digest, actor, attempts"""
 
 
 def effect_of_table(table: str) -> str:
@@ -367,25 +392,28 @@ def effect_of_table(table: str) -> str:
 
 
 EFFECTS = effect_of_table("workflow_effects")
+CHILDREN = "id, parent, visit, position, state, stage"
 LETTERS = f"id, kind, workflow_id, name, attempts, error, {micros('since')}, version, key, context::text"
 
 NO_EFFECT = (None,) * (len(EFFECT) - 4)
 NO_LETTER = (None,) * (len(LETTER) - 3)
 
 
-def parts_of(changes: Sequence[Change]) -> Parts:
+def parts_of(changes: Sequence[Change]) -> GroupParts:
     """Return the parts that the group has."""
     history = any(change.history for change in changes)
     single = history and all(map(_is_single, changes))
-    return Parts(
+    return GroupParts(
         moves=any(change.expected for change in changes),
         starts=any(not change.expected for change in changes),
         single=single,
         history=history and not single,
         keys=any(each.key is not None for change in changes for each in change.history),
+        actors=any(each.by is not None for change in changes for each in change.history),
         counts=any(change.counted for change in changes if change.expected),
         effects=any(map(_has_effects, changes)),
         letters=any(change.letters or change.letters_gone for change in changes),
+        children=any(change.children for change in changes),
     )
 
 
@@ -407,7 +435,7 @@ def _is_single(change: Change) -> bool:
     )
 
 
-def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[object]:
+def values_of(changes: Sequence[Change], parts: GroupParts, holder: Holder) -> list[object]:
     """Return the parameters of the group's statement."""
     arrays = _columns(_change(change) for change in changes)
     if parts.starts:
@@ -418,36 +446,47 @@ def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[o
         arrays += _columns(_last_record(change) for change in changes)
         if parts.keys:
             arrays += _columns(_key(change) for change in changes)
+        if parts.actors:
+            arrays += _columns(_actor(change) for change in changes)
     elif parts.history:
         arrays += _columns(_event(each) for change in changes for each in change.history)
     if parts.effects:
         arrays += _columns(each for change in changes for each in _effects(change))
     if parts.letters:
         arrays += _columns(each for change in changes for each in _letters(change))
+    if parts.children:
+        arrays += _columns(
+            (change.row.id, *msgspec.structs.astuple(each)) for change in changes for each in change.children
+        )
     return [*arrays, holder.envelope, holder.owner, holder.lease_s]
 
 
-def row_of(values: Record) -> Row:
+def row_of(values: PostgresRow) -> Row:
     """Return the workflow in the columns `ROW`; later columns are ignored."""
     every: tuple[Any, ...] = tuple(values)
     context, counts = every[4].encode(), every[14:17]
     return Row(*every[:4], context, *every[5:14], counts, *every[17:ROW_WIDTH])  # type: ignore[call-arg]
 
 
-def record_of(values: Record) -> HistoryRecord:
+def record_of(values: PostgresRow) -> HistoryRecord:
     """Return the row of history in the columns `HAPPENED`."""
     every: tuple[Any, ...] = tuple(values)
-    payload, context = (every[5] or "").encode(), every[6].encode()
-    return HistoryRecord(*every[:5], payload, context, *every[7:9], every[9] or b"")  # type: ignore[call-arg]
+    payload, context, attempts = (every[5] or "").encode(), every[6].encode(), every[11] or b""
+    return HistoryRecord(*every[:5], payload, context, *every[7:9], every[9] or b"", every[10], attempts)  # type: ignore[call-arg]
 
 
-def effect_of(values: Record) -> OwedEffect:
+def effect_of(values: PostgresRow) -> OwedEffect:
     """Return the effect in the columns `EFFECTS`."""
     every: tuple[Any, ...] = tuple(values)
     return OwedEffect(*every[:6], (every[6] or "").encode())  # type: ignore[call-arg]
 
 
-def letter_of(values: Record) -> Letter:
+def child_of(values: PostgresRow) -> ChildRecord:
+    """Return the child in the columns `CHILDREN`."""
+    return ChildRecord(*tuple(values))
+
+
+def letter_of(values: PostgresRow) -> Letter:
     """Return the letter in the columns `LETTERS`."""
     every: tuple[Any, ...] = tuple(values)
     return Letter(*every[:9], (every[9] or "").encode())  # type: ignore[call-arg]
@@ -477,8 +516,8 @@ def _begin(change: Change) -> tuple[Any, ...]:
 
 def _last_record(change: Change) -> tuple[Any, ...]:
     for last in change.history:
-        return last.from_state, last.event, last.payload.decode() or None
-    return None, None, None
+        return last.from_state, last.event, last.payload.decode() or None, last.attempts or None
+    return None, None, None, None
 
 
 def _key(change: Change) -> tuple[Any, ...]:
@@ -487,10 +526,17 @@ def _key(change: Change) -> tuple[Any, ...]:
     return None, None
 
 
+def _actor(change: Change) -> tuple[str | None]:
+    for last in change.history:
+        return (last.by,)
+    return (None,)
+
+
 def _event(happened: HistoryRecord) -> tuple[Any, ...]:
     values = msgspec.structs.astuple(happened)
     payload, context = happened.payload.decode() or None, happened.context.decode()
-    return (*values[:5], payload, context, *values[7:9], happened.key_digest or None)
+    attempts = happened.attempts or None
+    return (*values[:5], payload, context, *values[7:9], happened.key_digest or None, happened.by, attempts)
 
 
 def _effects(change: Change) -> Iterable[tuple[Any, ...]]:

@@ -20,13 +20,16 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 from interlock.clock import Clock
+from interlock.core.search import MachineSearch, Search
 from interlock.errors import InterlockError, MovedElsewhere, TransactionError, UnavailableError
-from interlock.lanes.settings import LaneSettings
-from interlock.postgres.errors import Blocked, closed, is_missing
-from interlock.postgres.pool import CLOSE_TIMEOUT_S, Link, Pool, Record, connected
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.postgres.pool import CLOSE_TIMEOUT_S, Link, Pool, PostgresRow, connected
+from interlock.postgres.translate_errors import Blocked, closed, is_missing
 from interlock.store.postgres import statement
-from interlock.store.postgres.schema import arrive, beside, marks_of, migrated, reader_of, refuse_marked
+from interlock.store.postgres.migrations import arrive, beside, marks_of, migrated, reader_of, refuse_marked
+from interlock.store.postgres.search_indexes import PostgresIndexes, PostgresSearchSql
 from interlock.store.postgres.statement import (
+    CHILDREN,
     EFFECTS,
     HAPPENED,
     LETTERS,
@@ -41,7 +44,7 @@ from interlock.store.postgres.statement import (
 )
 from interlock.store.protocol import (
     Batch,
-    Due,
+    DueWork,
     Granted,
     Held,
     Holder,
@@ -54,17 +57,19 @@ from interlock.store.protocol import (
 from interlock.store.records import (
     KEEP,
     Change,
+    ChildRecord,
     Cursor,
     DatabaseTime,
     Delivered,
-    Found,
     HistoryRecord,
     Letter,
     OwedEffect,
     Row,
+    RowsPage,
     parse_cursor,
     refuse_twice,
 )
+from interlock.store.search_pages import SearchPlan, page_steps
 from interlock.urls import PostgresAddress, parse_postgres_url
 
 # --- Hints of due work -----------------------------------------------------------------------------------------------
@@ -204,12 +209,24 @@ SELECT {EFFECTS} FROM {schema}.workflow_effects
 WHERE (wake_at, id) > ({moment("$1::bigint")}, $2) ORDER BY wake_at, id LIMIT $3"""
         self.letters = f"""
 SELECT {LETTERS} FROM {schema}.dead_letters
-WHERE (since, id) > ({moment("$1::bigint")}, $2) AND ($3::text IS NULL OR kind = $3) ORDER BY since, id LIMIT $4"""
+WHERE (since, id) > ({moment("$1::bigint")}, $2) AND ($3::text IS NULL OR kind = $3)
+AND ($5::text IS NULL OR workflow_id = $5) ORDER BY since, id LIMIT $4"""
         # A sample of 100 %, to read the table from the first page to the last. These connections disable sequential
         # scans, and an index scan would read pages in random order.
         self.living = f"""
 SELECT workflow_type, machine_version, state, count(*) FROM {schema}.workflows TABLESAMPLE SYSTEM (100)
 GROUP BY workflow_type, machine_version, state"""
+        # By workflow_children_by_parent, and by workflow_children_to_count.
+        children = f"""
+SELECT {CHILDREN} FROM {schema}.workflow_children
+WHERE parent = $1 AND ($2::bigint IS NULL OR visit = $2) AND (visit, position, id)"""
+        self.children = f"{children} > ($3::bigint, $4::bigint, $5) ORDER BY visit, position, id LIMIT $6"
+        self.newest_children = f"""{children} < ($3::bigint, $4::bigint, $5)
+ORDER BY visit DESC, position DESC, id DESC LIMIT $6"""
+        self.ended_children = f"""
+SELECT {CHILDREN} FROM {schema}.workflow_children WHERE stage = 1 AND parent = $1 ORDER BY visit, position LIMIT $2"""
+        self.parents_to_count = f"""
+SELECT DISTINCT parent FROM {schema}.workflow_children WHERE stage = 1 AND parent > $1 ORDER BY parent LIMIT $2"""
         self.note = f"""
 INSERT INTO {schema}.notes (name, text) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET text = excluded.text"""
@@ -308,8 +325,10 @@ def without_refused(refused: Collection[Stored], sql: str, values: Sequence[obje
         return sql.replace("{}", ""), (*values,)
     first = len(values) + 1
     besides = f"""AND NOT EXISTS (
-        SELECT FROM unnest(${first}::text[], ${first + 1}::bigint[], ${first + 2}::text[]) AS r(machine, version, state)
-        WHERE r.machine = w.workflow_type AND r.version = w.machine_version AND r.state = w.state)
+        SELECT FROM unnest(${first}::text[], ${first + 1}::bigint[], ${first + 2}::text[], ${first + 3}::text[])
+            AS r(machine, version, state, workflow)
+        WHERE r.machine IN ('', w.workflow_type) AND coalesce(r.version, w.machine_version) = w.machine_version
+            AND r.state IN ('', w.state) AND r.workflow IN ('', w.id))
     """
     return sql.replace("{}", besides), (*values, *map(list, zip(*refused, strict=True)))
 
@@ -436,7 +455,7 @@ WHERE e.workflow_id = $1::text AND e.key = $2::text"""
 # builds upon another one under way would be lost without need (G1).
 
 
-class Turns:
+class GroupTurns:
     """The queue of groups for each workflow. Groups without a common workflow run concurrently."""
 
     def __init__(self) -> None:
@@ -475,7 +494,7 @@ BEFORE_ALL_US = -(2**52)
 
 FIRST_CURSOR = Cursor(BEFORE_ALL_US, 0)
 
-Write = Callable[[str, Sequence[object]], Awaitable[list[Record]]]
+Write = Callable[[str, Sequence[object]], Awaitable[list[PostgresRow]]]
 
 
 def prune_statement(schema: str, old: Old, *, dry_run: bool) -> str:
@@ -487,7 +506,13 @@ def prune_statement(schema: str, old: Old, *, dry_run: bool) -> str:
             f"(w.id IN (SELECT workflow_id FROM {schema}.workflow_effects)) IS NOT TRUE",
             f"NOT EXISTS (SELECT FROM {schema}.dead_letters d WHERE d.workflow_id = w.id)",
         ]
-    if old.history_only:
+    if not (old.owing and old.history_only):
+        uncounted = f"SELECT FROM {schema}.workflow_children k WHERE k.parent = w.id AND k.stage < 2"
+        conditions.append(f"NOT EXISTS ({uncounted})")
+    if not old.history_only:
+        awaited = f"{schema}.workflow_children k JOIN {schema}.workflows p ON p.id = k.parent"
+        conditions.append(f"NOT EXISTS (SELECT FROM {awaited} WHERE k.id = w.id AND p.visit = k.visit)")
+    else:
         conditions.append(f"EXISTS (SELECT FROM {schema}.workflow_events e WHERE e.workflow_id = w.id)")
     lock = "" if dry_run else "FOR UPDATE OF w SKIP LOCKED"
     history = f"FROM {schema}.workflow_events e"
@@ -505,6 +530,7 @@ def prune_statement(schema: str, old: Old, *, dry_run: bool) -> str:
     ]
     if not dry_run and not old.history_only:
         parts.append(f"gone AS (DELETE FROM {schema}.workflows w USING chosen c WHERE w.id = c.id)")
+        parts.append(f"children AS (DELETE FROM {schema}.workflow_children k USING chosen c WHERE k.parent = c.id)")
         if old.owing:
             parts += [
                 f"{table}_gone AS (DELETE FROM {schema}.{table} o USING chosen c WHERE o.workflow_id = c.id)"
@@ -589,7 +615,9 @@ class PostgresStore:
         self._schema = pool.address.schema
         self._queries = Queries(self._schema)
         self._time = DatabaseTime(clock)
-        self._turns = Turns()
+        self._turns = GroupTurns()
+        self._indexes = PostgresIndexes(pool)
+        self._search_sql = PostgresSearchSql(self._schema)
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._claims = ClaimQueries(self._schema)
@@ -642,7 +670,7 @@ class PostgresStore:
         """Return the history after a version."""
         return [statement.record_of(row) for row in await self._read(self._queries.history, workflow, after, limit)]
 
-    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
+    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> RowsPage:
         """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
         begin = parse_cursor(after) or FIRST_CURSOR
         if state is None:
@@ -653,7 +681,32 @@ class PostgresStore:
         end = None
         if len(found) > limit:
             end = str(Cursor(page[-1][statement.ENTERED_AT], page[-1][statement.ROW_WIDTH]))
-        return Found(tuple(map(statement.row_of, page)), end)
+        return RowsPage(tuple(map(statement.row_of, page)), end)
+
+    async def declare_search(self, searches: Sequence[MachineSearch]) -> bool:
+        """Create the indexes of a small table; `fill_search` creates those of a large one."""
+        self._refuse_closed()
+        return await self._explained(self._indexes.declare(searches))
+
+    async def fill_search(self) -> bool:
+        """Create or drop one index without blocking writers."""
+        self._refuse_closed()
+        return await self._explained(self._indexes.fill())
+
+    async def search(self, search: Search) -> RowsPage:
+        """Return the workflows that match, in the order of the search."""
+        self._refuse_closed()
+        plan = SearchPlan(self._search_sql, search)
+        await self._explained(self._indexes.refuse_incomplete(search.machine, plan.indexes))
+        steps = page_steps(plan, search.limit)
+        rows: list[PostgresRow] | None = None
+        while True:
+            try:
+                each = next(steps) if rows is None else steps.send(rows)
+            except StopIteration as done:
+                found, cursor = cast("tuple[Sequence[PostgresRow], str | None]", done.value)
+                return RowsPage(tuple(map(statement.row_of, found)), cursor)
+            rows = await self._read(each.sql, *each.values)
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """Return the active workflows that have been in their state for too long."""
@@ -666,11 +719,41 @@ class PostgresStore:
         return [statement.effect_of(row) for row in await self._read(self._queries.effects, *begin, limit)]
 
     async def letters(
-        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+        self,
+        kind: str | None = None,
+        *,
+        workflow: str | None = None,
+        after: Letter | None = None,
+        limit: int = 1_000,
     ) -> list[Letter]:
-        """Return the dead letters, oldest first."""
+        """Return the dead letters, of all workflows or of one, oldest first."""
         begin = (BEFORE_ALL_US, "") if after is None else (after.since_us, after.id)
-        return [statement.letter_of(row) for row in await self._read(self._queries.letters, *begin, kind, limit)]
+        rows = await self._read(self._queries.letters, *begin, kind, limit, workflow)
+        return [statement.letter_of(row) for row in rows]
+
+    async def children(
+        self,
+        parent: str,
+        *,
+        visit: int | None = None,
+        after: ChildRecord | None = None,
+        limit: int,
+        newest_first: bool = False,
+    ) -> list[ChildRecord]:
+        """Return the children of a workflow by visit, position and id."""
+        begin = (-1, -1, "") if after is None else (after.visit, after.position, after.id)
+        if newest_first and after is None:
+            begin = (2**62, 0, "")
+        sql = self._queries.newest_children if newest_first else self._queries.children
+        return [statement.child_of(row) for row in await self._read(sql, parent, visit, *begin, limit)]
+
+    async def ended_children(self, parent: str, *, limit: int) -> list[ChildRecord]:
+        """Return children that have ended and that their parent has not counted."""
+        return [statement.child_of(row) for row in await self._read(self._queries.ended_children, parent, limit)]
+
+    async def parents_to_count(self, *, after: str = "", limit: int) -> list[str]:
+        """Return the ids of workflows with such children."""
+        return [row[0] for row in await self._read(self._queries.parents_to_count, after, limit)]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """Count the workflows by machine, version and state."""
@@ -692,14 +775,14 @@ class PostgresStore:
         ids, events, looked, entered_us, number = found
         return Batch(tuple(ids), events, Cursor(entered_us, number) if looked == limit else None)
 
-    async def due(self, machines: Sequence[str]) -> Due:
+    async def due(self, machines: Sequence[str]) -> DueWork:
         """Return when there is work to claim."""
         self._refuse_closed()
         rows = await self._explained(self._pool.read(self._claims.due, list(machines)))
         if not rows:
-            return Due(self._time.now_us(), {}, None)
+            return DueWork(self._time.now_us(), {}, None)
         self._time.record(rows[-1][0])
-        return Due(rows[-1][0], {row[1]: row[2] for row in rows if row[2] is not None}, rows[-1][3])
+        return DueWork(rows[-1][0], {row[1]: row[2] for row in rows if row[2] is not None}, rows[-1][3])
 
     async def claim(
         self,
@@ -791,7 +874,7 @@ class PostgresStore:
                 raise _unusable(error) from error
         return [change.row.id for change in changes if change.row.id in writer.lost]
 
-    async def _safely(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def _safely(self, sql: str, values: Sequence[object]) -> list[PostgresRow]:
         self._refuse_closed()
         return await self._finished(self._written(sql, values))
 
@@ -799,17 +882,17 @@ class PostgresStore:
         async with self._turns.turn([f"/{name}"]):  # In the order given; the id of a workflow has no slash.
             await self._written(self._queries.note, (name, text))
 
-    async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def _written(self, sql: str, values: Sequence[object]) -> list[PostgresRow]:
         try:
             return await self._pool.write(sql, values)
         except TransactionError as error:
             raise _unusable(error) from error
 
-    async def _read(self, sql: str, *values: object) -> list[Record]:
+    async def _read(self, sql: str, *values: object) -> list[PostgresRow]:
         self._refuse_closed()
         return await self._explained(self._query(sql, values))
 
-    async def _query(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def _query(self, sql: str, values: Sequence[object]) -> list[PostgresRow]:
         try:
             if self._time.stale:
                 await self.begin()

@@ -4,6 +4,6 @@ A seed decides the calls of the clients, the faults of the gateway and of commit
 same seed gives the same story. It needs no extra.
 """
 
-from interlock.testing.engine_simulation.run import run_campaign, simulate
+from interlock.testing.engine_simulation.simulate_engine import run_campaign, simulate
 
 __all__ = ["run_campaign", "simulate"]

@@ -16,8 +16,8 @@ import interlock.testing.engine_simulation.sample_machines as samples
 from interlock.core.decide import can
 from interlock.core.events import Event, wire_name
 from interlock.engine.bound_machine import BoundMachine, decode_owed
+from interlock.engine.engine_settings import EngineSettings
 from interlock.engine.internals import EngineParts
-from interlock.engine.settings import EngineSettings
 from interlock.engine.views import Counts, Moved, View
 from interlock.errors import (
     GuardRejected,

@@ -19,7 +19,7 @@ from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from interlock.errors import NonRetryable
 from interlock.testing.campaigns import Luck
-from interlock.testing.lives import Life, never
+from interlock.testing.virtual_time import Life, never
 
 AFTER_S = 9.0
 """The time of the timers whose policies are checked."""
@@ -114,9 +114,8 @@ shop = Machine(
 )
 
 
-def worth_it(purchase: Purchase, event: Submit) -> bool:
+def worth_it(_purchase: Purchase, event: Submit) -> bool:
     """It costs something."""
-    del purchase
     return event.cents > 0
 
 
@@ -138,59 +137,51 @@ shop.on(Reserved, ShopState.RESERVING, to=ShopState.DONE)
 shop.on(Cancel, ShopState.CART, ShopState.CHARGING, ShopState.RESERVING, ShopState.DONE, to=ShopState.UNDOING)
 
 
-def room_for_notes(purchase: Purchase, event: Note) -> bool:
+def room_for_notes(purchase: Purchase, _event: Note) -> bool:
     """There are fewer than 5 notes."""
-    del event
     return purchase.notes < NOTES_MAX
 
 
 @shop.on(Note, ShopState.CART, ShopState.CHARGING, ShopState.RESERVING, ShopState.UNDOING, when=room_for_notes)
-def note(purchase: Purchase, event: Note) -> Purchase:
+def note(purchase: Purchase, _event: Note) -> Purchase:
     """Count it."""
-    del event
     return replace(purchase, notes=purchase.notes + 1)
 
 
 @shop.step(ShopState.CHARGING, timeout_s=3, retry=Retry(attempts=4, first_s=0.5), failed=ShopState.UNDOING)
-async def charge(purchase: Purchase, ctx: StepContext) -> Charged | Declined:
+async def charge(_purchase: Purchase, ctx: StepContext) -> Charged | Declined:
     """Take the money."""
-    del purchase
     return Charged(ctx.key) if await outside.gateway.act("charge", ctx) else Declined(ctx.key)
 
 
 @charge.undo(Charged)
-async def refund(purchase: Purchase, done: Charged | None, ctx: StepContext) -> None:
+async def refund(_purchase: Purchase, _done: Charged | None, ctx: StepContext) -> None:
     """Give the money back."""
-    del purchase, done
     await outside.gateway.act("refund", ctx)
 
 
 @shop.step(ShopState.RESERVING, timeout_s=2, retry=Retry(attempts=3), failed=ShopState.UNDOING)
-async def reserve(purchase: Purchase, ctx: StepContext) -> Reserved:
+async def reserve(_purchase: Purchase, ctx: StepContext) -> Reserved:
     """Put the goods aside."""
-    del purchase
     await outside.gateway.act("reserve", ctx)
     return Reserved(ctx.key)
 
 
 @reserve.undo(Reserved)
-async def release(purchase: Purchase, done: Reserved | None, ctx: StepContext) -> None:
+async def release(_purchase: Purchase, _done: Reserved | None, ctx: StepContext) -> None:
     """Put the goods back."""
-    del purchase, done
     await outside.gateway.act("release", ctx)
 
 
 @shop.effect(ShopState.DONE, timeout_s=2, retry=Retry(attempts=3))
-async def mail(purchase: Purchase, ctx: StepContext) -> None:
+async def mail(_purchase: Purchase, ctx: StepContext) -> None:
     """Say thank you."""
-    del purchase
     await outside.gateway.act("mail", ctx)
 
 
 @shop.effect(ShopState.CANCELLED, ShopState.DONE, timeout_s=2, retry=Retry(attempts=3))
-async def publish(purchase: Purchase, ctx: StepContext) -> None:
+async def publish(_purchase: Purchase, ctx: StepContext) -> None:
     """Tell the others."""
-    del purchase
     await outside.gateway.act("publish", ctx)
 
 
@@ -224,9 +215,8 @@ async def pay(parcel: Parcel, ctx: StepContext) -> Parcel:
 
 
 @pay.undo
-async def give_back(parcel: Parcel, ctx: StepContext) -> None:
+async def give_back(_parcel: Parcel, ctx: StepContext) -> None:
     """Give the money back."""
-    del parcel
     await outside.gateway.act("give_back", ctx)
 
 
@@ -238,9 +228,8 @@ async def pack(parcel: Parcel, ctx: StepContext) -> Parcel:
 
 
 @pack.undo
-async def unpack(parcel: Parcel, ctx: StepContext) -> None:
+async def unpack(_parcel: Parcel, ctx: StepContext) -> None:
     """Take it out of the box."""
-    del parcel
     await outside.gateway.act("unpack", ctx)
 
 
@@ -329,9 +318,8 @@ watch.on(Stop, watch.any, to=Watch.ENDED)
 
 
 @watch.on(Tick, Watch.FIXED, Watch.PAUSED, Watch.ANEW, to=Watch.IDLE)
-def tick(ticks: Ticks, event: Tick) -> Ticks:
+def tick(ticks: Ticks, _event: Tick) -> Ticks:
     """Count it."""
-    del event
     return replace(ticks, ticks=ticks.ticks + 1)
 
 
@@ -342,17 +330,15 @@ def answered(ticks: Ticks, event: Answered) -> Ticks:
 
 
 @watch.step(Watch.ASKING, timeout_s=2, retry=Retry(attempts=2))
-async def ask(ticks: Ticks, ctx: StepContext) -> Answered:
+async def ask(_ticks: Ticks, ctx: StepContext) -> Answered:
     """Ask, and remember the answer."""
-    del ticks
     await outside.gateway.act("ask", ctx)
     return Answered(ctx.key)
 
 
 @watch.effect(Watch.FIXED, Watch.ENDED, timeout_s=2, retry=Retry(attempts=3))
-async def ring(ticks: Ticks, ctx: StepContext) -> None:
+async def ring(_ticks: Ticks, ctx: StepContext) -> None:
     """Make a noise."""
-    del ticks
     await outside.gateway.act("ring", ctx)
 
 

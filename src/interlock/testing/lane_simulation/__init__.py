@@ -5,6 +5,6 @@ gives the same story. Needs `pip install "interlock[objects]"`.
 """
 
 from interlock.testing.campaigns import Campaign, Simulated
-from interlock.testing.lane_simulation.run import run_campaign, simulate
+from interlock.testing.lane_simulation.simulate_lanes import run_campaign, simulate
 
 __all__ = ["Campaign", "Simulated", "run_campaign", "simulate"]

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple, cast
 import apsw
 import zstandard
 
-from interlock.lanes.settings import LaneSettings
-from interlock.testing.lane_simulation.bucket import Server, short
-from interlock.testing.lane_simulation.record import DRIFT_MAX, LaneStory, Observed, Submission
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.testing.lane_simulation.bucket import DRIFT_MAX, LaneStory, Observed, Server, Submission, short
 
 # --- Replay of the log -----------------------------------------------------------------------------------------------
 # This reader shares no code with the lane, so that an error must be in both to stay hidden. The layout is implemented

@@ -13,6 +13,7 @@ import * as hot from "./views/hot.js";
 import * as letters from "./views/letters.js";
 import * as machine from "./views/machine.js";
 import * as overview from "./views/overview.js";
+import * as schedules from "./views/schedules.js";
 import * as stalled from "./views/stalled.js";
 import * as workflow from "./views/workflow.js";
 
@@ -25,6 +26,7 @@ const ROUTES = [
   [/^\/dead-letters$/, letters],
   [/^\/breakers$/, breakers],
   [/^\/hot-rows$/, hot],
+  [/^\/schedules$/, schedules],
 ];
 const PAGES = [
   ["#/", "Overview"],
@@ -33,6 +35,7 @@ const PAGES = [
   ["#/dead-letters", "Dead letters"],
   ["#/breakers", "Breakers"],
   ["#/hot-rows", "Hot rows"],
+  ["#/schedules", "Schedules"],
 ];
 const STATUSES = {
   connecting: "Connecting",
@@ -116,6 +119,7 @@ async function look() {
   looking = true;
   locked = false;
   const began = Date.now();
+  const sent = key.get();
   try {
     mine.data = await mine.view.load(mine.params, mine.stop.signal);
     hearAnswer();
@@ -124,7 +128,8 @@ async function look() {
     tellTrouble(null);
   } catch (error) {
     if (mine !== shown) return;
-    locked = error.status === 401;
+    // A late refusal of the former key says nothing about the one that was entered meanwhile.
+    locked = error.status === 401 && sent === key.get();
     // Old data is worth more than an error in its place.
     if (mine.data === undefined || error.title === undefined) show(main, problem(error, look));
     else tellTrouble(error);

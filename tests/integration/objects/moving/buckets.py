@@ -7,10 +7,10 @@ import pytest
 from interlock.catalog.open_lane import CACHE_VARIABLE
 from interlock.lanes.objectlog.log import bucket_of
 from interlock.urls import parse_bucket_url
-from tests.integration.objects.servers import BUCKET, Moto
+from tests.integration.objects.servers import BUCKET, Server
 
 
-def without_key(server: Moto, monkeypatch: pytest.MonkeyPatch, cache: str) -> str:
+def without_key(server: Server, monkeypatch: pytest.MonkeyPatch, cache: str) -> str:
     """An address whose secrets are in the environment, where whoever follows a move finds them."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "S3RVER")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3RVER")
@@ -19,7 +19,7 @@ def without_key(server: Moto, monkeypatch: pytest.MonkeyPatch, cache: str) -> st
     return another(server)
 
 
-def another(server: Moto) -> str:
+def another(server: Server) -> str:
     """An address that nobody has used."""
     return f"s3://{BUCKET}/moving/{uuid.uuid4().hex}/shop?endpoint={server.endpoint}"
 

@@ -3,22 +3,23 @@
 import asyncio
 import os
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from interlock import Database
 from interlock.cli.program import main
-from interlock.errors import BadUsage, MovedElsewhere
+from interlock.errors import BadUsage, MovedElsewhere, UnavailableError
 from interlock.lanes.handover import is_watched
 from interlock.lanes.objectlog.log import bucket_of
 from interlock.lanes.objectlog.manifest import read_manifest
-from interlock.relocate.database.bucket_lane import BucketSource
-from interlock.relocate.database.mover import abandon_database, shown_url
-from interlock.relocate.database.protocol import Pending
+from interlock.relocate.bucket_lane import BucketSource
+from interlock.relocate.mover import abandon_database, shown_url
+from interlock.relocate.source_and_target import Pending
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.moving.buckets import another, without_key
-from tests.integration.objects.servers import Moto
+from tests.integration.objects.servers import SeaweedFS
 from tests.integration.postgres.moving.places import (
     CLOCK,
     SALES,
@@ -42,17 +43,17 @@ LEASE_S = 0.5
 
 @pytest.fixture(params=TARGETS)
 def places(
-    request: pytest.FixtureRequest, moto: Moto, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, postgres: str
+    request: pytest.FixtureRequest, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, postgres: str
 ) -> Pair:
     """An address in a bucket, and one of each kind."""
-    source = without_key(moto, monkeypatch, str(tmp_path / "cache"))
-    return Pair(source, place(str(request.param), moto, postgres, tmp_path))
+    source = without_key(seaweedfs, monkeypatch, str(tmp_path / "cache"))
+    return Pair(source, place(str(request.param), seaweedfs, postgres, tmp_path))
 
 
-def place(kind: str, moto: Moto, postgres: str, folder: Path) -> str:
+def place(kind: str, seaweedfs: SeaweedFS, postgres: str, folder: Path) -> str:
     """An address of that kind that no test has used."""
     if kind == "bucket":
-        return another(moto)
+        return another(seaweedfs)
     return f"lanes://{folder}/{uuid.uuid4().hex}" if kind == "lane" else f"{postgres}&schema=m_{uuid.uuid4().hex[:20]}"
 
 
@@ -101,13 +102,13 @@ def test_what_is_written_at_every_point_of_the_copy_comes_along(places: Pair) ->
 
 @pytest.mark.slow
 def test_a_mover_that_dies_anywhere_is_followed_by_one_that_ends_the_move(
-    places: Pair, moto: Moto, postgres: str, tmp_path: Path
+    places: Pair, seaweedfs: SeaweedFS, postgres: str, tmp_path: Path
 ) -> None:
     seen = Dying()
     kind = {"lanes": "lane", "s3": "bucket"}.get(places.target.partition(":")[0], "postgres")
 
     async def once(point: str) -> None:
-        fresh = Pair(another(moto), place(kind, moto, postgres, tmp_path))
+        fresh = Pair(another(seaweedfs), place(kind, seaweedfs, postgres, tmp_path))
         await filled(fresh.source)
         with pytest.raises(Died):
             await moved(fresh, Dying(point))
@@ -181,8 +182,36 @@ def test_a_mover_that_died_on_the_way_back_leaves_clients_where_the_database_is(
 
 
 @pytest.mark.campaign
-def test_a_place_in_a_bucket_that_is_used_is_refused_and_left_alone(places: Pair, moto: Moto) -> None:
-    other = another(moto)
+@pytest.mark.parametrize("point", ["seal/0", "leave/before"])
+def test_of_two_movers_that_seal_one_wins_and_the_other_says_so(places: Pair, point: str, tmp_path: Path) -> None:
+    """A bucket has no lock between movers: the second takes the lane over from the first, which cannot commit."""
+    elsewhere = places._replace(target=f"lanes://{tmp_path}/elsewhere")
+
+    async def scenario() -> None:
+        await filled(places.source)
+        async with Database.open(places.source) as db:
+            expected = await contents(db)
+        with ThreadPoolExecutor(1) as threads:
+
+            def at(reached: str) -> None:
+                if reached == point:
+                    threads.submit(lambda: asyncio.run(moved(elsewhere))).result()
+
+            with pytest.raises(UnavailableError, match="was taken over from this mover by another process") as refused:
+                await moved(places, at)
+        assert shown_url(places.source) in refused.value.what
+        async with Database.open(places.source) as db:
+            assert db.url == shown_url(elsewhere.target)
+            assert await contents(db) == expected
+        with pytest.raises(MovedElsewhere):
+            await moved(places)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.campaign
+def test_a_place_in_a_bucket_that_is_used_is_refused_and_left_alone(places: Pair, seaweedfs: SeaweedFS) -> None:
+    other = another(seaweedfs)
 
     async def scenario() -> None:
         await filled(places.source)
@@ -234,9 +263,9 @@ def test_a_number_of_a_table_that_was_dropped_elsewhere_is_given_again(places: P
 
 @pytest.mark.campaign
 def test_a_source_that_begins_to_note_anew_forgets_no_note(
-    moto: Moto, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    url = without_key(moto, monkeypatch, str(tmp_path / "cache"))
+    url = without_key(seaweedfs, monkeypatch, str(tmp_path / "cache"))
 
     async def noted(source: BucketSource, times: int) -> Pending:
         async with Database.open(url, lease_s=LEASE_S) as db:

@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.catalog.moves import At
 from interlock.cli.program import main
 from interlock.clock import Clock
 from interlock.database.database import Opening
-from interlock.database.inventory import marks_at
+from interlock.database.inventory import DatabasePart, address_of, marks_at
 from interlock.lanes.handover import Tombstone
-from interlock.relocate.database import bucket_lane
-from interlock.relocate.database.mover import abandon_database, plan_database, shown_url
-from interlock.relocate.database.parts import DatabasePart, address_of
+from interlock.relocate import bucket_lane
+from interlock.relocate.mover import abandon_database, plan_database, shown_url
+from interlock.relocate.stages import At
 from tests.integration.objects.moving.buckets import another, without_key
-from tests.integration.objects.servers import Moto
+from tests.integration.objects.servers import SeaweedFS
 from tests.integration.postgres.moving.places import CLOCK, Died, Dying, Pair, moved
 
 KINDS = ("lane", "bucket", "postgres")
@@ -34,13 +33,13 @@ Make = Callable[[str], str]
 
 
 @pytest.fixture
-def make(moto: Moto, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, postgres: str) -> Make:
+def make(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, postgres: str) -> Make:
     """Returns an address of a kind that no test has used."""
-    without_key(moto, monkeypatch, str(tmp_path / "cache"))
+    without_key(seaweedfs, monkeypatch, str(tmp_path / "cache"))
 
     def address(kind: str) -> str:
         if kind == "bucket":
-            return another(moto)
+            return another(seaweedfs)
         name = uuid.uuid4().hex[:18]
         return f"lanes://{tmp_path}/{name}" if kind == "lane" else f"{postgres}&schema=p_{name}"
 
@@ -89,6 +88,7 @@ async def move_apart(places: Pair, at: At | None = None) -> None:
     await asyncio.to_thread(lambda: asyncio.run(moved(places, at)))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("source", "target"), [pytest.param(*each, marks=() if each in FEW else pytest.mark.slow) for each in PAIRS]
 )
@@ -173,6 +173,7 @@ def test_one_stream_moves_alone_and_its_handles_follow(target: str, make: Make) 
     asyncio.run(scenario())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("again", [True, False], ids=["and comes again", "and is not missed"])
 def test_the_mover_of_a_stream_that_dies_before_the_manifest_names_the_new_place(
     make: Make, monkeypatch: pytest.MonkeyPatch, *, again: bool
@@ -202,6 +203,7 @@ def test_the_mover_of_a_stream_that_dies_before_the_manifest_names_the_new_place
     asyncio.run(scenario())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("source", "target"), FEW)
 def test_a_move_that_is_given_up_brings_streams_and_shards_back(source: str, target: str, make: Make) -> None:
     places = Pair(make(source), make(target))

@@ -11,16 +11,17 @@ from interlock.cli.program import main
 from interlock.database.lane_engine import Translators
 from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.handover import Tombstone
-from interlock.lanes.objectlog.bucket_protocol import World
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import Environment
 from interlock.lanes.objectlog.lease import claim
 from interlock.lanes.objectlog.log import bucket_of
 from interlock.lanes.objectlog.manifest import read_manifest
-from interlock.lanes.objectlog.mover_copy import note_left, take_over
-from interlock.lanes.settings import LaneSettings
-from interlock.relocate.database.mover import abandon_database, plan_database, shown_url
+from interlock.relocate.bucket_lane import note_left, take_over
+from interlock.relocate.mover import abandon_database, plan_database, shown_url
 from interlock.urls import parse_bucket_url
 from tests.integration.objects.moving.buckets import another, objects, without_key
-from tests.integration.objects.servers import Moto
+from tests.integration.objects.servers import SeaweedFS
+from tests.integration.postgres.moving import people
 from tests.integration.postgres.moving.places import (
     CLOCK,
     Died,
@@ -36,9 +37,9 @@ from tests.integration.postgres.moving.places import (
 
 
 @pytest.fixture
-def places(moto: Moto, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pair:
+def places(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pair:
     """A lane on a disk, and an address in a bucket."""
-    target = without_key(moto, monkeypatch, str(tmp_path / "cache"))
+    target = without_key(seaweedfs, monkeypatch, str(tmp_path / "cache"))
     return Pair(f"lanes://{tmp_path}/{uuid.uuid4().hex}", target)
 
 
@@ -53,6 +54,18 @@ def test_everything_comes_along_from_a_lane_and_whoever_has_it_open_follows(plac
             assert db.url == shown_url(places.target)
             expected = await contents(db)
         await whole(places.target, expected)
+
+    asyncio.run(scenario())
+
+
+def test_types_sequences_and_views_come_along_and_may_come_again(places: Pair) -> None:
+    async def scenario() -> None:
+        expected = await people.filled(places.source)
+        for way in (places, Pair(places.target, places.source), places):
+            await moved(way)
+            async with Database.open(way.target) as db:
+                assert await people.contents(db) == expected
+                await people.check_rules(db)
 
     asyncio.run(scenario())
 
@@ -95,12 +108,12 @@ def test_what_is_written_at_every_point_of_the_copy_comes_along(places: Pair) ->
 
 @pytest.mark.slow
 def test_a_mover_that_dies_anywhere_is_followed_by_one_that_ends_the_move(
-    places: Pair, moto: Moto, tmp_path: Path
+    places: Pair, seaweedfs: SeaweedFS, tmp_path: Path
 ) -> None:
     seen = Dying()
 
     async def once(point: str) -> None:
-        fresh = Pair(f"lanes://{tmp_path}/{uuid.uuid4().hex}", another(moto))
+        fresh = Pair(f"lanes://{tmp_path}/{uuid.uuid4().hex}", another(seaweedfs))
         await filled(fresh.source)
         with pytest.raises(Died):
             await moved(fresh, Dying(point))
@@ -212,17 +225,19 @@ def test_an_address_that_was_left_is_moved_to_with_a_higher_epoch(places: Pair, 
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_mover_that_died_before_its_first_group_has_taken_nothing(places: Pair) -> None:
     async def scenario() -> None:
         await filled(places.source)
         settings = LaneSettings(lease_s=0.1)
-        claim(bucket_of(parse_bucket_url(places.target)), World(), settings, "somebody who died")
+        claim(bucket_of(parse_bucket_url(places.target)), Environment(), settings, "somebody who died")
         done = await moved(places)
         assert done.rows == 91
 
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_brings_it_back(
     places: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

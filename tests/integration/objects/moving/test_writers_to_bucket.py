@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.relocate.database.route import find_route, move_along
+from interlock.relocate.route_by_name import find_route, move_along
 from tests.integration.objects.moving.buckets import without_key
 from tests.integration.objects.servers import Moto
 from tests.integration.postgres.moving.places import CLOCK
@@ -16,7 +16,7 @@ from tests.integration.postgres.moving.writers import Writers
 
 KILLED = """
 import asyncio, os, signal, sys
-from interlock.relocate.database.route import find_route, move_along
+from interlock.relocate.route_by_name import find_route, move_along
 from interlock.clock import SystemClock
 
 name, home, target, last = sys.argv[1:]

@@ -16,6 +16,13 @@ from interlock.errors import BadUsage, ConstraintViolation, CorruptionError, Dia
 from tests.unit.cli import shop
 
 MADE = """
+CREATE TYPE mood AS ENUM ('sad', 'happy');
+CREATE SEQUENCE spare START WITH 7;
+CREATE TABLE feeling (
+    mood mood PRIMARY KEY DEFAULT 'happy', n bigint DEFAULT nextval('spare'),
+    more bigint GENERATED ALWAYS AS (n + 1) STORED
+);
+CREATE VIEW feelings AS SELECT mood, more FROM feeling WHERE mood > 'sad';
 CREATE TABLE shelf (code text PRIMARY KEY, label varchar(20) NOT NULL DEFAULT 'none');
 CREATE TABLE item (
     id serial PRIMARY KEY, shelf text REFERENCES shelf (code), price numeric(12, 4) CHECK (price >= 0), ratio float8,
@@ -68,6 +75,7 @@ async def fill(url: str) -> None:
         for sql in MADE.split(";\n"):
             await db.execute(sql.strip())
         await db.execute("INSERT INTO shelf (code) VALUES ('a')")
+        await db.execute("INSERT INTO feeling DEFAULT VALUES")
         await db.execute(INSERT, *ROW, key="first")
         await db.execute("INSERT INTO item (price) SELECT n FROM generate_series(1, 50) AS s (n)")
 
@@ -77,7 +85,8 @@ async def look(url: str) -> list[object]:
         assert await db.execute(INSERT, *ROW, key="first") == 1, "the key is remembered"
         rows = await db.query("SELECT * FROM item ORDER BY id")
         shelves = await db.query("SELECT * FROM shelf")
-        return [list(map(tuple, rows)), list(map(tuple, shelves))]
+        feelings = await db.query("SELECT * FROM feelings")
+        return [list(map(tuple, rows)), list(map(tuple, shelves)), list(map(tuple, feelings))]
 
 
 async def still_holds(url: str) -> None:
@@ -85,6 +94,8 @@ async def still_holds(url: str) -> None:
     async with Database.open(url) as db:
         [(number,)] = await db.query("INSERT INTO item (price) VALUES (1) RETURNING id")
         assert number == 52
+        [(spare,)] = await db.query("SELECT nextval('spare')")
+        assert spare == 8
         for sql in (
             "INSERT INTO item (price) VALUES (-1)",
             "INSERT INTO item (shelf) VALUES ('nowhere')",
@@ -99,7 +110,7 @@ def test_a_database_of_postgresql_becomes_a_lane_and_comes_back(postgres_url: st
     expected = asyncio.run(look(postgres_url))
     copy = tmp_path / "copy.lane"
     done = back_up_database(postgres_url, copy)
-    assert (done.rows, done.url, done.amount) == (53, f"lanes://{tmp_path}/copy", "53 rows")
+    assert (done.rows, done.url, done.amount) == (54, f"lanes://{tmp_path}/copy", "54 rows")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.lane"]
     assert asyncio.run(look(f"lanes://{tmp_path}/copy")) == expected
     for there in (f"{postgres_url}_there", f"lanes://{tmp_path}/there"):

@@ -11,9 +11,7 @@ import pytest
 from interlock import Database, Engine
 from interlock.backup.backup import back_up_database, put_back
 from interlock.clock import SystemClock
-from interlock.relocate.database.route import find_route, move_along
-from interlock.relocate.workflows.move_to_postgres import find_workflows
-from interlock.relocate.workflows.move_to_postgres import move_along as move_workflows_along
+from interlock.relocate.route_by_name import find_route, find_workflows, move_along, move_workflows_along
 from tests.unit.cli import shop
 from tests.unit.cli.running import plain_environment
 
@@ -49,6 +47,7 @@ def test_a_backup_follows_a_move_there_and_back(postgres_url: str, tmp_path: Pat
     assert asyncio.run(held_at(f"lanes://{tmp_path}/again")) == [(7,)]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("place", ["lane", "postgres"])
 @pytest.mark.parametrize("what", ["counter", "stream"])
 def test_what_is_beside_a_database_comes_along(what: str, place: str, postgres_url: str, tmp_path: Path) -> None:

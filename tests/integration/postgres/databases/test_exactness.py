@@ -15,7 +15,7 @@ import pytest
 from interlock.database.database import Database
 from interlock.database.postgres_engine import OnPostgres
 from interlock.database.transactions import Transaction
-from interlock.postgres.isolation import Plan
+from interlock.postgres.isolation import StatementPlan
 from interlock.postgres.statements import opened as connected
 from interlock.urls import parse_postgres_url
 from tests.integration.postgres.databases.naive import CASES, COUNTER, Case, prepare, storm
@@ -45,6 +45,7 @@ async def result(db: Database, case: Case) -> object:
     return value
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", CASES)
 def test_every_acknowledged_update_is_there(postgres_url: str, name: str) -> None:
     case = CASES[name]
@@ -66,7 +67,7 @@ def test_under_read_committed_the_same_storm_loses_updates(
 ) -> None:
     """Without the rule that D1 stands on storms like the one above do find lost updates, sooner or later."""
 
-    async def never(self: OnPostgres, plan: Plan) -> bool:
+    async def never(self: OnPostgres, plan: StatementPlan) -> bool:
         return False
 
     monkeypatch.setattr(OnPostgres, "_is_serializable", never)

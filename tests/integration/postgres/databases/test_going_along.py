@@ -8,11 +8,11 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.entries import Entry, below
+from interlock.catalog.catalog_entries import CatalogEntry, below
 from interlock.clock import SystemClock
 from interlock.database.doctor import examine_home
 from interlock.database.inventory import residents_of
-from interlock.relocate.database.route import find_route, move_along
+from interlock.relocate.route_by_name import find_route, move_along
 from interlock.urls import parse_postgres_url, redact_postgres_url
 
 ADD = "UPDATE c SET n = n + 1 WHERE id = 1"
@@ -75,7 +75,7 @@ def test_one_object_goes_to_postgresql_and_back_with_its_helpers_and_its_keys(
                 assert isinstance(await db.contention(), list)
 
     asyncio.run(use())
-    assert asyncio.run(Catalog(home).names()) == {"stock": Entry("", 2)}
+    assert asyncio.run(Catalog(home).names()) == {"stock": CatalogEntry("", 2)}
 
 
 @pytest.mark.parametrize("dies_at", ["arrive/before", "enter/before"])
@@ -110,13 +110,13 @@ def test_a_move_after_one_that_the_catalog_never_heard_of_can_be_followed(tmp_pa
             await filled(db)
         with pytest.raises(Died):
             await moved("stock", postgres_url, home, dies_at="enter/before")
-        assert await Catalog(home).entry("stock") == Entry()
+        assert await Catalog(home).entry("stock") == CatalogEntry()
         await moved("stock", last, home)
         async with Database.open(f"{home}/stock") as db:
             assert (db.url, await value(db)) == (last, 0)
         async with Database.open("stock", home=home) as db:
             assert db.url == last
-        assert await Catalog(home).entry("stock") == Entry(last, 2)
+        assert await Catalog(home).entry("stock") == CatalogEntry(last, 2)
 
     asyncio.run(use())
 
@@ -141,7 +141,7 @@ def test_a_database_of_a_home_in_postgresql_goes_to_a_lane_and_comes_home(tmp_pa
             assert (await examine_home(postgres_url)).healthy
 
     asyncio.run(use())
-    assert asyncio.run(Catalog(postgres_url).names()) == {name: Entry("", 2)}
+    assert asyncio.run(Catalog(postgres_url).names()) == {name: CatalogEntry("", 2)}
 
 
 def test_sixteen_writers_go_along_and_only_lose_time(tmp_path: Path, postgres_url: str) -> None:
@@ -167,6 +167,7 @@ def test_sixteen_writers_go_along_and_only_lose_time(tmp_path: Path, postgres_ur
     asyncio.run(use())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("part", ["stream", "shard", "counter"])
 def test_a_database_is_moved_to_postgresql_with_parts_of_its_own(tmp_path: Path, postgres_url: str, part: str) -> None:
     home = f"lanes://{tmp_path}/home"

@@ -7,7 +7,7 @@ import pytest
 
 from interlock import Database
 from interlock.catalog.catalog import TABLE, Catalog
-from interlock.catalog.entries import Entry, below
+from interlock.catalog.catalog_entries import CatalogEntry, below
 from interlock.urls import parse_postgres_url
 from tests.unit.catalog.contract import Contract
 
@@ -49,7 +49,7 @@ def test_a_name_at_a_home_in_postgresql_is_a_schema_of_its_own(postgres_url: str
     url, rows = asyncio.run(use())
     assert rows == [1, 1]
     assert parse_postgres_url(url).schema == "stock"
-    assert asyncio.run(Catalog(postgres_url).names()) == {"stock": Entry()}
+    assert asyncio.run(Catalog(postgres_url).names()) == {"stock": CatalogEntry()}
     run(below(postgres_url, "stock"), "DROP TABLE t")
 
 

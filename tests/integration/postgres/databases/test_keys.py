@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from interlock.database import postgres_transactions
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, KeyReused, OutcomeUnknown, TransactionError
+from interlock.postgres.statements import StatementLink
+from interlock.sql.stored_values import Answer
 from tests.integration.postgres.cutting import Cut, cutting
 from tests.integration.postgres.databases.servers import counter, value
 
@@ -82,6 +85,64 @@ def test_a_key_for_something_else_is_refused_and_a_failure_leaves_it_free(postgr
                 await db.execute("INSERT INTO c VALUES (1, 1)", key="free")
             assert await db.execute(ADD, key="free") == 1
             assert await value(db) == 2
+
+    asyncio.run(scenario())
+
+
+UPSERT = "INSERT INTO c VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET n = c.n + excluded.n"
+
+
+def test_an_upsert_with_a_key_is_one_statement_and_happens_once(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else it might be (a repetition, an error, no row) changes nothing and is run as a transaction."""
+    texts: list[str] = []
+    run = StatementLink.run
+
+    async def noted(link: StatementLink, sql: str, args: Sequence[object], *, schema: str, writing: bool) -> Answer:
+        texts.append(sql)
+        return await run(link, sql, args, schema=schema, writing=writing)
+
+    async def scenario() -> None:
+        async with counter(postgres_url) as db, Database.open(postgres_url) as other:
+            assert await db.execute(UPSERT, 1, key="warm") == 1
+            monkeypatch.setattr(StatementLink, "run", noted)
+            assert await db.execute(UPSERT, 1, key="k") == 1
+            assert len(texts) == 1
+            assert (
+                await asyncio.gather(*[at.execute(UPSERT, 1, key="k") for at in (db, other) for _ in range(8)])
+                == [1] * 16
+            )
+            assert await value(db) == 2
+            for call in (db.execute(UPSERT, 2, key="k"), db.query(UPSERT, 1, key="k"), db.execute(ADD, key="k")):
+                with pytest.raises(KeyReused):
+                    await call
+            with pytest.raises(ConstraintViolation):
+                await db.execute("INSERT INTO c VALUES (1, 1)", key="free")
+            nothing = "INSERT INTO c VALUES (1, 1) ON CONFLICT DO NOTHING"
+            assert [await db.execute(nothing, key="free") for _ in range(2)] == [0, 0]
+            assert await db.execute("INSERT INTO c VALUES (8, 1), (9, 1)", key="two") == 2
+            assert await db.execute("INSERT INTO c VALUES (7, 1) -- mine", key="note") == 1
+            assert await db.execute("INSERT INTO c VALUES (6, 1);", key="end") == 1
+            await db.execute("CREATE VIEW v AS SELECT * FROM c")
+            assert await db.execute("INSERT INTO v VALUES (5, 1)", key="view") == 1
+            assert [await db.query("SELECT sum(id), sum(n) FROM c")] == [[(36, 7)]]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("delivered", [True, False], ids=["committed", "not committed"])
+def test_a_cut_of_an_upsert_is_resolved_by_the_key(postgres_url: str, delivered: bool) -> None:
+    """G9: whether it has happened is asked with the same key."""
+
+    async def scenario() -> None:
+        async with counter(postgres_url) as direct, cutting(postgres_url) as proxy:
+            async with Database.open(proxy.url) as db:
+                assert await db.execute(UPSERT, 1, key="first") == 1
+                proxy.cut = Cut(b"B", delivered=delivered)
+                assert await db.execute(UPSERT, 1, key="k") == 1
+                assert proxy.cuts == 1
+            assert await value(direct) == 2
 
     asyncio.run(scenario())
 
@@ -179,5 +240,26 @@ def test_a_user_without_rights_has_turns_and_is_told_about_keys(postgres_url: st
             finally:
                 await db.execute(f"DROP OWNED BY {user}")
                 await db.execute(f"DROP ROLE {user}")
+
+    asyncio.run(scenario())
+
+
+def test_a_missing_argument_is_never_the_key(postgres_url: str) -> None:
+    """The statement's own parameters are its arguments, also where a key is claimed in the same statement."""
+
+    async def scenario() -> None:
+        async with counter(postgres_url) as db:
+            await db.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, first TEXT, second BYTEA, third TEXT)")
+            for sql in (
+                "INSERT INTO notes (id, first) VALUES ($1, $2)",
+                "INSERT INTO notes (id, second) VALUES ($1, $3)",
+                "INSERT INTO notes (id, first, second) VALUES ($1, $2, $3)",
+            ):
+                with pytest.raises(TransactionError):
+                    await db.execute(sql, 1, key="secret")
+            with pytest.raises(TransactionError):
+                await db.execute("INSERT INTO notes (id) VALUES ($1)", 1, "more", key="secret")
+            assert await db.query("SELECT * FROM notes") == []
+            assert await db.execute("INSERT INTO notes (id) VALUES ($1)", 1, key="secret") == 1
 
     asyncio.run(scenario())

@@ -107,6 +107,7 @@ def test_a_schema_may_be_named_by_a_word_of_the_language(postgres: str, name: st
     asyncio.run(scenario())
 
 
+@pytest.mark.campaign
 @POOLED
 def test_streams_of_different_databases_and_keys_are_different_schemas(postgres: str, option: str) -> None:
     """D4: a long name, a stream of a stream and a key with a dash all have a schema of their own."""

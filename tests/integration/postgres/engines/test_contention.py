@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock import Engine
-from interlock.engine.path import pipeline
+from interlock.engine.path import commit_pipeline
 from tests.conformance.engine.places import run
 from tests.conformance.engine.shop import Note, Order, World, shop
 
@@ -13,8 +13,8 @@ from tests.conformance.engine.shop import Note, Order, World, shop
 def test_two_engines_on_one_workflow_show_conflicts_and_apart_they_show_none(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "LOOK_S", 0.0)
-    monkeypatch.setattr(pipeline, "LOOK_AT_ONE_S", 0.0)
+    monkeypatch.setattr(commit_pipeline, "LOOK_S", 0.0)
+    monkeypatch.setattr(commit_pipeline, "LOOK_AT_ONE_S", 0.0)
 
     async def scenario() -> None:
         order = shop(World()).machine

@@ -27,5 +27,5 @@ def test_an_event_on_postgresql_visits_few_modules(postgres_url: str, capsys: py
     [distance] = traces
     with capsys.disabled():
         sys.stdout.write(f"\nengine.send on PostgreSQL: {distance.count} modules, {distance.switches} switches\n")
-    assert {"engine/engine", "engine/path/pipeline", "store/postgres/store"} <= set(distance.modules)
+    assert {"engine/engine", "engine/path/commit_pipeline", "store/postgres/store"} <= set(distance.modules)
     assert distance.count <= POSTGRES_MODULES_MAX, distance

@@ -8,7 +8,7 @@ from collections import Counter
 
 from interlock import Breaker, Dependency, Engine, Signal, StepAttempted, StepContext
 from interlock.engine.dependencies.outlet import forget_outlets
-from interlock.engine.open import Opening
+from interlock.engine.open_engine import EngineOpening
 from tests.conformance.engine.outages import Changes
 from tests.conformance.engine.places import crash, run
 from tests.conformance.engine.shop import Charged, Order, State, Submit, shop
@@ -62,7 +62,7 @@ def test_engines_that_share_a_database_and_a_breaker_come_through_an_outage_and_
 
         order, _, charge = shop(attempts=3, charges_at="gateway")
 
-        def opened() -> Opening[Engine]:
+        def opened() -> EngineOpening[Engine]:
             return Engine.open(
                 postgres_url,
                 machines=[order],

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from interlock import Engine, InvalidTransition, Moved
-from interlock.engine.open import Opening
+from interlock.engine.open_engine import EngineOpening
 from tests.conformance.engine.places import AnyMachine, NoDelay, run
 from tests.conformance.engine.shop import (
     Cancel,
@@ -28,7 +28,7 @@ from tests.conformance.engine.shop import (
 )
 
 
-def opened(url: str, *machines: AnyMachine, worker: bool = True, **settings: float) -> Opening[Engine]:
+def opened(url: str, *machines: AnyMachine, worker: bool = True, **settings: float) -> EngineOpening[Engine]:
     """One process."""
     chosen = {"stall_check_s": 0.0, "poll_s": 0.2} | settings
     return Engine.open(url, machines=machines, worker=worker, chance=NoDelay(), **chosen)  # type: ignore[arg-type]

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from enum import Enum
 
 import pytest
 
-from interlock import Engine, Event, Machine, StepContext
+from interlock import Engine, StepContext
 from tests.integration.postgres.stores import somebody
+from tests.unit.engine.order_shop import Cancel, Charged, Order, Orders, State, Submit
 
 LEASE_S = 600.0
 """Longer than any test: whatever waits for a lease to end never ends."""
@@ -16,30 +15,6 @@ LEASE_S = 600.0
 POLL_S = 0.02
 
 PATIENCE_S = 60.0
-
-
-class State(Enum):
-    DRAFT, CHARGING, DONE, UNDOING, CANCELLED = "draft", "charging", "done", "undoing", "cancelled"
-
-
-@dataclass(frozen=True)
-class Order:
-    cents: int = 0
-
-
-class OrderEvent(Event): ...
-
-
-@dataclass(frozen=True)
-class Submit(OrderEvent): ...
-
-
-@dataclass(frozen=True)
-class Charged(OrderEvent): ...
-
-
-@dataclass(frozen=True)
-class Cancel(OrderEvent): ...
 
 
 class World:
@@ -51,7 +26,7 @@ class World:
         self.cancelled = asyncio.Event()
         self.end = asyncio.Event()
 
-    async def charge(self, _order: Order, _ctx: StepContext) -> Charged:
+    async def charge(self, _ctx: StepContext) -> Charged:
         self.told.append("charge begins")
         self.charging.set()
         try:
@@ -62,33 +37,8 @@ class World:
             self.told.append("charge ends")
         return Charged()
 
-    async def refund(self, _order: Order, _done: Charged | None, _ctx: StepContext) -> None:
+    async def refund(self, _ctx: StepContext) -> None:
         self.told.append("refund")
-
-
-def machine(world: World) -> Machine[State, Order, OrderEvent]:
-    order = Machine(
-        "order",
-        states=State,
-        context=Order,
-        events=OrderEvent,
-        initial=State.DRAFT,
-        final={State.DONE, State.CANCELLED},
-        unwind={State.UNDOING: State.CANCELLED},
-    )
-    order.on(Submit, State.DRAFT, to=State.CHARGING)
-    order.on(Charged, State.CHARGING, to=State.DONE)
-    order.on(Cancel, State.CHARGING, to=State.UNDOING)
-
-    @order.step(State.CHARGING, timeout_s=600, failed=State.UNDOING)
-    async def charge(context: Order, ctx: StepContext) -> Charged:
-        return await world.charge(context, ctx)
-
-    @charge.undo(Charged)
-    async def refund(context: Order, done: Charged | None, ctx: StepContext) -> None:
-        await world.refund(context, done, ctx)
-
-    return order
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -105,7 +55,7 @@ def test_a_refund_waits_for_the_end_of_the_charge_wherever_that_runs(postgres_ur
 
     async def scenario() -> None:
         world = World()
-        order = machine(world)
+        order = Orders(world.charge, refund=world.refund).machine
         async with Engine.open(postgres_url, machines=[order], lease_s=LEASE_S, poll_s=POLL_S) as one:
             await one.start(order, "o-1", Order())
             await one.send("o-1", Submit())
@@ -133,7 +83,7 @@ def test_the_charge_of_a_dead_worker_is_refunded_when_its_lease_is_over(postgres
 
     async def scenario() -> None:
         world = World()
-        order = machine(world)
+        order = Orders(world.charge, refund=world.refund).machine
         dead = await Engine.open(postgres_url, machines=[order], lease_s=LEASE_S, poll_s=POLL_S)
         await dead.start(order, "o-1", Order())
         await dead.send("o-1", Submit())

@@ -8,27 +8,27 @@ from dataclasses import replace
 
 import apsw
 
-from interlock.postgres.statements import Client, opened
-from interlock.relocate.database.lane import broken_references, index_in_lane, make_in_lane
-from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.postgres_rows import (
+from interlock.postgres.statements import StatementLink, opened
+from interlock.relocate.lane_shape import shape_of_lane
+from interlock.relocate.local_lane import index_in_lane, make_in_lane
+from interlock.relocate.postgres_rows import (
     postgres_positions,
     postgres_rows,
     set_postgres_positions,
     to_postgres,
 )
-from interlock.relocate.database.postgres_shape import shape_of_postgres
-from interlock.relocate.database.rows import Digest, StoredRow, lane_positions, lane_rows, set_lane_positions, to_lane
-from interlock.relocate.database.shape import Check, Shape, Table
+from interlock.relocate.postgres_shape import shape_of_postgres
+from interlock.relocate.rows import Digest, StoredRow, lane_positions, lane_rows, set_lane_positions, to_lane
+from interlock.relocate.shape import Check, Shape, Table
 from interlock.urls import parse_postgres_url
-from tests.unit.relocate.database.lanes import empty_lane
+from tests.unit.relocate.lanes import empty_lane
 
 PAGE = 7
 """Small, so that a few rows are several pages."""
 
 
 @asynccontextmanager
-async def linked(url: str) -> AsyncGenerator[Client]:
+async def linked(url: str) -> AsyncGenerator[StatementLink]:
     """A connection to PostgreSQL."""
     link = await opened(parse_postgres_url(url))
     try:
@@ -37,14 +37,14 @@ async def linked(url: str) -> AsyncGenerator[Client]:
         await link.end(1.0)
 
 
-async def empty_schema(link: Client) -> str:
+async def empty_schema(link: StatementLink) -> str:
     """The name of a schema that nobody has used."""
     name = f"carried_{uuid.uuid4().hex}"
     await link.driver.execute(f'CREATE SCHEMA "{name}"')
     return name
 
 
-async def to_server(connection: apsw.Connection, link: Client) -> str:
+async def to_server(connection: apsw.Connection, link: StatementLink) -> str:
     """Carry a lane's database to a schema of its own."""
     shape, schema = shape_of_lane(connection), await empty_schema(link)
     for table in shape.tables:
@@ -59,7 +59,7 @@ async def to_server(connection: apsw.Connection, link: Client) -> str:
     return schema
 
 
-async def from_server(link: Client, schema: str) -> apsw.Connection:
+async def from_server(link: StatementLink, schema: str) -> apsw.Connection:
     """Carry the database in a schema to a lane of its own."""
     shape, connection = await shape_of_postgres(link, schema), empty_lane()
     make_in_lane(connection, shape)
@@ -68,7 +68,7 @@ async def from_server(link: Client, schema: str) -> apsw.Connection:
             to_lane(connection, table, rows)
     index_in_lane(connection, shape)
     set_lane_positions(connection, shape, await postgres_positions(link, schema, shape))
-    assert not broken_references(connection)
+    assert not connection.execute("SELECT * FROM pragma_foreign_key_check").fetchall()
     return connection
 
 
@@ -81,7 +81,7 @@ def lane_pages(connection: apsw.Connection, table: Table) -> Iterator[list[Store
         yield page.rows
 
 
-async def server_pages(link: Client, schema: str, table: Table) -> AsyncGenerator[list[StoredRow]]:
+async def server_pages(link: StatementLink, schema: str, table: Table) -> AsyncGenerator[list[StoredRow]]:
     """All rows of a table."""
     page = await postgres_rows(link, schema, table, limit=PAGE)
     yield page.rows
@@ -98,7 +98,7 @@ def lane_contents(connection: apsw.Connection, shape: Shape) -> dict[str, list[S
     }
 
 
-async def server_contents(link: Client, schema: str, shape: Shape) -> dict[str, list[StoredRow]]:
+async def server_contents(link: StatementLink, schema: str, shape: Shape) -> dict[str, list[StoredRow]]:
     """All rows, sorted."""
     return {
         table.name: sorted([row async for page in server_pages(link, schema, table) for row in page], key=repr)

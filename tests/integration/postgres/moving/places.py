@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 
 from interlock import Database
-from interlock.catalog.moves import At, Moved
 from interlock.clock import SystemClock
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation
-from interlock.relocate.database.mover import move_database
+from interlock.relocate.mover import move_database
+from interlock.relocate.stages import At, Moved
 
 DIRECTIONS = ("lane-to-postgres", "postgres-to-lane", "postgres-to-postgres", "lane-to-lane")
 CLOCK = SystemClock()

@@ -7,13 +7,21 @@ from decimal import Decimal
 import apsw
 from hypothesis import strategies as st
 
-from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.rows import StoredRow
+from interlock.relocate.lane_shape import shape_of_lane
+from interlock.relocate.rows import StoredRow
 from interlock.sql.functions.decimals import fit
 from interlock.sql.parse import quoted_name
+from interlock.sql.stored_values import (
+    TIME_MAX,
+    TIME_MIN,
+    StoredValue,
+    array_text,
+    json_text,
+    microseconds,
+    numeric_text,
+)
 from interlock.sql.types import PLAIN_TYPES, UNKNOWN, Type
-from interlock.sql.values import TIME_MAX, TIME_MIN, StoredValue, array_text, json_text, microseconds, numeric_text
-from tests.unit.relocate.database.lanes import defined
+from tests.unit.relocate.lanes import defined
 
 EVERY = """CREATE TABLE every (
   id bigint PRIMARY KEY, small smallint, whole integer, exact numeric, money numeric(12,2), rough double precision,
@@ -21,14 +29,15 @@ EVERY = """CREATE TABLE every (
   ids bigint[], notes text[], flags boolean[], codes uuid[], prices numeric[], times timestamptz[]
 )"""
 DAY_US = 86_400_000_000
-LATER = frozenset({"date", "time", "timestamp", "interval", "json", "varchar", "jsonb"})
-"""Types whose journeys are not drawn yet, as such or as elements; varchar and jsonb are drawn as columns."""
+LATER = frozenset({"date", "time", "timestamp", "interval", "json", "varchar", "bpchar", "jsonb"})
+"""Types whose journeys are not drawn yet, as such or as elements; varchar, bpchar and jsonb are drawn as columns."""
 NAMES = ("item", 'Weird "name"', "select", "größe", "a b", "x'y", "order", "col_1")
 TYPES = [
     *(kind for kind in PLAIN_TYPES.values() if kind is not UNKNOWN and kind.name.removesuffix("[]") not in LATER),
     PLAIN_TYPES["varchar"],
     PLAIN_TYPES["jsonb"],
     Type("varchar", length=5),
+    Type("bpchar", length=5),
     Type("numeric", precision=12, scale=3),
     Type("numeric", precision=20, scale=0),
 ]
@@ -79,6 +88,7 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
     "float8": ("1.5", "-1", "0.1"),
     "text": ("'it''s'", "''", "'a' || 'b'", "'NULL'", "lower('X')"),
     "varchar": ("'ab'", "''"),
+    "bpchar": ("'ab'", "''"),
     "bool": ("true", "false"),
     "bytea": ("'\\x00ff'",),
     "timestamptz": ("now()", "current_timestamp", "'2030-01-02 03:04:05.678901+00'", "(now() + interval '10 minutes')"),
@@ -105,6 +115,7 @@ CONDITIONS: dict[str, tuple[str, ...]] = {
         "{} IS DISTINCT FROM ''",
     ),
     "varchar": ("length({}) < 5", "{} LIKE 'a%'", "{} IN ('x', 'y')", "{} = 'z'", "left({}, 1) = 'q'"),
+    "bpchar": ("length({}) < 5", "{} LIKE 'a%'", "{} IN ('x', 'y')", "{} = 'z'", "left({}, 1) = 'q'"),
     "bool": ("{}", "NOT {}", "{} IS TRUE"),
     "bytea": ("{} <> '\\x00'", "{} IS NULL"),
     "timestamptz": ("{} > '2020-01-01'", "extract(year FROM {}) > 2000", "{} < '2030-01-01 00:00:00.000001+00'"),
@@ -122,6 +133,8 @@ def stored(kind: Type) -> st.SearchStrategy[StoredValue]:
     """A value as a lane stores it."""
     if kind.is_array:
         return st.lists(st.none() | stored(kind.element), max_size=4).map(array_text)
+    if kind.name == "bpchar":
+        return TEXTS.map(lambda text: text[: kind.length].ljust(kind.length or 0))
     if kind.length is not None:
         return TEXTS.map(lambda text: text[: kind.length])
     if kind.precision is not None and kind.scale is not None:

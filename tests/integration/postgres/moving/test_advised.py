@@ -10,7 +10,7 @@ from interlock import Database
 from interlock.cli.program import main
 from interlock.database.inventory import marks_at
 from tests.integration.postgres.moving.places import Died, Dying, Pair, filled, moved
-from tests.unit.hotrow.placement.windows import row, window
+from tests.unit.hotrow.placement_advice.windows import row, window
 
 TOOL = "[tools.stock]\nwrite_latency_budget = 0.02\naggregate_write_rate = 500\nlatency_critical = true\n"
 
@@ -23,7 +23,7 @@ def test_what_was_killed_is_undone(
     places = Pair(f"{home}/stock", postgres_url)
     monkeypatch.chdir(tmp_path)
     Path("interlock.toml").write_text(TOOL)
-    Path("seen.json").write_bytes(msgspec.json.encode([window(row(400), p99_s=0.030)] * 6))
+    Path("seen.json").write_bytes(msgspec.json.encode([window(row(400), p99_s=0.030, coupled=900)] * 6))
     asyncio.run(filled(places.source))
 
     async def dies(*_: object, **__: object) -> None:

@@ -11,19 +11,20 @@ import pytest
 from interlock import Database
 from interlock.database.inventory import marks_at
 from interlock.errors import InterlockError
-from interlock.postgres.errors import Blocked, is_missing
-from interlock.postgres.handover import (
+from interlock.postgres.handover_marks import (
     ARRIVED,
     ARRIVING,
     MOVED,
-    Marks,
+    HandoverMarks,
     arrive,
     draft,
     handover_marks,
     quote_identifier,
 )
 from interlock.postgres.pool import Link
-from interlock.relocate.database.postgres_rows import MoverConnections, MoverLink
+from interlock.postgres.translate_errors import Blocked, is_missing
+from interlock.relocate.postgres_link import MoverLink
+from interlock.relocate.postgres_rows import MoverConnections
 from tests.integration.postgres.moving.places import CLOCK, TABLES, Died, Dying, Pair, moved, pair
 
 STATEMENTS = ((asyncpg.Connection, "fetch"), (asyncpg.Connection, "execute"), (Link, "_statement"))
@@ -92,6 +93,7 @@ async def look(places: Pair) -> None:
     assert (await marks_at(places.target)).state in {"arriving", "lives"}
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("act", [finish, follow, look])
 def test_a_draft_may_arrive_between_any_two_statements_of_another_process(
     act: Callable[[Pair], Awaitable[None]], postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +139,7 @@ def test_the_marks_of_a_schema_are_of_one_moment(postgres: str, monkeypatch: pyt
             with monkeypatch.context() as patch:
                 interleaving.watch(patch)
                 marks = await handover_marks(link.read, schema)
-            assert marks in {Marks("lanes:///shop", 2, 3, "lanes:///shop", 1), Marks(arrived=3)}
+            assert marks in {HandoverMarks("lanes:///shop", 2, 3, "lanes:///shop", 1), HandoverMarks(arrived=3)}
         finally:
             await link.end()
         return interleaving.arrived

@@ -11,6 +11,8 @@ from interlock.chaos.database_servers import OwnPostgres
 from interlock.cli.program import main
 from interlock.database.inventory import is_absent, marks_at
 from interlock.errors import UnavailableError
+from interlock.relocate.mover import shown_url
+from interlock.urls import without_secrets
 from tests.chaos.postgres.campaign import own_postgres
 from tests.integration.postgres.moving.places import contents, filled, stirred
 
@@ -38,7 +40,7 @@ def test_nothing_is_copied_when_nobody_could_follow(
     assert main(["route", source, "--to", target]) == 2
     printed = " ".join(capsys.readouterr().err.split())
     assert "cannot log in there" in printed
-    assert "into ~/.pgpass" in printed
+    assert f"into {tmp_path}/pgpass, here" in printed
     assert "--unchecked-credentials" in printed
     assert asyncio.run(marks_at(source)).state == "lives"
     assert asyncio.run(is_absent(target))
@@ -51,6 +53,32 @@ def test_a_password_of_the_environment_is_enough(
     asyncio.run(filled(source))
     monkeypatch.setenv("PGPASSWORD", server._password)
     assert main(["route", source, "--to", target]) == 0
+
+
+def test_a_password_of_the_service_that_the_address_names_is_enough_for_those_who_follow_too(
+    target: str,
+    server: OwnPostgres,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source, named = f"lanes://{tmp_path}/shop", f"{target}&service=shop"
+    services = tmp_path / "pg_service.conf"
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+
+    async def scenario() -> None:
+        await filled(source)
+        async with Database.open(source) as db:
+            expected = await contents(db)
+            assert await asyncio.to_thread(lambda: main(["route", source, "--to", named])) == 2
+            assert f"password=PASSWORD below [shop] of {services}" in " ".join(capsys.readouterr().err.split())
+            services.write_text(f"[shop]\npassword={server._password}\n")
+            assert await asyncio.to_thread(lambda: main(["route", source, "--to", without_secrets(named)])) == 0
+            assert await contents(db) == expected
+            await stirred(db)
+            assert (db.engine, db.url) == ("postgres", shown_url(without_secrets(named)))
+
+    asyncio.run(scenario())
 
 
 def test_who_follows_without_the_password_waits_and_recovers_when_it_appears(

@@ -9,10 +9,10 @@ import pytest
 from interlock import Database
 from interlock.database import postgres_engine
 from interlock.errors import BadUsage, UnavailableError
-from interlock.postgres.handover import Fetch, Marks, handover_marks
-from interlock.relocate.database import lane, mover
-from interlock.relocate.database.mover import abandon_database, shown_url
-from interlock.relocate.database.postgres_rows import MoverConnections
+from interlock.postgres.handover_marks import Fetch, HandoverMarks, handover_marks
+from interlock.relocate import local_lane, mover
+from interlock.relocate.mover import abandon_database, shown_url
+from interlock.relocate.postgres_rows import MoverConnections
 from tests.integration.postgres.moving.places import (
     ARTICLES,
     CLOCK,
@@ -66,6 +66,7 @@ def test_two_movers_of_one_database_do_not_forget_each_others_notes(
     asyncio.run(main())
 
 
+@pytest.mark.campaign
 def test_a_place_where_a_follower_let_it_arrive_knows_its_epoch(places: Pair, tmp_path: Path) -> None:
     """Otherwise the next move would have the same one, and whoever follows the chain would take it for a circle."""
     further = Pair(places.target, f"lanes://{tmp_path}/further")
@@ -106,6 +107,70 @@ def test_a_draft_that_was_overtaken_gets_a_new_epoch(places: Pair, tmp_path: Pat
     asyncio.run(main())
 
 
+@pytest.mark.campaign
+def test_a_draft_that_was_overtaken_is_abandoned_from_where_the_database_lives(places: Pair, tmp_path: Path) -> None:
+    """Its source has left to another place: nothing ends that move, and its target would be taken for ever."""
+    there, other = f"lanes://{tmp_path}/there", f"lanes://{tmp_path}/other"
+
+    async def main() -> None:
+        await filled(places.source)
+        await filled(other)
+        with pytest.raises(Died):
+            await moved(places, Dying("copy/index"))
+        with pytest.raises(BadUsage, match="begun and not ended"):
+            await abandon_database(other, places.target, clock=CLOCK)
+        await moved(Pair(places.source, there))
+        with pytest.raises(BadUsage, match="begun and not ended"):
+            await moved(Pair(there, places.target))
+        assert await abandon_database(there, places.target, clock=CLOCK)
+        assert not await abandon_database(there, places.target, clock=CLOCK)
+        await moved(Pair(there, places.target))
+        async with Database.open(places.source) as db:
+            assert db.url == shown_url(places.target)
+
+    asyncio.run(main())
+
+
+@pytest.mark.campaign
+def test_a_draft_whose_source_has_left_for_it_is_not_removed_by_another_move(places: Pair, tmp_path: Path) -> None:
+    """The mover died after the tombstone: the draft is the only copy."""
+    other = f"lanes://{tmp_path}/other"
+
+    async def main() -> None:
+        await filled(places.source)
+        await filled(other)
+        with pytest.raises(Died):
+            await moved(places, Dying("leave"))
+        with pytest.raises(BadUsage, match="begun and not ended"):
+            await abandon_database(other, places.target, clock=CLOCK)
+        async with Database.open(places.source) as db:
+            assert db.url == shown_url(places.target)
+            await stirred(db)
+
+    asyncio.run(main())
+
+
+def test_a_draft_whose_source_has_left_for_it_is_kept_under_another_address_too(tmp_path: Path) -> None:
+    """One place has several addresses; the tombstone has the one that its mover got."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    source, target, same, other = (
+        f"lanes://{tmp_path}/{name}" for name in ("source", "target", "link/target", "other")
+    )
+
+    async def main() -> None:
+        await filled(source)
+        await filled(other)
+        with pytest.raises(Died):
+            await moved(Pair(source, target), Dying("leave"))
+        with pytest.raises(BadUsage, match="begun and not ended"):
+            await abandon_database(other, same, clock=CLOCK)
+        async with Database.open(source) as db:
+            assert db.url == shown_url(target)
+            await stirred(db)
+
+    asyncio.run(main())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("direction", ["lane-to-postgres", "lane-to-lane"])
 def test_a_mover_that_dies_while_it_puts_a_tombstone_aside_opens_no_door(
@@ -124,7 +189,7 @@ def test_a_mover_that_dies_while_it_puts_a_tombstone_aside_opens_no_door(
         async with Database.open(there.target) as db:
             expected = await contents(db)
         with monkeypatch.context() as patch:
-            patch.setattr(lane, "admit", die)
+            patch.setattr(local_lane, "admit", die)
             with pytest.raises(Died):
                 await moved(back)
         async with Database.open(there.source) as db:
@@ -260,9 +325,9 @@ def test_whoever_opens_a_place_in_the_instant_in_which_it_is_left_is_sent_on(
     places = pair("postgres-to-lane", postgres, tmp_path)
     looks = list[str]()
 
-    async def looked(fetch: Fetch, schema: str) -> Marks:
+    async def looked(fetch: Fetch, schema: str) -> HandoverMarks:
         looks.append(schema)
-        return Marks() if len(looks) == 1 else await handover_marks(fetch, schema)
+        return HandoverMarks() if len(looks) == 1 else await handover_marks(fetch, schema)
 
     async def main() -> None:
         await filled(places.source)

@@ -7,7 +7,7 @@ import pytest
 
 from interlock import Database
 from interlock.errors import ConstraintViolation
-from interlock.relocate.database.mover import shown_url
+from interlock.relocate.mover import shown_url
 from tests.integration.postgres.moving.places import (
     DIRECTIONS,
     Died,
@@ -67,6 +67,7 @@ def test_sequences_go_on_where_they_were(places: Pair) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.campaign
 def test_what_is_written_meanwhile_comes_along(places: Pair) -> None:
     """At every point of the copy something is written at the source, in every way that there is."""
 

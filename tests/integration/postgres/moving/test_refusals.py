@@ -12,10 +12,10 @@ from interlock import Database
 from interlock.database.postgres_engine import opener
 from interlock.database.transactions import Transaction
 from interlock.errors import BadUsage, MovedElsewhere, OutcomeUnknown, TargetNotFound, UnavailableError
-from interlock.lanes.settings import LaneSettings
-from interlock.postgres.handover import MOVED
-from interlock.relocate.database.mover import abandon_database, move_database, plan_database
-from interlock.relocate.database.postgres_rows import MoverLink
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.postgres.handover_marks import MOVED
+from interlock.relocate.mover import abandon_database, move_database, plan_database
+from interlock.relocate.postgres_link import MoverLink
 from interlock.urls import parse_postgres_url
 from tests.integration.postgres.moving.places import (
     CLOCK,
@@ -239,6 +239,7 @@ def test_a_database_that_is_not_there_is_not_made(postgres: str, tmp_path: Path)
     asyncio.run(main())
 
 
+@pytest.mark.campaign
 def test_a_draft_of_another_move_is_left_alone(places: Pair, postgres: str, tmp_path: Path) -> None:
     async def main() -> None:
         await filled(places.source)
@@ -254,6 +255,7 @@ def test_a_draft_of_another_move_is_left_alone(places: Pair, postgres: str, tmp_
     asyncio.run(main())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("happened", [True, False])
 def test_a_commit_of_the_seal_that_nobody_answers_is_looked_for(
     happened: bool, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -295,6 +297,7 @@ def test_a_commit_of_the_seal_that_nobody_answers_is_looked_for(
     asyncio.run(main())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["archive", "eu__archive"])
 def test_a_schema_of_others_that_is_named_like_a_stream_is_refused_and_left_alone(
     postgres: str, tmp_path: Path, name: str

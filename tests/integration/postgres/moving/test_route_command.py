@@ -9,7 +9,7 @@ import pytest
 
 from interlock import Database
 from interlock.cli.program import main
-from interlock.relocate.database.mover import is_same
+from interlock.relocate.mover import is_same
 from tests.integration.postgres.moving.places import Died, Dying, Pair, filled, moved, pair
 
 

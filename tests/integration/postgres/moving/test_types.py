@@ -13,13 +13,13 @@ from interlock.clock import RandomIds, SystemChance
 from interlock.database.lane_engine import Translator, register
 from interlock.errors import DialectError, KeyReused
 from interlock.hotrow.tables import TABLES
-from interlock.postgres.statements import Client
-from interlock.relocate.database.lane import make_in_lane
-from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.postgres_rows import postgres_rows, postgres_rows_of, refuse_unfit
-from interlock.relocate.database.postgres_shape import shape_of_postgres
-from interlock.relocate.database.rows import StoredRow, to_lane
-from interlock.relocate.database.shape import KEYS_TABLE, Shape
+from interlock.postgres.statements import StatementLink
+from interlock.relocate.lane_shape import shape_of_lane
+from interlock.relocate.local_lane import make_in_lane
+from interlock.relocate.postgres_rows import postgres_rows, postgres_rows_of, refuse_unfit
+from interlock.relocate.postgres_shape import shape_of_postgres
+from interlock.relocate.rows import StoredRow, to_lane
+from interlock.relocate.shape import KEYS_TABLE, Shape
 from tests.integration.postgres.moving.carrying import (
     empty_schema,
     from_server,
@@ -31,7 +31,7 @@ from tests.integration.postgres.moving.carrying import (
     to_server,
 )
 from tests.integration.postgres.moving.schemas import EVERY
-from tests.unit.relocate.database.lanes import defined
+from tests.unit.relocate.lanes import defined
 
 FIRST, LAST = datetime(1, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999998, tzinfo=UTC)
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
@@ -96,12 +96,17 @@ def test_values_are_the_same_at_the_other_engine(postgres: str, tmp_path: Path) 
 
 
 COMPUTED = (
-    "CREATE TABLE made (id int PRIMARY KEY, d jsonb, n numeric, f double precision, t text[], i bigint[], p numeric[])",
+    (
+        "CREATE TABLE made (id int PRIMARY KEY, d jsonb, n numeric, f double precision, t text[], i bigint[], "
+        "p numeric[], w varchar(3)[], s numeric(5,2)[], c char(4))"
+    ),
     "INSERT INTO made VALUES (1, '{\"b\": 1.50, \"a\": [1e3, 2E-3, -0, 0.10]}', 1.10, 0.1, '{a}', '{1}', '{1.50}')",
     "INSERT INTO made VALUES (2, jsonb_build_object('x', 1.5::double precision, 'longer', 0.1, 'n', NULL), 7, 3)",
     "UPDATE made SET d = jsonb_set(d, '{a,0}', to_jsonb(n * 2)), n = n * 1.230 / 3, f = f * 3 WHERE id = 1",
     'UPDATE made SET d = d || \'{"é": "\\u00e9\\u001f\\/"}\', n = round(n, 2) - n, f = -f * 0 WHERE id = 2',
     "UPDATE made SET t = t || ARRAY['\"q', 'b\\c'], i = array_append(i, 9), p = p || ARRAY[0.10] WHERE id = 1",
+    "UPDATE made SET c = lower('AB')",
+    "UPDATE made SET w = '{abc,NULL,\"\"}', s = ARRAY[1.005, 2, NULL] WHERE id = 1",
 )
 
 
@@ -116,6 +121,7 @@ def test_what_a_lane_has_computed_is_written_as_postgresql_writes_it(postgres: s
         async with linked(postgres) as link:
             schema = await to_server(lane, link)
             assert await server_contents(link, schema, shape) == lane_contents(lane, shape)
+            assert shape_of_lane(await from_server(link, schema)).tables == shape.tables
 
     run(scenario())
 
@@ -251,7 +257,7 @@ async def keyed(db: Database) -> list[object]:
     ]
 
 
-async def carried_keys(link: Client, schema: str, path: Path) -> None:
+async def carried_keys(link: StatementLink, schema: str, path: Path) -> None:
     """Keys and rows to a lane that exists."""
     lane = opened_lane(path)
     shape = await shape_of_postgres(link, schema)

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.postgres_rows import postgres_positions
-from interlock.relocate.database.postgres_shape import shape_of_postgres
-from interlock.relocate.database.rows import lane_positions
+from interlock.relocate.lane_shape import shape_of_lane
+from interlock.relocate.postgres_rows import postgres_positions
+from interlock.relocate.postgres_shape import shape_of_postgres
+from interlock.relocate.rows import lane_positions
 from tests.integration.postgres.moving.carrying import (
     digests,
     from_server,

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Coroutine
 
-from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.postgres import key_noted, noted_keys
-from interlock.relocate.database.postgres_rows import (
+from interlock.relocate.lane_shape import shape_of_lane
+from interlock.relocate.postgres import key_noted, noted_keys
+from interlock.relocate.postgres_rows import (
     count_in_postgres,
     delete_in_postgres,
     empty_in_postgres,
@@ -13,8 +13,8 @@ from interlock.relocate.database.postgres_rows import (
     put_in_postgres,
     to_postgres,
 )
-from interlock.relocate.database.rows import StoredRow, delete_in_lane, lane_rows_of, to_lane
-from interlock.relocate.database.shape import Shape, Table
+from interlock.relocate.rows import StoredRow, delete_in_lane, lane_rows_of, to_lane
+from interlock.relocate.shape import Shape, Table
 from tests.integration.postgres.moving.carrying import (
     lane_contents,
     linked,
@@ -24,7 +24,7 @@ from tests.integration.postgres.moving.carrying import (
     to_server,
 )
 from tests.integration.postgres.moving.schemas import EVERY
-from tests.unit.relocate.database.lanes import defined
+from tests.unit.relocate.lanes import defined
 
 SEATS = (
     "CREATE TABLE seat (id integer PRIMARY KEY, guest text UNIQUE, hall integer, vip boolean NOT NULL)",

@@ -3,33 +3,30 @@
 import pytest
 
 from interlock.errors import DialectError
-from interlock.relocate.database.lane_shape import shape_of_lane
-from interlock.relocate.database.postgres import refuse_untaken
-from interlock.relocate.database.postgres_rows import postgres_rows
-from interlock.relocate.database.postgres_shape import shape_of_postgres
-from interlock.relocate.database.rows import lane_positions
-from interlock.relocate.database.shape import Column
+from interlock.relocate.lane_shape import shape_of_lane
+from interlock.relocate.postgres import refuse_untaken
+from interlock.relocate.postgres_rows import postgres_rows
+from interlock.relocate.postgres_shape import shape_of_postgres
+from interlock.relocate.rows import lane_positions
+from interlock.relocate.shape import Column
 from interlock.sql.types import INT4
 from tests.integration.postgres.moving.carrying import empty_schema, from_server, linked, run
-from tests.unit.relocate.database.lanes import defined
+from tests.unit.relocate.lanes import defined
 
-CIRCLE = """
-CREATE TABLE a (id integer PRIMARY KEY, b integer); CREATE TABLE b (id integer PRIMARY KEY, a integer REFERENCES a);
-ALTER TABLE a ADD FOREIGN KEY (b) REFERENCES b"""
 TRIGGER = """
 CREATE TABLE t (a integer); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f()"""
 REFUSED = [
     ("CREATE TABLE t (d real)", "the column t.d"),
-    ("CREATE TABLE t (d char(3))", "the column t.d"),
     ("CREATE TABLE t (d numeric(3,-1))", "the column t.d"),
     ("CREATE TABLE t (d inet)", "the column t.d"),
-    ("CREATE TYPE mood AS ENUM ('a'); CREATE TABLE t (d mood)", "the type mood"),
+    ('CREATE TYPE "Mood" AS ENUM (\'a\'); CREATE TABLE t (d "Mood")', "the name 'Mood' of a type"),
     ("CREATE DOMAIN positive AS integer CHECK (VALUE > 0); CREATE TABLE t (d positive)", "the type positive"),
-    ("CREATE TABLE t (a integer, b integer GENERATED ALWAYS AS (a + 1) STORED)", "the column t.b: it is generated"),
+    ("CREATE TABLE t (a integer, b integer GENERATED ALWAYS AS (a + 1) VIRTUAL)", "the column t.b: it is VIRTUAL"),
+    ("CREATE TABLE t (a inet, b text GENERATED ALWAYS AS (host(a)) STORED)", "the generated column t.b"),
     ("CREATE TABLE t (a text COLLATE ucs_basic)", "the column t.a: it is sorted by the collation ucs_basic"),
     ("CREATE TABLE t (a integer DEFAULT pg_backend_pid())", "the default of t.a, pg_backend_pid()"),
-    ("CREATE SEQUENCE s; CREATE TABLE t (a integer DEFAULT nextval('s'))", "the sequence s: a lane"),
+    ('CREATE SEQUENCE "S"; CREATE TABLE t (a integer DEFAULT nextval(\'"S"\'))', "the sequence name 'S'"),
     ("CREATE TABLE t (a bigint GENERATED ALWAYS AS IDENTITY (INCREMENT 2) PRIMARY KEY)", "the sequence t_a_seq"),
     ("CREATE TABLE t (a text CHECK (a SIMILAR TO 'x'))", "the check t_a_check of t"),
     (
@@ -39,17 +36,16 @@ REFUSED = [
     ("CREATE TABLE t (a integer UNIQUE DEFERRABLE)", "the constraint t_a_key of t: it can be deferred"),
     ("CREATE TABLE t (a integer UNIQUE NULLS NOT DISTINCT)", "the constraint t_a_key of t: it takes NULLs for equal"),
     ("CREATE TABLE t (a int4range, EXCLUDE USING gist (a WITH &&))", "the constraint t_a_excl of t"),
-    ("CREATE TABLE p (a bigint PRIMARY KEY); CREATE TABLE t (b integer REFERENCES p)", "the table t: 'b' and p.a have"),
-    (CIRCLE, "they refer to each other"),
     (
         "CREATE TABLE p (a integer PRIMARY KEY); CREATE TABLE t (b integer REFERENCES p ON DELETE SET DEFAULT)",
         "SET DEFAULT",
     ),
     ("CREATE TABLE t (a jsonb); CREATE INDEX i ON t USING gin (a)", "the index i: it is of the kind gin"),
-    ("CREATE TABLE t (a text); CREATE INDEX i ON t (lower(a))", "the index i: it is on an expression"),
+    ("CREATE TABLE t (a text); CREATE INDEX i ON t (reverse(a))", "the index i, reverse(a)"),
     ("CREATE TABLE t (a text, b text); CREATE INDEX i ON t (a) INCLUDE (b)", "the index i: it has extras"),
     ("CREATE TABLE t (a text); CREATE INDEX i ON t (a text_pattern_ops)", "the index i: it has an operator class"),
-    ("CREATE TABLE t (a integer); CREATE VIEW v AS SELECT a FROM t", "the table v: it is a view"),
+    ("CREATE TABLE t (a integer); CREATE VIEW v AS SELECT a, ctid FROM t", "the view v"),
+    ("CREATE TABLE t (a integer); CREATE VIEW v AS SELECT a FROM t ORDER BY pg_backend_pid()", "the view v"),
     ("CREATE TABLE t (a integer); CREATE MATERIALIZED VIEW v AS SELECT a FROM t", "it is a materialized view"),
     ("CREATE TABLE t (a integer) PARTITION BY LIST (a)", "the table t: it is a partitioned table"),
     ("CREATE TABLE p (a integer); CREATE TABLE t () INHERITS (p)", "the table t: it is a part or a parent"),
@@ -82,7 +78,7 @@ def test_everything_is_named_at_once(postgres: str) -> None:
             schema = await empty_schema(link)
             await link.driver.execute(
                 f"SET search_path = \"{schema}\"; CREATE TABLE t (a money, b text CHECK (b SIMILAR TO 'x'), c inet); "
-                "CREATE VIEW v AS SELECT a FROM t; CREATE INDEX i ON t (lower(b))"
+                "CREATE MATERIALIZED VIEW v AS SELECT a FROM t; CREATE INDEX i ON t (reverse(b))"
             )
             with pytest.raises(DialectError, match="5 things") as caught:
                 await shape_of_postgres(link, schema)

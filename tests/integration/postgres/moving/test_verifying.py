@@ -7,10 +7,12 @@ import pytest
 
 from interlock import Database
 from interlock.errors import BadUsage, CorruptionError, UnavailableError
-from interlock.relocate.database import lane, mover
-from interlock.relocate.database.rows import StoredRow
-from interlock.relocate.database.shape import Table
-from tests.integration.postgres.moving.places import Pair, contents, filled, moved, pair, whole
+from interlock.relocate import local_lane, mover
+from interlock.relocate.postgres import PostgresSource
+from interlock.relocate.rows import StoredRow
+from interlock.relocate.shape import Table
+from interlock.relocate.source_and_target import Draft, Source
+from tests.integration.postgres.moving.places import ARTICLES, Pair, contents, filled, moved, pair, whole
 
 LINES = ("one", "one", "two", None)
 
@@ -62,7 +64,7 @@ def test_who_cannot_catch_up_says_so_and_goes_on_later(places: Pair, monkeypatch
         await filled(places.source)
         with monkeypatch.context() as slow:
             slow.setattr(mover, "SEAL_KEYS_MAX", -1)  # However little is left, it is too much.
-            slow.setattr(mover, "ROUNDS_MAX", 3)
+            slow.setattr(mover.RowUnit, "rounds_max", 3)
             with pytest.raises(UnavailableError, match="the move cannot catch up"):
                 await moved(places)
         async with Database.open(places.source) as db:
@@ -79,20 +81,48 @@ def test_a_row_that_was_lost_on_the_way_is_found(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = pair("postgres-to-lane", postgres, tmp_path)
-    copied = lane.copy_in
+    copy = local_lane.LaneTarget.copy
 
-    def lossy(connection: object, table: Table, rows: list[StoredRow], draft: object) -> None:
-        copied(connection, table, rows[:-1], draft)  # type: ignore[arg-type]
+    async def lossy(target: local_lane.LaneTarget, table: Table, rows: list[StoredRow], draft: Draft) -> None:
+        await copy(target, table, rows[:-1], draft)
 
     async def main() -> None:
         await filled(places.source)
         async with Database.open(places.source) as db:
             expected = await contents(db)
         with monkeypatch.context() as broken:
-            broken.setattr(lane, "copy_in", lossy)
+            broken.setattr(local_lane.LaneTarget, "copy", lossy)
             with pytest.raises(CorruptionError, match="is not the same at both places"):
                 await moved(places)
         async with Database.open(places.source) as db:
             assert await contents(db) == expected
+
+    asyncio.run(main())
+
+
+def test_a_note_is_read_once_while_both_places_are_compared(places: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mover, "ROWS_PER_PIECE", 5)
+    source: type[Source] = local_lane.LaneSource if places.source.startswith("lanes:") else PostgresSource
+    original = source.noted_keys
+    read: list[StoredRow] = []
+
+    async def counted(end: Source, table: Table, after: int) -> tuple[set[StoredRow], int]:
+        found, last = await original(end, table, after)
+        read.extend(found if table.name == "article" else ())
+        return found, last
+
+    async def main() -> None:
+        await filled(places.source)
+        async with Database.open(places.source) as db:
+            watching = mover.RowUnit.compare
+
+            async def while_written(unit: mover.RowUnit) -> None:
+                await db.execute("UPDATE article SET n = n + 1")
+                await watching(unit)
+
+            monkeypatch.setattr(mover.RowUnit, "compare", while_written)
+            monkeypatch.setattr(source, "noted_keys", counted)
+            await moved(places)
+            assert sorted(read) == [(number,) for number in range(ARTICLES)]
 
     asyncio.run(main())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
-from interlock.relocate.database.route import find_route, move_along
+from interlock.relocate.route_by_name import find_route, move_along
 from tests.integration.postgres.moving.places import CLOCK, pair
 from tests.integration.postgres.moving.writers import Writers
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock import Engine, WorkflowNotFound
 from interlock.errors import OutcomeUnknown
-from interlock.postgres.pool import Record
+from interlock.postgres.pool import PostgresRow
 from interlock.store.postgres.store import PostgresStore
 from tests.conformance.store.samples import run
 from tests.integration.postgres.review.shop import Finish, Note, Order, Outside, shop
@@ -111,7 +111,7 @@ def test_what_was_fenced_off_is_not_taken_for_done_when_the_answer_to_the_fence_
             write, fence = store._pool.write, store._settling._fence
             written: list[str] = []
 
-            async def cut(sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
+            async def cut(sql: str, values: Sequence[object], *, reserve: bool = False) -> list[PostgresRow]:
                 ours = "change AS MATERIALIZED" in sql or sql == fence
                 written.extend([sql] * ours)
                 if ours and len(written) == 1:

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from interlock import BlockingTransaction, Engine, Event, Moved, Transaction, View
+from interlock.engine.bound_machine import AnyMachine
 from interlock.urls import parse_postgres_url
 from tests.integration.postgres.transactions.machine import Order, State, order
 
@@ -27,7 +28,7 @@ class Sends(Protocol):
 
     async def send(
         self, workflow: str, event: Event, *, key: str | None = None, if_allowed: bool = False,
-        expect_version: int | None = None,
+        expect_version: int | None = None, start: tuple[AnyMachine, object] | None = None, by: str | None = None,
     ) -> Moved[Any]: ...  # fmt: skip
 
     async def start(self, workflow: str, context: Order) -> View[State, Order]: ...

@@ -19,7 +19,7 @@ def test_an_event_commits_with_the_callers_own_row(postgres_url: str, kind: str)
             await caller.begin()
             await buy(caller, postgres_url, "p-1")
             async with lent(engine, caller) as tx:
-                moved = await tx.send("o-1", Submit(5), key="click")
+                moved = await tx.send("o-1", Submit(5), key="click", by="ada")
             assert (moved.state, moved.version) == (State.PAYING, 2)
             assert (await engine.get("o-1")).state is State.DRAFT
             assert await bought(postgres_url) == []
@@ -27,12 +27,31 @@ def test_an_event_commits_with_the_callers_own_row(postgres_url: str, kind: str)
             assert await bought(postgres_url) == ["p-1"]
             assert (await engine.of(order).get("o-1")).context == Order(cents=5)
             history = await engine.history("o-1")
-            assert [(row.event, row.key, row.version) for row in history] == [
-                ("STARTED", None, 1),
-                ("SUBMIT", "click", 2),
+            assert [(row.event, row.key, row.version, row.by) for row in history] == [
+                ("STARTED", None, 1, None),
+                ("SUBMIT", "click", 2, "ada"),
             ]
             [owed] = await engine._store.effects(limit=10)
             assert (owed.workflow, owed.name, owed.attempts) == ("o-1", "mail", 0)
+
+    run(scenario)
+
+
+def test_an_event_may_start_its_workflow_in_the_transaction(postgres_url: str, kind: str) -> None:
+    """E5."""
+
+    async def scenario() -> None:
+        async with shop(postgres_url) as engine, called(kind, postgres_url) as caller:
+            await caller.begin()
+            async with lent(engine, caller) as tx:
+                with pytest.raises(GuardRejected):
+                    await tx.send("o-1", Submit(-1), start=(order, Order()))
+                assert (await tx.send("o-1", Submit(5), key="k", start=(order, Order()))).version == 2
+                assert (await tx.send("o-1", Submit(5), key="k", start=(order, Order()))).duplicate
+            with pytest.raises(WorkflowNotFound):
+                await engine.get("o-1")
+            await caller.commit()
+            assert [row.event for row in await engine.history("o-1")] == ["STARTED", "SUBMIT"]
 
     run(scenario)
 

@@ -11,9 +11,9 @@ from interlock.backup.postgres_copies import refuse_left
 from interlock.clock import SystemClock
 from interlock.engine import follow_moves, recovery
 from interlock.errors import UnavailableError
-from interlock.postgres.pool import Link, Record, connected
-from interlock.store.open import open_store
-from interlock.store.postgres import schema
+from interlock.postgres.pool import Link, PostgresRow, connected
+from interlock.store.open_store import open_store
+from interlock.store.postgres import migrations
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.workflows_following.flowing import made
@@ -28,7 +28,7 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, look: str, act: Act) -> list
     read = Link.read
     acted: list[str] = []
 
-    async def read_and_act(link: Link, sql: str, values: Sequence[object]) -> list[Record]:
+    async def read_and_act(link: Link, sql: str, values: Sequence[object]) -> list[PostgresRow]:
         rows = await read(link, sql, values)
         if sql == look and not acted:
             acted.append(sql)
@@ -43,7 +43,7 @@ async def arrive(url: str, epoch: int) -> None:
     """Finish a move, as another engine would that has seen its tombstone."""
     link = await connected(parse_postgres_url(url))
     try:
-        assert await schema.arrive(link, parse_postgres_url(url), epoch)
+        assert await migrations.arrive(link, parse_postgres_url(url), epoch)
     finally:
         await link.driver.close()
 
@@ -53,14 +53,14 @@ async def lived_there_before(home: str, postgres_url: str) -> None:
     await move(home, postgres_url, epoch=1)
     await move(postgres_url, home, epoch=2)
     with pytest.raises(Died):
-        await move(home, postgres_url, epoch=3, at=dying_at("leave/after"))
+        await move(home, postgres_url, epoch=3, at=dying_at("leave"))
 
 
 def test_an_engine_follows_although_the_old_mark_goes_while_it_looks(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process lets the workflows arrive between its look at the catalog and its read of the old tombstone."""
-    monkeypatch.setattr(recovery, "HELD_US", 0)
+    monkeypatch.setattr(recovery, "HELD_AT_BUCKET_US", 0)
     monkeypatch.setattr(follow_moves, "WAITED_S", 60.0)
 
     async def test() -> None:
@@ -74,8 +74,8 @@ def test_an_engine_follows_although_the_old_mark_goes_while_it_looks(
             await order(engine, machine, "o-3", keyed=True)
             # The mover and the engine are one process: whatever looks first, its look is the one that is overtaken.
             with pytest.raises(Died):
-                await move(home, postgres_url, epoch=3, at=dying_at("leave/after"))
-            acted = after_the_look(monkeypatch, schema._LOOK, lambda: arrive(postgres_url, 3))
+                await move(home, postgres_url, epoch=3, at=dying_at("leave"))
+            acted = after_the_look(monkeypatch, migrations._LOOK, lambda: arrive(postgres_url, 3))
             await order(engine, machine, "o-4", keyed=True)
             assert acted
             assert engine._inside.store.shared
@@ -95,7 +95,7 @@ def test_a_store_that_is_opened_while_its_workflows_leave_says_where_they_are(
         store = await open_store(postgres_url, clock=SystemClock())
         await begun(store, started("w1"))
         await store.close()
-        acted = after_the_look(monkeypatch, schema.TABLES_OF_SCHEMA, lambda: move(postgres_url, home, epoch=1))
+        acted = after_the_look(monkeypatch, migrations.TABLES_OF_SCHEMA, lambda: move(postgres_url, home, epoch=1))
         with pytest.raises(MovedElsewhere) as told:
             await open_store(postgres_url, clock=SystemClock())
         assert acted
@@ -116,8 +116,8 @@ def test_a_move_is_taken_back_by_two_at_a_time(tmp_path: Path, postgres_url: str
             await move(home, postgres_url, epoch=1, at=dying_at("leave/before"))
         links = [await connected(address) for _ in range(2)]
         try:
-            await schema.take_back(links[0], address, 1, "me")
-            thrown = await asyncio.gather(*[schema.throw_away(link, address, 1, "me") for link in links])
+            await migrations.take_back(links[0], address, 1, "me")
+            thrown = await asyncio.gather(*[migrations.throw_away(link, address, 1, "me") for link in links])
             assert sorted(thrown) == [False, True]
         finally:
             for link in links:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from interlock.catalog.moves import Moved, nowhere
 from interlock.clock import Clock, SystemClock
-from interlock.relocate.workflows.move_to_postgres import move_workflows
+from interlock.relocate.stages import Moved, nowhere
+from interlock.relocate.workflow_move import move_workflows
 
 
 class Died(Exception):

@@ -6,8 +6,8 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, MovedElsewhere
-from interlock.relocate.workflows.move_to_postgres import abandon_workflows, machines_at, plan_workflows
-from interlock.store.open import open_store
+from interlock.relocate.workflow_move import abandon_workflows, machines_at, plan_workflows
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Granted, Held, Old
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened
@@ -57,7 +57,7 @@ def test_what_is_written_meanwhile_comes_along(tmp_path: Path, postgres_url: str
     async def scenario() -> None:
         async with opened(postgres_url) as store:
             rows = await filled(store)
-            for point in ("copy/1", "seal", "verify", "leave/before"):
+            for point in ("copy/1", "seal/0", "verify", "leave/before"):
                 with pytest.raises(Died):
                     await move(postgres_url, home, at=dying_at(point))
                 await begun(store, started(f"after {point}"))
@@ -67,7 +67,7 @@ def test_what_is_written_meanwhile_comes_along(tmp_path: Path, postgres_url: str
             ids = [*(row.id for row in rows), "after copy/1", "after leave/before"]
             before = await contents(store, ids)
             with pytest.raises(Died):
-                await move(postgres_url, home, at=dying_at("leave/after"))
+                await move(postgres_url, home, at=dying_at("leave"))
             for ask in (
                 store.load(["w1"]),
                 store.commit([started("too late")]),
@@ -96,8 +96,8 @@ def test_it_is_taken_back_before_it_has_happened(tmp_path: Path, postgres_url: s
             await filled(store)
             with pytest.raises(Died):
                 await move(postgres_url, home, at=dying_at("leave/before"))
-            assert await abandon_workflows(postgres_url, home, epoch=1, clock=SystemClock())
-            assert not await abandon_workflows(postgres_url, home, epoch=1, clock=SystemClock())
+            assert await abandon_workflows(postgres_url, home, clock=SystemClock())
+            assert not await abandon_workflows(postgres_url, home, clock=SystemClock())
             await begun(store, started("still here"))
         assert list((tmp_path / "home").glob("*.lane*")) == [tmp_path / "home" / "workflows.lane.lock"]
 

@@ -7,8 +7,8 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import Fenced, MovedElsewhere, UnavailableError
-from interlock.relocate.workflows.move_to_postgres import abandon_workflows, machines_at, plan_workflows
-from interlock.store.open import open_store
+from interlock.relocate.workflow_move import abandon_workflows, machines_at, plan_workflows
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Old, Store
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.objects.servers import SeaweedFS
@@ -40,7 +40,7 @@ def test_everything_that_is_written_meanwhile_arrives(tmp_path: Path, seaweedfs:
         plan = await plan_workflows(home, postgres_url, epoch=1, clock=SystemClock())
         assert plan.amounts[0].rows == 30
         with pytest.raises(Died):
-            await move(home, postgres_url, at=dying_at("catch up/1"))
+            await move(home, postgres_url, at=dying_at("catch up/0"))
         # The owner was not disturbed.
         await begun(store, *(moved(row, state="new", effects_done=(f"e{at}",)) for at, row in enumerate(rows[:20])))
         await begun(store, started("gone", machine="young", state="done", active=False, at_us=5), started("last"))
@@ -77,7 +77,7 @@ def test_whoever_has_seen_the_tombstone_finishes(tmp_path: Path, seaweedfs: Seaw
         await filled(store)
         await store.close()
         with pytest.raises(Died):
-            await move(home, postgres_url, at=dying_at("leave/after"))
+            await move(home, postgres_url, at=dying_at("leave"))
         with pytest.raises(UnavailableError, match="are arriving"):
             await open_store(postgres_url, clock=SystemClock())
         with pytest.raises(MovedElsewhere):
@@ -97,7 +97,7 @@ def test_a_move_is_taken_back(tmp_path: Path, seaweedfs: SeaweedFS, postgres_url
         await filled(store)
         with pytest.raises(Died):
             await move(home, postgres_url, at=dying_at("copy/1"))
-        assert await abandon_workflows(home, postgres_url, epoch=1, clock=SystemClock())
+        assert await abandon_workflows(home, postgres_url, clock=SystemClock())
         await begun(store, started("still here"))
         await store.close()
         async with opened(postgres_url) as there:

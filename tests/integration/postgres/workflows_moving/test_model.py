@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from interlock.errors import MovedElsewhere
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Store
 from tests.conformance.store.test_model import Stores
 from tests.integration.postgres.workflows_moving.moves import Died, move

@@ -11,9 +11,10 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.relocate.workflows import move_to_postgres
-from interlock.relocate.workflows.draft import Draft, Exchange, Exchanged
-from interlock.store.open import open_store
+from interlock.relocate import workflow_move
+from interlock.relocate.workflow_postgres import PostgresArrival
+from interlock.relocate.workflow_records import Exchange, Exchanged
+from interlock.store.open_store import open_store
 from interlock.urls import parse_postgres_url
 from tests.conformance.store.samples import begun, run, started
 from tests.integration.postgres.stores import opened, somebody
@@ -34,7 +35,7 @@ class Ahead(SystemClock):
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is counted under the seal, however slow the machine is."""
-    monkeypatch.setattr(move_to_postgres, "SUMS_S_MAX", math.inf)
+    monkeypatch.setattr(workflow_move, "SUMS_S_MAX", math.inf)
 
 
 def doing(point: str, do: Callable[[], None]) -> Callable[[str], None]:
@@ -53,16 +54,19 @@ def test_a_write_that_the_mover_was_not_told_of_is_found(tmp_path: Path, postgre
 
     def write_secretly() -> None:
         connection = apsw.Connection(str(tmp_path / "home" / "workflows.lane"))
-        for (name,) in list(connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")):
+        triggers = list(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"))
+        for name, _ in triggers:
             connection.execute(f'DROP TRIGGER "{name}"')
         connection.execute("UPDATE workflows SET revision = revision + 1 WHERE number = 3")
+        for _, sql in triggers:
+            connection.execute(sql)
         connection.close()
 
     async def scenario() -> None:
         store = await open_store(home, clock=SystemClock())
         await filled(store)
         with pytest.raises(UnavailableError, match="differs from the source"):
-            await move(home, postgres_url, at=doing("seal/before", write_secretly))
+            await move(home, postgres_url, at=doing("seal/0/before", write_secretly))
         await begun(store, started("still here"))
         # The next mover compares everything that is there already, and moves what it is.
         await move(home, postgres_url)
@@ -105,13 +109,13 @@ def test_what_is_read_back_otherwise_is_found(
 ) -> None:
     """A target that does not keep what it is given, here by one letter of a context."""
     home = f"lanes://{tmp_path}/home"
-    exchange = Draft.exchange
+    exchange = PostgresArrival.exchange
 
-    async def forgetful(draft: Draft, change: Exchange) -> Exchanged:
+    async def forgetful(draft: PostgresArrival, change: Exchange) -> Exchanged:
         done = await exchange(draft, change)
         return done._replace(events=done.events[:-1])
 
-    monkeypatch.setattr(Draft, "exchange", forgetful)
+    monkeypatch.setattr(PostgresArrival, "exchange", forgetful)
 
     async def scenario() -> None:
         store = await open_store(home, clock=SystemClock())

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.catalog.catalog import workflows_at
 from interlock.clock import SystemClock
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from tests.integration.postgres.workflows_moving.test_everything_arrives import contents, filled
 from tests.unit.cli.running import run_program
 

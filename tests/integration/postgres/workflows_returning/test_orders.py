@@ -10,7 +10,7 @@ from interlock import Engine, MovedElsewhere
 from interlock.catalog.catalog import Catalog
 from interlock.clock import SystemClock
 from interlock.engine import follow_moves, recovery
-from interlock.store.open import open_store
+from interlock.store.open_store import open_store
 from tests.integration.postgres.workflows_following.flowing import Flow, made, problems
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
 from tests.unit.engine.follow_moves.shop import Order, Submit, order
@@ -24,7 +24,7 @@ def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Nobody is refused, however slow the machine is: that is looked at where it is said to the follower.
     """
-    monkeypatch.setattr(recovery, "HELD_US", 0)
+    monkeypatch.setattr(recovery, "HELD_AT_BUCKET_US", 0)
     monkeypatch.setattr(follow_moves, "WAITED_S", 60.0)
 
 
@@ -59,7 +59,7 @@ def test_every_order_is_final_there_and_back(tmp_path: Path, postgres_url: str) 
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("point", ["copy/1", "seal", "verify", "leave/before", "leave/after"])
+@pytest.mark.parametrize("point", ["copy/1", "seal/0", "verify", "leave/before", "leave"])
 def test_a_mover_that_dies_is_noticed_by_nobody(tmp_path: Path, postgres_url: str, point: str) -> None:
     """Before the tombstone nothing has moved; behind it the engine finishes the arrival itself."""
 
@@ -73,7 +73,7 @@ def test_a_mover_that_dies_is_noticed_by_nobody(tmp_path: Path, postgres_url: st
                 with pytest.raises(Died):
                     await move(postgres_url, home, at=dying_at(point))
                 await flow.more(SOME)
-                assert engine._inside.store.shared == (point != "leave/after")
+                assert engine._inside.store.shared == (point != "leave")
                 await move(postgres_url, home)
                 await flow.more(SOME)
             assert not engine._inside.store.shared
@@ -96,7 +96,7 @@ def test_a_result_that_is_known_is_applied_in_the_lane(tmp_path: Path, postgres_
             await gateway.until(lambda: len(gateway.calls) == 1)
 
             def at(point: str) -> None:
-                if point == "leave/after":  # Its report comes to a store that has just left.
+                if point == "leave":  # Its report comes to a store that has just left.
                     ended.set()
 
             await move(postgres_url, home, at=at)
@@ -136,7 +136,7 @@ def test_of_several_engines_one_goes_on_and_the_others_say_who(tmp_path: Path, p
         await move(postgres_url, home)
         owner = await entered.get()
         [next_one] = [engine for engine in engines if engine is not owner]
-        while follower_of(next_one)._owned is None:
+        while not follower_of(next_one)._refusal:
             await owner.get("o-1")
         follower_of(next_one)._fail_callers()  # As when it has waited for long enough.
         with pytest.raises(MovedElsewhere) as refused:

@@ -15,8 +15,8 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import MovedElsewhere
-from interlock.relocate.workflows.move_to_postgres import abandon_workflows
-from interlock.store.open import open_store
+from interlock.relocate.workflow_move import abandon_workflows
+from interlock.store.open_store import open_store
 from tests.conformance.store.samples import run
 from tests.integration.postgres.stores import opened, somebody
 from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
@@ -108,7 +108,7 @@ def holding(url: str, statement: str, until: str) -> Doing:
     ("point", "statement", "until"),
     [
         # As a vacuum does.
-        ("seal/before", "LOCK TABLE workflows_touched IN SHARE UPDATE EXCLUSIVE MODE", GAVE_WAY),
+        ("seal/0/before", "LOCK TABLE workflows_touched IN SHARE UPDATE EXCLUSIVE MODE", GAVE_WAY),
         ("leave/before", "LOCK TABLE pg_catalog.pg_trigger IN ACCESS EXCLUSIVE MODE", WAITED_LONG),
     ],
 )
@@ -136,10 +136,10 @@ def test_a_vacuum_of_the_notes_is_waited_for_by_who_takes_a_move_back(tmp_path: 
     async def scenario() -> None:
         async with beside(postgres_url) as caller:
             with pytest.raises(Died):
-                await move(postgres_url, home, at=dying_at("catch up/1"))
+                await move(postgres_url, home, at=dying_at("catch up/0"))
             vacuum = "LOCK TABLE workflows_touched IN SHARE UPDATE EXCLUSIVE MODE"
             end = await asyncio.to_thread(caller.does, holding(postgres_url, vacuum, GAVE_WAY))
-            assert await abandon_workflows(postgres_url, home, epoch=1, clock=SystemClock())
+            assert await abandon_workflows(postgres_url, home, clock=SystemClock())
             assert end() == "over"
 
     run(scenario)
@@ -165,7 +165,7 @@ def test_who_reads_a_view_in_the_middle_of_the_seal_waits_and_holds_nobody_up(
                     yield "was told that it is gone"
 
             def at(reached: str) -> None:
-                if reached == "seal":
+                if reached == "seal/0":
                     ends.append(caller.does(reading))
 
             assert (await move(postgres_url, home, at=at)).amounts[0].rows == 30

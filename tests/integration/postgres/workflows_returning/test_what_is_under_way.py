@@ -8,8 +8,8 @@ import pytest
 
 from interlock import Engine
 from interlock.clock import SystemClock
-from interlock.store.lane import HELD
-from interlock.store.open import open_store
+from interlock.store.lane_store import HELD
+from interlock.store.open_store import open_store
 from interlock.store.protocol import Holder
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened

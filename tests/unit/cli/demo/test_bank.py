@@ -1,6 +1,6 @@
 """The bank and the warehouse of the demo: once per key, with faults, with an outage, with books."""
 
-from interlock.cli.demo.bank import Bank, BankCall
+from interlock.cli.demo.journeys import Bank, BankCall
 
 
 def test_a_deed_is_done_once_per_key_whatever_happens_to_the_answer() -> None:

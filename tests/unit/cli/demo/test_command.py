@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from interlock.cli.demo import command
-from interlock.cli.demo.bank import BookEntry
+from interlock.cli.demo.journeys import BookEntry
+from interlock.cli.demo.kill_and_resume import OrdersWalk
 from interlock.cli.demo.verify import verify
-from interlock.cli.demo.walk import OrdersWalk
 from interlock.examples.order import State
 from tests.unit.cli.running import Interlock
 
@@ -17,7 +17,7 @@ from tests.unit.cli.running import Interlock
 @pytest.mark.slow
 def test_the_demo_tells_what_it_did(interlock: Interlock, folder: Path) -> None:
     """Every part of the bad day is seen, and so is the proof."""
-    done = interlock("demo", "--orders", "200", "--seed", "3", "--output", "pictures/orders.svg")
+    done = interlock("demo", "--orders", "200", "--seed", "3", "--plot", "pictures/orders.svg")
     assert (done.code, done.err) == (0, ""), done.out
     assert done.out.startswith("Walking 200 orders through the machine 'order', seed 3.\nDashboard: http://127.0.0.1:")
     for told in (

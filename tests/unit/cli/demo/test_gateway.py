@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from interlock.cli.demo.kill_and_resume import OrdersWalk, WorkerProcess
 from interlock.cli.demo.killed_worker import OutsideServices, ParentConnection
-from interlock.cli.demo.walk import OrdersWalk, WorkerProcess
 from interlock.errors import Retryable
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults import Process, Processes
 
 
 async def _nobody_waits(_order_id: str, _asked: str) -> None:

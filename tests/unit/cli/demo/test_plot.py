@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from interlock.cli.demo.command import POINTS_MAX, outcome_plot, spans_of
 from interlock.cli.demo.outcome import Kill, Moment, Outage, Outcome, Stall, Tally
-from interlock.cli.demo.show import POINTS_MAX, plot, spans_of
 from interlock.examples.order import order
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,7 +29,7 @@ def test_the_plot_shows_outage_kill_and_stall_at_their_times(outcome: Outcome) -
         ("no worker", 5.0, 6.5),
         ("parcels stuck", 7.0, 9.0),
     ]
-    drawn = plot(outcome)
+    drawn = outcome_plot(outcome)
     texts = [text.text for text in ElementTree.fromstring(drawn).iter(f"{SVG}text")]
     assert "1,000 orders through a bad day: nothing lost" in texts
     assert "2.0 s · 1,234 calls refused" in texts
@@ -45,7 +45,7 @@ def test_what_did_not_happen_is_not_drawn_and_what_did_not_end_lasts_to_the_end(
     outcome.stall = None
     outcome.problems = ["something is wrong"]
     assert [(span.name, span.to_s) for span in spans_of(outcome)] == [("bank down", 10.0), ("no worker", 6.5)]
-    drawn = plot(outcome)
+    drawn = outcome_plot(outcome)
     assert "1,000 orders through a bad day: 1 problem<" in drawn
     assert "none twice" not in drawn
 
@@ -53,10 +53,10 @@ def test_what_did_not_happen_is_not_drawn_and_what_did_not_end_lasts_to_the_end(
 def test_a_long_walk_has_no_more_points_than_can_be_seen(outcome: Outcome) -> None:
     outcome.timeline.moments = [Moment(1, 1, 1, 1)] * 5_000
     outcome.walking_s = 500.0
-    rate = ElementTree.fromstring(plot(outcome)).find(f".//{SVG}polyline")
+    rate = ElementTree.fromstring(outcome_plot(outcome)).find(f".//{SVG}polyline")
     assert rate is not None
     assert len(rate.attrib["points"].split()) <= POINTS_MAX
 
 
 def test_a_walk_of_no_time_at_all_is_drawn_too() -> None:
-    assert ElementTree.fromstring(plot(Outcome(1, 1, Tally(order.describe())))).tag == f"{SVG}svg"
+    assert ElementTree.fromstring(outcome_plot(Outcome(1, 1, Tally(order.describe())))).tag == f"{SVG}svg"

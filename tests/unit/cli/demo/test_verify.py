@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.cli.demo.bank import BookEntry, home_in
+from interlock.cli.demo.journeys import BookEntry, home_in
 from interlock.cli.demo.outcome import PAID, TILL, Kill, OrderHistory, Outage, Outcome, Stall, Tally
 from interlock.cli.demo.verify import StoredTotals, checks_of, judge
 from interlock.database.database import Database
@@ -50,7 +50,7 @@ def test_whatever_is_missing_or_twice_is_noticed(tmp_path: Path) -> None:
         "orders charged twice: 1, expected 0",
         "deeds done twice under one idempotency key: 1, expected 0",
         "refunds at the bank, one for each refunded order: 2, expected 1",
-        "the hot counter, told of every paid order: 3, expected 2",
+        "paid orders in the hot counter: 3, expected 2",
     ):
         assert told in outcome.problems
 
@@ -121,7 +121,7 @@ SABOTAGE: list[tuple[str, Callable[[Case], object]]] = [
     ("deeds done twice under one idempotency key", lambda case: case.books.append(BookEntry("refunded", "b", "k3"))),
     ("refunds at the bank, one for each refunded order", lambda case: case.books.pop()),
     ("charges kept without a delivery (uncompensated)", lambda case: case.books.pop()),
-    ("the hot counter, told of every paid order", _lose("counter")),
+    ("paid orders in the hot counter", _lose("counter")),
     ("dead letters and compensations that are owed", _owe("letters")),
     ("dead letters and compensations that are owed", _owe("owed")),
     ("kills of the worker", _spare_the_worker),

@@ -3,14 +3,14 @@
 import asyncio
 from pathlib import Path
 
-from interlock.cli.demo.bank import home_in
+from interlock.cli.demo.journeys import home_in
+from interlock.cli.demo.kill_and_resume import OrdersWalk
 from interlock.cli.demo.outcome import OrderHistory, Outcome
 from interlock.cli.demo.verify import verify
-from interlock.cli.demo.walk import OrdersWalk
 from interlock.engine.engine import Engine
 from interlock.engine.views import View
 from interlock.examples.order import Order, State, order
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 
 
 def walked(folder: Path, orders: int, seed: int = 1) -> OrdersWalk:

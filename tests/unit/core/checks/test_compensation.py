@@ -128,7 +128,7 @@ SABOTAGE = {
 }
 
 
-@pytest.mark.campaign
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", SABOTAGE.values(), ids=SABOTAGE)
 def test_a_break_that_is_not_seen_is_caught(condition: Breaks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "breaks", without(condition))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.core.describe import MachineDescription
-from interlock.core.diagrams.layout import Box, Layout, Turn, assign_tracks, lay_out, lay_out_legend
+from interlock.core.diagrams.layout import Box, CrossingArrow, Layout, assign_tracks, lay_out, lay_out_legend
 from interlock.core.diagrams.sketch import sketch, text_width
 from tests.unit.core.diagrams.samples import CHECKOUT, HARD, ORDER, SAMPLES, State, Transition, machine
 from tests.unit.core.diagrams.strategies import machines
@@ -179,14 +179,14 @@ def test_a_long_chain_does_not_exhaust_the_stack() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12))
 def test_turns_that_overlap_never_share_a_track(ends: list[tuple[int, int]]) -> None:
-    check_tracks([Turn(index, start * 10, end * 10) for index, (start, end) in enumerate(ends)])
+    check_tracks([CrossingArrow(index, start * 10, end * 10) for index, (start, end) in enumerate(ends)])
 
 
 def test_a_crowd_of_turns_gets_tracks_too() -> None:
-    check_tracks([Turn(index, index * 7 % 400, index * 13 % 400) for index in range(150)])
+    check_tracks([CrossingArrow(index, index * 7 % 400, index * 13 % 400) for index in range(150)])
 
 
-def check_tracks(turns: list[Turn]) -> None:
+def check_tracks(turns: list[CrossingArrow]) -> None:
     tracks = assign_tracks(turns)
     for one, other in combinations(turns, 2):
         if tracks[one.chain] == tracks[other.chain]:
@@ -194,7 +194,7 @@ def check_tracks(turns: list[Turn]) -> None:
 
 
 def test_nested_turns_do_not_cross() -> None:
-    outer, inner = Turn(0, 20, 200), Turn(1, 10, 100)
+    outer, inner = CrossingArrow(0, 20, 200), CrossingArrow(1, 10, 100)
     tracks = assign_tracks([inner, outer])
     assert tracks[outer.chain] < tracks[inner.chain]
 

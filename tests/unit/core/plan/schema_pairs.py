@@ -2,7 +2,7 @@
 
 A pair is drawn together, so that the interesting cases are common: the same struct with one field less, the same
 integer with a narrower bound. Left out is what a JSON schema cannot express (see the module docstring of
-`interlock.core.plan.schema_changes`): bounded bytes, flags.
+`interlock.core.plan.schema_compatibility`): bounded bytes, flags.
 """
 
 import datetime

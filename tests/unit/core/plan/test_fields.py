@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, event, find, given, settings
 
 from interlock.core.plan import accepts
-from interlock.core.plan.schema_changes import compare_fields
+from interlock.core.plan.schema_compatibility import compare_fields
 from tests.unit.core.plan.schema_pairs import Spec, pairs
 
 Json = dict[str, Any]

@@ -35,6 +35,7 @@ def node(state: State, dwell_max_s: float | None, *, resting: bool = False) -> N
         step=None,
         effects=(),
         timers=(),
+        computed=(),
         dwell_max_s=dwell_max_s,
         entering=(),
         leaving=(),
@@ -264,12 +265,17 @@ class Failing(MemoryStore):
     calls = 0
 
     async def letters(
-        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+        self,
+        kind: str | None = None,
+        *,
+        workflow: str | None = None,
+        after: Letter | None = None,
+        limit: int = 1_000,
     ) -> list[Letter]:
         self.calls += 1
         if self.calls == 1:
             raise UnavailableError("The lane is busy.")
-        return await super().letters(kind, after=after, limit=limit)
+        return await super().letters(kind, workflow=workflow, after=after, limit=limit)
 
 
 def run_for(looks: int, detector: StallDetector, monkeypatch: pytest.MonkeyPatch) -> list[float]:

@@ -8,7 +8,7 @@ from interlock import NonRetryable
 from interlock.core.table import Node
 from interlock.engine.alerts import Alert
 from interlock.engine.alerts.detector import StallDetector
-from interlock.engine.settings import EngineSettings
+from interlock.engine.engine_settings import EngineSettings
 from interlock.errors import DefinitionError
 from interlock.signals import AlertRaised, Signal
 from interlock.store.records import Letter

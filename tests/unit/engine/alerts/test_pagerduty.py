@@ -19,7 +19,7 @@ from interlock.engine.alerts.alert import (
     redis_alert,
     stalled_alert,
 )
-from interlock.lanes.contention import HotRow
+from interlock.lanes.hot_rows import HotRow
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked
 from interlock.store.records import Letter, Row
 

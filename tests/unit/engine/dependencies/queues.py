@@ -4,7 +4,7 @@ import asyncio
 
 from interlock.clock import Chance, Clock
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.outlet import Change, Kind, Outlet
+from interlock.engine.dependencies.outlet import BreakerTransition, Kind, Outlet
 from interlock.engine.dependencies.wait_queue import Line, Slots
 from interlock.testing.virtual_time import VirtualClock, VirtualLoop
 from tests.unit.engine.shared.stores import Luck
@@ -15,13 +15,15 @@ class Told:
 
     def __init__(self) -> None:
         self.stirred = 0
-        self.changes: list[Change] = []
+        self.changes: list[BreakerTransition] = []
 
     def stir(self) -> None:
         self.stirred += 1
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: BreakerTransition) -> None:
         self.changes.append(change)
+
+    def freed(self, key: str) -> None: ...
 
 
 def outlet_for(
@@ -75,7 +77,7 @@ class Queue:
         self, dependency: Dependency, clock: Clock | None = None, *, chance: Chance | None = None, opened: bool = True
     ) -> None:
         self.outlet = Outlet(dependency, clock or VirtualClock())
-        self.changes = list[Change]()
+        self.changes = list[BreakerTransition]()
         self.line = Line(self.outlet, chance or Luck(), self.changes.append)
         self.steps, self.called = opened_slots()
         self.undos, self.called_to_undo = opened_slots()

@@ -7,7 +7,7 @@ from interlock import UnavailableError
 from interlock.core.policies import Breaker, Dependency
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.dependencies.breakers import NOTE, BreakerPublisher, read_note
-from interlock.engine.dependencies.outlet import Change, Outlet
+from interlock.engine.dependencies.outlet import BreakerTransition, Outlet
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.signals import AlertRaised, BreakerChanged, Subscribers
 from interlock.testing.virtual_time import VirtualClock
@@ -149,7 +149,7 @@ def test_what_a_person_holds_stays_held_in_the_next_life_until_a_person_lets_go(
             worker = Life(store, clock)
             worker.publisher.remember({"gateway": worker.line}, await store.notes())
             assert (worker.outlet.forced, worker.outlet.phase) == (held, held)
-            door.outlet.force(None, "a person lets it decide again")
+            door.outlet.force(None, "released by a person")
             await door.publisher.close()
             worker = Life(store, clock)
             worker.publisher.remember({"gateway": worker.line}, await store.notes())
@@ -235,7 +235,7 @@ def test_a_force_that_changes_nothing_is_noted_and_not_told() -> None:
     async def scene(store: SharedMemory, clock: VirtualClock) -> None:
         life = Life(store, clock)
         life.publisher.changed(
-            Change("gateway", "closed", "closed", "a person holds it closed", "closed", by_hand=True)
+            BreakerTransition("gateway", "closed", "closed", "a person holds it closed", "closed", by_hand=True)
         )
         await life.publisher.close()
         assert (life.signals, store.calls("note")) == ([], 2)

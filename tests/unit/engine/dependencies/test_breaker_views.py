@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.policies import Breaker, Dependency
 from interlock.engine.dependencies.breakers import BreakerNote, Breakers, BreakerView, note_of, read_note, view_of_line
-from interlock.engine.dependencies.outlet import Change
+from interlock.engine.dependencies.outlet import BreakerTransition
 from interlock.testing.virtual_time import VirtualClock
 from tests.unit.engine.dependencies.queues import Queue, fails
 from tests.unit.engine.shared.stores import play
@@ -46,7 +46,7 @@ def test_a_view_says_how_the_breaker_stands_and_who_waits() -> None:
         assert (seen.state, seen.failures, seen.probes_in_s, seen.waiting) == ("open", 2, 20.0, 2)
         assert seen.reason == "2 failures in a row, the last: OSError: net"
         assert seen.since == datetime(2027, 1, 15, 8, 0, 5, tzinfo=UTC)
-        queue.outlet.force("open", "a person holds it open")
+        queue.outlet.force("open", "held open by a person")
         queue.outlet.limit(concurrency_max=3, rate_per_s=None)
         seen = view_of_line(queue.line)
         assert (seen.forced, seen.probes_in_s, seen.concurrency_max, seen.rate_per_s) == ("open", None, 3, None)
@@ -56,10 +56,10 @@ def test_a_view_says_how_the_breaker_stands_and_who_waits() -> None:
 
 def test_a_note_is_read_as_it_was_written() -> None:
     since = datetime(2027, 1, 15, 8, tzinfo=UTC)
-    change = Change("gateway", "closed", "open", "5 failures: »net«", "open")
+    change = BreakerTransition("gateway", "closed", "open", "5 failures: »net«", "open")
     note = BreakerNote("open", "2027-01-15T08:00:00+00:00", "5 failures: »net«", "open")
     assert read_note(note_of(change, since)) == note
-    change = Change("gateway", "open", "closed", "", None)
+    change = BreakerTransition("gateway", "open", "closed", "", None)
     assert read_note(note_of(change, since)) == BreakerNote("closed", "2027-01-15T08:00:00+00:00")
 
 

@@ -11,7 +11,7 @@ import sqlalchemy
 import sqlalchemy.exc
 
 from interlock.engine.dependencies.classify_errors import Kind, kind_of
-from interlock.testing.faults.processes import stop_listening
+from interlock.testing.faults import stop_listening
 
 INFRASTRUCTURE, BUSINESS, UNEXPECTED = Kind.INFRASTRUCTURE, Kind.BUSINESS, Kind.UNEXPECTED
 

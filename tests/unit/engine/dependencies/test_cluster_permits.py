@@ -40,6 +40,12 @@ class Elsewhere:
     def forced(self, forced: Forced | None, reason: str) -> None:
         """It is not of interest here."""
 
+    def key_token(self, key: str, *, take: bool) -> float | None:
+        return self.token(0.0, take=take)
+
+    def return_key_token(self, key: str) -> None:
+        self.tokens += 1
+
     def token(self, now_s: float, *, take: bool) -> float | None:
         if not self.up:
             return None

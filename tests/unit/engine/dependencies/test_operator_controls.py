@@ -57,12 +57,12 @@ def test_a_breaker_that_is_held_open_stops_all_calls_and_lets_go_of_them() -> No
                 "its step waits: the breaker of 'gateway' was opened by hand",
             )
             seen = engine.breakers()["gateway"]
-            assert (seen.state, seen.forced, seen.waiting, seen.reason) == ("open", "open", 2, "a person holds it open")
+            assert (seen.state, seen.forced, seen.waiting, seen.reason) == ("open", "open", 2, "held open by a person")
             engine.force_breaker("gateway", "auto")
             for workflow in ("j-1", "j-2"):
                 assert (await engine.wait(workflow)).state is State.DONE
             seen = engine.breakers()["gateway"]
-            assert (seen.state, seen.forced, seen.reason) == ("closed", None, "a person lets it decide again")
+            assert (seen.state, seen.forced, seen.reason) == ("closed", None, "released by a person")
 
     play(scenario)
 

@@ -242,7 +242,7 @@ def test_undos_count_in_a_wave_and_do_not_wait_for_calls_that_hang() -> None:
 def test_a_person_holds_it_open_or_closed_or_lets_it_decide_again() -> None:
     outlet, told = outlet_for(breaker=Breaker(failures=1)), Told()
     outlet.join(told)
-    outlet.force("open", "a person holds it open")
+    outlet.force("open", "held open by a person")
     assert (outlet.phase, outlet.ask("first"), outlet.ask("undo")) == ("open", "wait", "wait")
     assert outlet.why("first") == "the breaker of 'gateway' was opened by hand"
     assert outlet.retry_in_s("first") is None
@@ -250,7 +250,7 @@ def test_a_person_holds_it_open_or_closed_or_lets_it_decide_again() -> None:
     fails(outlet, 3)
     assert (outlet.phase, outlet.ask("first"), outlet.why("first")) == ("closed", "call", None)
     assert outlet.retry_in_s("first") == 0
-    outlet.force(None, "a person lets it decide again")
+    outlet.force(None, "released by a person")
     assert (outlet.phase, outlet.circuit.failures) == ("closed", 0)
     fails(outlet)
     assert outlet.phase == "open"
@@ -291,7 +291,7 @@ def test_one_that_was_open_when_the_last_process_ended_is_probed_at_once() -> No
 
 def test_what_a_person_held_stays_held_and_what_was_closed_begins_closed() -> None:
     held, closed = outlet_for(), outlet_for()
-    assert held.remember("open", "open", "a person holds it open")
+    assert held.remember("open", "open", "held open by a person")
     assert (held.phase, held.ask("undo")) == ("open", "wait")
     held.force(None, "auto")
     assert held.ask("first") == "call"

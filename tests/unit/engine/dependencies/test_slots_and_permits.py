@@ -1,7 +1,7 @@
 """C8, C9, G6: an attempt needs a slot of its engine and a place at its dependency, and loses neither."""
 
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.outlet import Change, outlet_of
+from interlock.engine.dependencies.outlet import BreakerTransition, outlet_of
 from interlock.engine.dependencies.wait_queue import Places, lines_of
 from interlock.testing.virtual_time import VirtualClock
 from tests.unit.engine.dependencies.queues import fails
@@ -186,7 +186,7 @@ def test_closing_gives_back_what_was_kept() -> None:
 
 def test_an_engine_has_a_line_at_everything_that_it_calls_or_that_was_declared() -> None:
     async def scenario() -> None:
-        clock, changes = VirtualClock(), list[Change]()
+        clock, changes = VirtualClock(), list[BreakerTransition]()
         lines = lines_of(
             ["mail", "gateway"],
             [Dependency("gateway", 7, breaker=Breaker(failures=1)), Dependency("ledger", 3)],

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from interlock.core.policies import Breaker, Dependency
-from interlock.engine.dependencies.outlet import Change, Outlet
+from interlock.engine.dependencies.outlet import BreakerTransition, Outlet
 from interlock.engine.dependencies.wait_queue import HELD_MIN, PARKED_S, Line, Pass, Slots
 from tests.unit.engine.dependencies.queues import Queue, clock_of_the_loop, fails, opened_slots, taken
 from tests.unit.engine.shared.stores import Luck, passed, play
@@ -234,7 +234,10 @@ def test_nobody_waits_where_nothing_runs() -> None:
 
 def test_a_place_that_is_freed_in_another_thread_is_given_in_the_loop_of_the_line() -> None:
     async def scenario() -> None:
-        outlet, changes = Outlet(Dependency("gateway", 1, breaker=Breaker(failures=1)), RealTime()), list[Change]()
+        outlet, changes = (
+            Outlet(Dependency("gateway", 1, breaker=Breaker(failures=1)), RealTime()),
+            list[BreakerTransition](),
+        )
         line, (slots, called) = Line(outlet, Luck(), changes.append), opened_slots()
         threads, woken = list[int](), asyncio.Event()
 
@@ -310,7 +313,7 @@ def test_closing_gives_all_passes_back_and_nobody_waits_any_more() -> None:
         assert (queue.outlet.under_way, len(queue.line), queue.line.kept, queue.outlet.unused) == (0, 0, 0, True)
         queue.wait("e")
         queue.line.stir()
-        queue.line.changed(Change("gateway", "closed", "open", "", None))
+        queue.line.changed(BreakerTransition("gateway", "closed", "open", "", None))
         await passed(10)
         assert (queue.called, len(queue.line), queue.changes) == (["a"], 0, [])
         assert queue.line.reserve(None, queue.steps, "first") is None

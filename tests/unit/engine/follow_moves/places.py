@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from interlock.clock import Clock, SystemClock
-from interlock.engine import open as engine_open
+from interlock.engine import open_engine as engine_open
 from interlock.errors import LaneOwned, MovedElsewhere, UnavailableError
 from interlock.store.memory import MemoryStore, _Kept
 from tests.unit.engine.shared.stores import SharedMemory

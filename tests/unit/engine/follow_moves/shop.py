@@ -52,6 +52,8 @@ class Gateway:
         self._turns = turns
         self.calls: list[tuple[str, str, str]] = []
         """Name, workflow and key of each call."""
+        self.keys: dict[tuple[str, str], set[str]] = {}
+        """By name and workflow: the keys of its calls."""
         self.attempts: list[int] = []
         """The number of each of them."""
         self.done: dict[str, tuple[str, str]] = {}
@@ -68,6 +70,7 @@ class Gateway:
         if ctx.key in self._under_way:
             self.overlaps.append(ctx.key)
         self.calls.append((name, ctx.workflow, ctx.key))
+        self.keys.setdefault((name, ctx.workflow), set()).add(ctx.key)
         self.attempts.append(ctx.attempt)
         self._under_way.add(ctx.key)
         self._changed.set()
@@ -174,7 +177,7 @@ def problems_of(
         found.append(f"{view.id} has {context}")
     if [row.version for row in history] != list(range(1, len(history) + 1)) or len(history) != view.version:
         found.append(f"{view.id} has the versions {[row.version for row in history]} and is at {view.version}")
-    charged = {key for name, workflow, key in gateway.calls if name == "charge" and workflow == view.id}
+    charged = gateway.keys.get(("charge", view.id), set())
     if len(charged) != 1:
         found.append(f"{view.id} was charged under {charged}")
     return found

@@ -6,7 +6,7 @@ import pytest
 
 from interlock import Admission, Engine, Fenced, LaneOwned, MovedElsewhere, UnavailableError
 from interlock.engine import follow_moves
-from interlock.engine.gauges import Gauges
+from interlock.engine.operators.gauges import Gauges
 from interlock.signals import Signal
 from tests.unit.engine.follow_moves.places import World
 from tests.unit.engine.follow_moves.shop import Gateway, Noted, Order, Shop, Submit, problems_of, shop

@@ -15,16 +15,17 @@ import pytest
 
 from interlock import Dependency, Engine
 from interlock.clock import Chance, SeededIds
-from interlock.engine import open as engine_open
+from interlock.engine import open_engine as engine_open
 from interlock.engine.internals import EngineParts
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
 from interlock.errors import OutcomeUnknown
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
-from interlock.store.protocol import Due, Holder, Stored
+from interlock.store.protocol import DueWork, Holder, Stored
 from interlock.store.records import HOLD, KEEP, STAYS, Change, OwedEffect, Row
 from interlock.testing.virtual_time import VirtualLoop
 from tests.conformance.engine.places import AnyMachine
+from tests.conformance.engine.shop import Order, OrderMachine
 
 replace = msgspec.structs.replace
 
@@ -141,7 +142,7 @@ class SharedMemory(MemoryStore):
                 happened.add(change.row.id)
         return happened
 
-    async def due(self, machines: Sequence[str]) -> Due:
+    async def due(self, machines: Sequence[str]) -> DueWork:
         await self._called("due")
         times: dict[str, int] = {}
         for row in self._kept.rows.values():
@@ -149,7 +150,7 @@ class SharedMemory(MemoryStore):
                 due_us = max(row.wake_us, self._until_us(row.id))
                 times[row.machine] = min(due_us, times.get(row.machine, due_us))
         effects = [each.wake_us for each in self._kept.effects.values() if self._free(each.id)]
-        return Due(self.now_us(), times, min(effects, default=None))
+        return DueWork(self.now_us(), times, min(effects, default=None))
 
     async def claim(
         self,
@@ -173,7 +174,7 @@ class SharedMemory(MemoryStore):
             if not ids or row.id in ids
             if not timers or (row.timer_us is not None and row.timer_us <= now_us)
             if not states or row.state in states
-            if (row.machine, row.machine_version, row.state) not in refused
+            if not any(each.matches(row) for each in refused)
         ]
         return [self._claimed(row, owner, lease_s) for row in sorted(due, key=lambda row: row.wake_us or 0)[:limit]]
 
@@ -187,7 +188,7 @@ class SharedMemory(MemoryStore):
             if each.wake_us <= self.now_us()
             and self._free(each.id)
             and (row := self._kept.rows[each.workflow]).machine in machines
-            and (row.machine, row.machine_version, row.state) not in refused
+            and not any(each.matches(row) for each in refused)
         ][:limit]
         for each in owed:
             self.held_effects[each.id] = Lease(owner, self._end_us(lease_s))
@@ -326,6 +327,19 @@ async def engine_on(
         yield engine
     finally:
         await engine.close()
+
+
+@asynccontextmanager
+async def two_engines(store: SharedMemory, order: OrderMachine) -> AsyncIterator[tuple[Engine, Engine]]:
+    """Two processes with this store, which run no steps."""
+    async with engine_on(store, order, worker=False) as here, engine_on(store, order, worker=False, seed=2) as there:
+        yield here, there
+
+
+async def started(engine: Engine, order: OrderMachine, *workflows: str) -> None:
+    """Start these workflows, or "o-1"."""
+    for workflow in workflows or ("o-1",):
+        await engine.start(order, workflow, Order())
 
 
 def inside(engine: Engine) -> EngineParts:

@@ -2,15 +2,13 @@
 
 import pytest
 
-from interlock import Engine, InvalidTransition, Moved, Refused, VersionConflict
+from interlock import InvalidTransition, Moved, Refused, VersionConflict
 from interlock.signals import ResultLate, Signal
 from tests.conformance.engine.shop import (
     Cancel,
     Charged,
     Held,
     Note,
-    Order,
-    OrderMachine,
     Outside,
     Pause,
     Ship,
@@ -19,12 +17,7 @@ from tests.conformance.engine.shop import (
     World,
     shop,
 )
-from tests.unit.engine.shared.stores import SharedMemory, engine_on, inside, play
-
-
-async def started(engine: Engine, order: OrderMachine, *workflows: str) -> None:
-    for workflow in workflows or ("o-1",):
-        await engine.start(order, workflow, Order())
+from tests.unit.engine.shared.stores import SharedMemory, engine_on, inside, play, started, two_engines
 
 
 def test_an_event_that_memory_would_refuse_is_decided_on_the_row_of_the_store() -> None:
@@ -32,10 +25,7 @@ def test_an_event_that_memory_would_refuse_is_decided_on_the_row_of_the_store() 
 
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await started(here, order)
             await there.send("o-1", Submit())
             assert (await here.send("o-1", Pause())).state is State.PAUSED
@@ -59,10 +49,7 @@ def test_a_refusal_is_told_after_a_look_at_the_store() -> None:
 def test_an_event_that_memory_would_ignore_applies_when_the_store_says_so() -> None:
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await started(here, order)
             await there.send("o-1", Submit())
             moved = await here.send("o-1", Pause(), if_allowed=True)
@@ -76,10 +63,7 @@ def test_a_key_that_another_process_has_used_is_a_duplicate_here() -> None:
 
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await started(here, order)
             first = await there.send("o-1", Note("a"), key="k")
             again = await here.send("o-1", Note("a"), key="k")
@@ -92,10 +76,7 @@ def test_a_key_that_another_process_has_used_is_a_duplicate_here() -> None:
 def test_a_version_that_memory_does_not_have_is_looked_for_before_it_is_refused() -> None:
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await started(here, order)
             await there.send("o-1", Note("a"))
             assert (await here.send("o-1", Note("b"), expect_version=2)).version == 3
@@ -151,10 +132,7 @@ def test_an_attempt_whose_workflow_another_process_has_moved_on_is_ended_before_
 def test_those_behind_an_event_that_looks_first_do_not_overtake_it() -> None:
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await started(here, order)
             await there.send("o-1", Submit())
             pausing, noting = await here.send_many([("o-1", Pause()), ("o-1", Note("behind"))])

@@ -5,29 +5,22 @@ from typing import Any
 
 import pytest
 
-from interlock import Engine, Moved, UnavailableError, VersionConflict
+from interlock import Moved, UnavailableError, VersionConflict
 from interlock.engine.bound_machine import LoadedWorkflow
-from interlock.engine.path.pipeline import PARKED_S_MIN, _mark, _same
-from interlock.engine.path.staging import Staged
+from interlock.engine.path.commit_pipeline import PARKED_S_MIN, _mark, _same
+from interlock.engine.path.staged_group import Staged
 from interlock.engine.shared.shared_store_policy import IDLE_S_MAX
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import (
     Charged,
     Held,
     Note,
-    Order,
-    OrderMachine,
     Outside,
     Submit,
     World,
     shop,
 )
-from tests.unit.engine.shared.stores import Fate, Luck, SharedMemory, engine_on, inside, now_s, passed, play
-
-
-async def started(engine: Engine, order: OrderMachine, *workflows: str) -> None:
-    for workflow in workflows or ("o-1",):
-        await engine.start(order, workflow, Order())
+from tests.unit.engine.shared.stores import Fate, Luck, SharedMemory, engine_on, inside, now_s, passed, play, started
 
 
 def test_what_was_decided_upon_an_old_row_is_decided_again_at_once() -> None:

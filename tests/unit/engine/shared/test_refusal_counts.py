@@ -5,19 +5,16 @@ import asyncio
 import pytest
 
 from interlock import InvalidTransition
-from interlock.engine.shared.reads import SAVED_S
+from interlock.engine.shared.shared_reads import SAVED_S
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import Note, Order, Ship, shop
-from tests.unit.engine.shared.stores import SharedMemory, engine_on, inside, passed, play, policy_of
+from tests.unit.engine.shared.stores import SharedMemory, engine_on, inside, passed, play, policy_of, two_engines
 
 
 def test_two_processes_add_their_differences() -> None:
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await here.start(order, "o-1", Order())
             for engine, times in ((here, 3), (there, 2)):
                 for _ in range(times):

@@ -1,28 +1,26 @@
 """G9: an outcome that is unknown is settled for ever before anything is decided again."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from interlock import Engine, OutcomeUnknown, UnavailableError
-from interlock.engine.path.pipeline import AGAIN_S
+from interlock import OutcomeUnknown, UnavailableError
+from interlock.engine.path.commit_pipeline import AGAIN_S
+from interlock.store.memory import MemoryStore
+from interlock.store.protocol import Holder
+from interlock.store.records import Change
 from tests.conformance.engine.shop import (
     Charged,
     Held,
     Note,
     Order,
-    OrderMachine,
     Outside,
     Submit,
     World,
     shop,
 )
-from tests.unit.engine.shared.stores import SharedMemory, engine_on, now_s, passed, play
-
-
-async def started(engine: Engine, order: OrderMachine, *workflows: str) -> None:
-    for workflow in workflows or ("o-1",):
-        await engine.start(order, workflow, Order())
+from tests.unit.engine.shared.stores import SharedMemory, engine_on, now_s, passed, play, started
 
 
 @pytest.mark.parametrize("fate", ["done", "gone"])
@@ -51,6 +49,30 @@ def test_the_start_of_a_workflow_is_settled_too(fate: str) -> None:
             store.fates = [fate]  # type: ignore[list-item]
             assert (await engine.start(order, "o-1", Order())).version == 1
             assert [each.version for each in await engine.history("o-1")] == [1]
+
+    play(scenario)
+
+
+def test_an_event_that_starts_applies_once_though_its_first_try_comes_late() -> None:
+    """A start has no row that could be fenced: the first try arrives after it was settled as not written."""
+
+    class Late(SharedMemory):
+        late: tuple[Change, ...] = ()
+
+        async def commit_as(self, changes: Sequence[Change], holder: Holder) -> list[str]:
+            if self.fates:
+                self.late = tuple(changes)
+            elif self.late:
+                late, self.late = self.late, ()
+                assert await MemoryStore.commit(self, late) == []
+            return await super().commit_as(changes, holder)
+
+    async def scenario() -> None:
+        store, order = Late(), shop().machine
+        async with engine_on(store, order, worker=False) as engine:
+            store.fates = ["gone"]
+            assert (await engine.send("o-1", Note("x"), start=(order, Order()))).version == 2
+            assert [each.event for each in await engine.history("o-1")] == ["STARTED", "NOTE"]
 
     play(scenario)
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from interlock import MachineMismatch, UnavailableError, WaitTimeout
-from interlock.engine.definitions import PREFIX
+from interlock.engine.check_definitions import PREFIX
 from tests.conformance.engine.places import settled
 from tests.integration.postgres.engines.versions import (
     Note,

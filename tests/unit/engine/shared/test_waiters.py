@@ -7,19 +7,16 @@ import msgspec
 import pytest
 
 from interlock import UnavailableError, WaitTimeout
-from interlock.engine.shared.reads import EVERY_S_MAX, FIRST_S, MOVED_HERE_S
+from interlock.engine.shared.shared_reads import EVERY_S_MAX, FIRST_S, MOVED_HERE_S
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import Note, Order, Pause, State, Submit, shop
-from tests.unit.engine.shared.stores import SharedMemory, engine_on, now_s, passed, play
+from tests.unit.engine.shared.stores import SharedMemory, engine_on, now_s, passed, play, two_engines
 
 
 def test_a_wait_ends_soon_after_another_process_has_moved_the_workflow() -> None:
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await here.start(order, "o-1", Order())
             waiting = asyncio.ensure_future(here.wait("o-1", State.CHARGING))
             await turns()
@@ -80,10 +77,7 @@ def test_a_store_that_is_away_is_asked_again() -> None:
 
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             await here.start(order, "o-1", Order())
             for error, event, state in (
                 (UnavailableError("away."), Submit(), State.CHARGING),
@@ -105,10 +99,7 @@ def test_a_workflow_that_cannot_be_read_is_told_to_the_log_and_harms_no_other(
 ) -> None:
     async def scenario() -> None:
         store, order = SharedMemory(), shop().machine
-        async with (
-            engine_on(store, order, worker=False) as here,
-            engine_on(store, order, worker=False, seed=2) as there,
-        ):
+        async with two_engines(store, order) as (here, there):
             for each in ("o-1", "o-2"):
                 await here.start(order, each, Order())
             waits = [asyncio.ensure_future(here.wait(each, timeout_s=5)) for each in ("o-1", "o-2")]

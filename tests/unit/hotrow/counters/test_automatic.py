@@ -7,9 +7,9 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.hotrow.counters import Automatic, Form, Groups, Signal
-from interlock.lanes.contention import HotRow
+from interlock.lanes.hot_rows import HotRow
 from interlock.lanes.lane import LaneStats
-from interlock.sql.values import EngineName
+from interlock.sql.stored_values import EngineName
 
 
 class SetClock:

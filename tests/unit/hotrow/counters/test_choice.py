@@ -5,14 +5,14 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hotrow.counters import CALM_S, Form, Measured, calm_below, choose
+from interlock.hotrow.counters import CALM_S, CounterMeasurements, Form, calm_below, choose
 
 FORMS: tuple[Form, ...] = ("exact", "sharded", "event_log")
 THRESHOLD = 50.0
 
 rates = st.floats(0.0, 1_000.0)
 measured = st.builds(
-    Measured,
+    CounterMeasurements,
     row_handoffs_per_s=rates,
     shard_handoffs_per_s=rates,
     calm_s=st.floats(0.0, 600.0),
@@ -22,7 +22,7 @@ measured = st.builds(
 
 
 def next_form(current: Form, **given: float) -> Form:
-    return choose(current, Measured(**given), threshold=THRESHOLD)  # type: ignore[arg-type]  # Switches are numbers.
+    return choose(current, CounterMeasurements(**given), threshold=THRESHOLD)  # type: ignore[arg-type]  # Switches are numbers.
 
 
 def test_a_row_that_is_handed_around_more_often_than_the_threshold_is_split() -> None:
@@ -57,13 +57,15 @@ def test_what_is_calm_depends_on_how_many_rows_are_below() -> None:
 
 
 @given(st.sampled_from(FORMS), measured)
-def test_no_choice_skips_a_form(current: Form, seen: Measured) -> None:
+def test_no_choice_skips_a_form(current: Form, seen: CounterMeasurements) -> None:
     chosen = choose(current, seen, threshold=THRESHOLD)
     assert abs(FORMS.index(chosen) - FORMS.index(current)) <= 1
 
 
 @given(st.sampled_from(FORMS), measured)
-def test_a_choice_goes_up_because_of_hand_offs_and_down_because_of_calm_alone(current: Form, seen: Measured) -> None:
+def test_a_choice_goes_up_because_of_hand_offs_and_down_because_of_calm_alone(
+    current: Form, seen: CounterMeasurements
+) -> None:
     chosen = choose(current, seen, threshold=THRESHOLD)
     if FORMS.index(chosen) > FORMS.index(current):
         assert max(seen.row_handoffs_per_s, seen.shard_handoffs_per_s) > THRESHOLD
@@ -84,6 +86,6 @@ def test_a_noisy_storm_moves_a_counter_up_and_never_back(noise: list[float]) -> 
     """Hysteresis: without a calm of its own there is no way down, so nothing flips."""
     forms: list[Form] = ["exact"]
     for handoffs in noise:
-        seen = Measured(row_handoffs_per_s=handoffs, shard_handoffs_per_s=handoffs, appends_apart=True)
+        seen = CounterMeasurements(row_handoffs_per_s=handoffs, shard_handoffs_per_s=handoffs, appends_apart=True)
         forms.append(choose(forms[-1], seen, threshold=THRESHOLD))
     assert all(FORMS.index(one) <= FORMS.index(next_one) for one, next_one in itertools.pairwise(forms))

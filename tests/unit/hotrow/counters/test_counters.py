@@ -7,7 +7,7 @@ import pytest
 from interlock.database.database import Database
 from interlock.errors import BadUsage, DefinitionError
 from interlock.hotrow.counters import Counters, Kind
-from interlock.lanes.settings import COUNTER_SHARDS_MAX
+from interlock.lanes.lane_settings import COUNTER_SHARDS_MAX
 
 
 @pytest.mark.parametrize("count", [0, -1, COUNTER_SHARDS_MAX + 1, True, 1.5, "4", None])

@@ -13,7 +13,7 @@ import pytest
 from interlock.errors import TransactionError
 from interlock.hotrow import counters
 from interlock.hotrow.counters import FAILURES_MAX, FOLDS_PER_TURN, Rollup
-from interlock.sql.values import Executor
+from interlock.sql.stored_values import Executor
 from interlock.testing.virtual_time import VirtualLoop
 
 ResultT = TypeVar("ResultT")

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 
 from interlock.clock import SeededIds, SystemChance
-from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Found, World
+from interlock.lanes.lane_settings import LaneSettings
+from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Environment, Found
 from interlock.lanes.objectlog.log import ObjectLog, open_log
-from interlock.lanes.settings import LaneSettings
 
 Fault = Callable[["ScriptedBucket", str, str, bytes], None]
 """Called before a write is carried out, with the bucket, the call, the key and the bytes; may raise, may store."""
@@ -124,7 +124,7 @@ class StillClock:
         self.now_s += seconds + 0.001
 
 
-def still_world(seed: int = 1, clock: StillClock | None = None) -> World:
+def still_world(seed: int = 1, clock: StillClock | None = None) -> Environment:
     """A world without threads and without waiting; every seed has its own identities."""
     clock = clock or StillClock()
 
@@ -132,7 +132,7 @@ def still_world(seed: int = 1, clock: StillClock | None = None) -> World:
         work()
         return lambda: None
 
-    return World(clock=clock, chance=SystemChance(seed), ids=SeededIds(seed), pause=clock.pause, beside=beside)
+    return Environment(clock=clock, chance=SystemChance(seed), ids=SeededIds(seed), pause=clock.pause, beside=beside)
 
 
 class Owner:

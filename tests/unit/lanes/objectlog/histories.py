@@ -9,11 +9,12 @@ import apsw
 import msgspec
 
 from interlock.backup.lane_copies import check_free, put_all_in_place, staging_path
-from interlock.lanes.objectlog import doctor, manifest, point_in_time
+from interlock.lanes.objectlog import bucket_doctor, manifest, point_in_time
 from interlock.lanes.objectlog.bucket_protocol import Bucket, Watch, silent
+from interlock.lanes.objectlog.doctor_report import BucketReport
 from interlock.lanes.objectlog.format import (
-    Entry,
-    Part,
+    LogObject,
+    SnapshotPart,
     decode_entry,
     decode_part,
     encode_entry,
@@ -22,7 +23,6 @@ from interlock.lanes.objectlog.format import (
     log_key,
 )
 from interlock.lanes.objectlog.manifest import Manifest
-from interlock.lanes.objectlog.report import BucketReport
 from tests.unit.lanes.objectlog.buckets import Owner, ScriptedBucket, StillClock
 
 NAME = "s3://bucket/shop/stock"
@@ -107,7 +107,7 @@ class History:
         changed = msgspec.structs.replace(self.manifest, **fields)
         self.bucket.objects[manifest.KEY] = msgspec.json.encode(changed)
 
-    def change_snapshot(self, place: int, change: Callable[[Part], Part]) -> None:
+    def change_snapshot(self, place: int, change: Callable[[SnapshotPart], SnapshotPart]) -> None:
         """Store another snapshot of one part in the place of one, in agreement with the manifest."""
         snapshots = list(self.manifest.snapshots)
         [key] = self.bucket.keys(f"snapshot/{snapshots[place].seq:020d}")
@@ -117,11 +117,11 @@ class History:
         snapshots[place] = msgspec.structs.replace(snapshots[place], hash=part.at_hash.hex(), pages=pages)
         self.change_manifest(snapshots=tuple(snapshots))
 
-    def entry(self, seq: int) -> Entry:
+    def entry(self, seq: int) -> LogObject:
         """One object of the log."""
         return decode_entry(self.bucket.objects[log_key(seq)], log_key(seq))
 
-    def change_entry(self, seq: int, change: Callable[[Entry], Entry], *, mend: bool = True) -> None:
+    def change_entry(self, seq: int, change: Callable[[LogObject], LogObject], *, mend: bool = True) -> None:
         """Put another object into a slot, with a right checksum; the chain behind it is mended, or breaks there."""
         entry = change(self.entry(seq))
         while True:
@@ -167,7 +167,7 @@ def restore_from(
 
 def examined(bucket: Bucket, folder: Bucket | None = None, watch: Watch = silent) -> BucketReport:
     """What the doctor says about a bucket."""
-    return doctor.examine(
+    return bucket_doctor.examine(
         bucket, name=NAME, clock=StillClock(), prepare=lambda _connection, _now_us: None, folder=folder, watch=watch
     )
 

@@ -13,16 +13,16 @@ from interlock.clock import SystemClock
 from interlock.errors import CorruptionError, Fenced, LaneOwned, MovedElsewhere, TargetNotFound, UnavailableError
 from interlock.lanes.handover import Arrived, Draft, Permission, Tombstone, tombstone_of
 from interlock.lanes.lane import Lane
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog import log as objectlog_log
 from interlock.lanes.objectlog import manifest as manifests
-from interlock.lanes.objectlog import mover_copy
 from interlock.lanes.objectlog.bucket_protocol import Unclear
 from interlock.lanes.objectlog.format import log_key
 from interlock.lanes.objectlog.log import open_log
 from interlock.lanes.objectlog.manifest import Manifest, manifest_at
-from interlock.lanes.objectlog.mover_copy import HURRIED_LEASE_S, BucketCopy, hurry, note_left, take_over, unhurry
 from interlock.lanes.objectlog.snapshots import with_snapshot
-from interlock.lanes.settings import LaneSettings
+from interlock.relocate import bucket_lane
+from interlock.relocate.bucket_lane import HURRIED_LEASE_S, BucketCopy, hurry, note_left, take_over, unhurry
 from interlock.urls import BucketAddress, parse_bucket_url
 from tests.unit.lanes.lanes import SetClock, count, increment, make_counter, run
 from tests.unit.lanes.movers import THERE
@@ -137,10 +137,10 @@ def test_what_is_collected_while_it_is_read_is_no_damage(tmp_path: Path, monkeyp
                 history.insert(10)
         return found
 
-    monkeypatch.setattr(mover_copy, "manifest_at", late)
+    monkeypatch.setattr(bucket_lane, "manifest_at", late)
     assert copy.forward() == history.last
     assert len(looks) == 2
-    monkeypatch.setattr(mover_copy, "history_changed", lambda _bucket, _before: True)
+    monkeypatch.setattr(bucket_lane, "history_changed", lambda _bucket, _before: True)
     history.flip(log_key(history.last))
     history.flip(log_key(history.manifest.floor + 1))
     copy._at = None

@@ -17,7 +17,7 @@ from interlock.lanes.objectlog import manifest as manifests
 ROOT = Path(__file__).parents[4]
 SAMPLES = Path(__file__).parent / "samples"
 
-ENTRY = wire.Entry(
+ENTRY = wire.LogObject(
     "group",
     bytes(range(16)),
     3,
@@ -29,12 +29,12 @@ ENTRY = wire.Entry(
     9,
     ((1, b"a" * 512), (9, b"b" * 512)),
 )
-FENCE = wire.Entry("fence", bytes(range(16)), 4, 43, b"q" * 32, b"m" * 16, 1_700_000_000_000_001, 0, 0, ())
+FENCE = wire.LogObject("fence", bytes(range(16)), 4, 43, b"q" * 32, b"m" * 16, 1_700_000_000_000_001, 0, 0, ())
 PART_TIME_US = 1_700_000_000_000_001
-PART = wire.Part(bytes(range(16)), 4, 43, b"h" * 32, b"s" * 16, 0, 2, 512, 1, b"c" * 1024)
+PART = wire.SnapshotPart(bytes(range(16)), 4, 43, b"h" * 32, b"s" * 16, 0, 2, 512, 1, b"c" * 1024)
 
 entries = st.builds(
-    lambda count, size, seq, epoch, time_us, seed: wire.Entry(
+    lambda count, size, seq, epoch, time_us, seed: wire.LogObject(
         "group",
         seed * 16,
         epoch,
@@ -56,7 +56,7 @@ entries = st.builds(
 
 
 @given(entries)
-def test_what_is_written_is_read(entry: wire.Entry) -> None:
+def test_what_is_written_is_read(entry: wire.LogObject) -> None:
     data = wire.encode_entry(entry)
     assert wire.decode_entry(data, "log/1") == entry
     assert wire.decode_header(data[: wire.HEADER_BYTES], "log/1") == entry._replace(pages=())
@@ -142,7 +142,7 @@ def test_an_unknown_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "entry"), [("group", ENTRY), ("fence", FENCE)])
-def test_samples_of_every_version_are_read(name: str, entry: wire.Entry) -> None:
+def test_samples_of_every_version_are_read(name: str, entry: wire.LogObject) -> None:
     data = bytes.fromhex((SAMPLES / f"v1-{name}.hex").read_text())
     assert wire.decode_entry(data, name) == entry
 
@@ -153,8 +153,8 @@ def test_the_sample_of_a_snapshot_is_read() -> None:
 
 def test_the_sample_of_a_manifest_is_read() -> None:
     manifest = manifests.decode((SAMPLES / "v1-manifest.json").read_bytes())
-    owner = manifests.Owner(id="ab" * 16, pid=4711, host="shop-1", cache="cd" * 16)
-    snapshot = manifests.Snapshot(
+    owner = manifests.LeaseHolder(id="ab" * 16, pid=4711, host="shop-1", cache="cd" * 16)
+    snapshot = manifests.LaneSnapshot(
         seq=43,
         hash="68" * 32,
         nonce="73" * 16,

@@ -8,17 +8,17 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.lanes.objectlog import probe
-from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Denied, Found, Unclear, World
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Denied, Environment, Found, Unclear
 from interlock.lanes.objectlog.probe import (
     ATTEMPTS_MAX,
     ATTEMPTS_S_MAX,
     CONTENDERS,
-    Check,
+    PromiseCheck,
     examine,
     prove,
     remember_proven,
 )
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 
 
 class Clock:
@@ -31,8 +31,8 @@ class Clock:
         return self.now_s
 
 
-def impatient() -> World:
-    return World(pause=lambda _: None)
+def impatient() -> Environment:
+    return Environment(pause=lambda _: None)
 
 
 def in_turn(work: Callable[[], None]) -> Callable[[], None]:
@@ -228,7 +228,7 @@ def test_no_attempt_begins_late() -> None:
             return super().create(key, data)
 
     bucket = Slow(1_000)
-    examine(bucket, World(clock=clock, pause=lambda _: None))
+    examine(bucket, Environment(clock=clock, pause=lambda _: None))
     assert bucket.asked == 1
 
 
@@ -245,7 +245,9 @@ def test_a_contender_without_an_answer_spoils_the_race() -> None:
                     raise Unclear("silence")
             return super().create(key, data)
 
-    checks = {check.code: check.verdict for check in examine(LosesOne(), World(pause=lambda _: None, beside=in_turn))}
+    checks = {
+        check.code: check.verdict for check in examine(LosesOne(), Environment(pause=lambda _: None, beside=in_turn))
+    }
     assert checks["create-race"] == "unknown"
 
 
@@ -287,7 +289,9 @@ def test_a_bucket_without_any_answer_cannot_be_reached() -> None:
 
 
 def test_missing_credentials_are_guessed_from_where_they_were_looked_for() -> None:
-    assert "AWS_ACCESS_KEY_ID" in Check("create", "", "unknown", "PUT http://169.254.169.254/latest/api/token").fix
+    assert (
+        "AWS_ACCESS_KEY_ID" in PromiseCheck("create", "", "unknown", "PUT http://169.254.169.254/latest/api/token").fix
+    )
 
 
 class Counted(MemoryBucket):

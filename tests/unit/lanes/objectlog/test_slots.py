@@ -4,7 +4,7 @@ import pytest
 
 from interlock.errors import CorruptionError, OutcomeUnknown
 from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Unclear
-from interlock.lanes.objectlog.format import NO_HASH, Entry, encode_entry, log_key
+from interlock.lanes.objectlog.format import NO_HASH, LogObject, encode_entry, log_key
 from interlock.lanes.objectlog.slots import Position, read_slots, write_slot
 from tests.unit.lanes.objectlog.buckets import ScriptedBucket, StillClock, lost, still_world, stored_and_lost, told
 
@@ -14,8 +14,8 @@ ERRORS: list[BucketError] = [ConditionFailed("exists"), Unclear("500"), Unclear(
 
 def group(
     seq: int, previous: bytes = NO_HASH, *, epoch: int = 1, nonce: bytes = b"1" * 16, fill: bytes = b"x"
-) -> Entry:
-    return Entry("group", DATABASE, epoch, seq, previous, nonce, 0, 512, 1, ((1, fill * 512),))
+) -> LogObject:
+    return LogObject("group", DATABASE, epoch, seq, previous, nonce, 0, 512, 1, ((1, fill * 512),))
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -95,7 +95,7 @@ def test_the_log_is_read_to_its_end_and_checked_link_by_link() -> None:
         (group(7), "says that it is number 7"),
     ],
 )
-def test_a_link_that_does_not_fit_is_corruption(entry: Entry, why: str) -> None:
+def test_a_link_that_does_not_fit_is_corruption(entry: LogObject, why: str) -> None:
     bucket = ScriptedBucket()
     end = chain(bucket, 2)
     if entry.previous == NO_HASH:

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from interlock.errors import Fenced
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog import snapshots
 from interlock.lanes.objectlog.bucket_protocol import Denied, Unclear
 from interlock.lanes.objectlog.format import decode_entry, decode_part, log_key
 from interlock.lanes.objectlog.local_file import Cache
-from interlock.lanes.objectlog.manifest import KEY, Manifest, Snapshot, decode
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.objectlog.manifest import KEY, LaneSnapshot, Manifest, decode
 from tests.unit.lanes.objectlog.buckets import Owner, ScriptedBucket, StillClock, lost
 
 
@@ -29,8 +29,8 @@ def busy(bucket: ScriptedBucket, folder: Path, groups: int, **knobs: float) -> O
     return owner
 
 
-def snapshot_at(seq: int, time_us: int = 0) -> Snapshot:
-    return Snapshot(seq=seq, hash="00", nonce="00", parts=1, pages=1, page_bytes=512, bytes=100, time_us=time_us)
+def snapshot_at(seq: int, time_us: int = 0) -> LaneSnapshot:
+    return LaneSnapshot(seq=seq, hash="00", nonce="00", parts=1, pages=1, page_bytes=512, bytes=100, time_us=time_us)
 
 
 EMPTY = Manifest(database="00", revision=1, nonce="0", epoch=1, owner=None, lease_s=1.0)

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from interlock.errors import CorruptionError, Fenced
+from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog import slots
-from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Found, Unclear, World
-from interlock.lanes.objectlog.format import NO_HASH, Entry, encode_entry, hash_of, log_key
+from interlock.lanes.objectlog.bucket_protocol import ConditionFailed, Environment, Found, Unclear
+from interlock.lanes.objectlog.format import NO_HASH, LogObject, encode_entry, hash_of, log_key
 from interlock.lanes.objectlog.log import open_log
-from interlock.lanes.objectlog.manifest import KEY, Manifest, Snapshot, decode
+from interlock.lanes.objectlog.manifest import KEY, LaneSnapshot, Manifest, decode
 from interlock.lanes.objectlog.slots import Position, read_slots
-from interlock.lanes.settings import LaneSettings
 
 DATABASE = "d" * 32
 
@@ -78,20 +78,22 @@ class TakenOver(Memory):
 
 def test_a_lease_that_was_given_up_is_given_up_though_the_answer_was_lost(tmp_path: Path) -> None:
     bucket = LosesAnswers()
-    log = open_log(bucket, tmp_path / "x", settings=LaneSettings(), world=World())
+    log = open_log(bucket, tmp_path / "x", settings=LaneSettings(), world=Environment())
     log.close(clean=True)
     assert decode(bucket.objects[KEY]).owner is None
 
 
 def test_a_snapshot_that_a_newer_owner_has_collected_means_fenced(tmp_path: Path) -> None:
     bucket = TakenOver()
-    snapshot = Snapshot(seq=5, hash="0" * 64, nonce="1" * 32, parts=1, pages=1, page_bytes=512, bytes=512, time_us=0)
+    snapshot = LaneSnapshot(
+        seq=5, hash="0" * 64, nonce="1" * 32, parts=1, pages=1, page_bytes=512, bytes=512, time_us=0
+    )
     manifest = Manifest(
         database=DATABASE, revision=1, nonce="", epoch=1, owner=None, lease_s=10.0, snapshots=(snapshot,)
     )
     bucket.objects[KEY] = msgspec.json.encode(manifest)
     with pytest.raises(Fenced):
-        open_log(bucket, tmp_path / "x", settings=LaneSettings(), world=World())
+        open_log(bucket, tmp_path / "x", settings=LaneSettings(), world=Environment())
 
 
 def test_a_hole_is_never_taken_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +102,7 @@ def test_a_hole_is_never_taken_for_the_end(monkeypatch: pytest.MonkeyPatch) -> N
     bucket = Memory()
     before = NO_HASH
     for seq in range(1, 7):
-        entry = Entry("fence", bytes.fromhex(DATABASE), seq, seq, before, bytes(16), 0, 0, 0, ())
+        entry = LogObject("fence", bytes.fromhex(DATABASE), seq, seq, before, bytes(16), 0, 0, 0, ())
         bucket.objects[log_key(seq)] = data = encode_entry(entry)
         before = hash_of(data)
     bucket.delete([log_key(3)])

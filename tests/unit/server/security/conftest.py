@@ -7,7 +7,7 @@ import pytest
 
 from interlock.lanes.objectlog import remote_bucket
 from interlock.server.security.keys import CreatedKey
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from interlock.urls import BucketAddress
 from tests.unit.server.security.homes import HomeForKeys, key_factory
 

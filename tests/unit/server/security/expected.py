@@ -5,7 +5,7 @@ A route that is added, lost, opened or made to look at another subject differs f
 
 from typing import NamedTuple
 
-from interlock.server.routes import Route
+from interlock.server.routes import Endpoint
 from interlock.server.security.keys import Scope
 
 WRITTEN = """
@@ -15,6 +15,10 @@ GET /v1/machines/{machine} read machine
 GET /v1/workflows read items
 GET /v1/workflows/{id} read workflow
 GET /v1/workflows/{id}/history read workflow
+GET /v1/workflows/{id}/children read workflow
+GET /v1/workflows/{id}/attempts read workflow
+GET /v1/workflows/{id}/why read workflow
+POST /v1/workflows/{id}/fork operate workflow
 GET /v1/workflows/{id}/allowed read workflow
 GET /v1/workflows/{id}/stats read workflow
 GET /v1/workflows/{id}/wait read workflow
@@ -34,6 +38,17 @@ GET /v1/admission read home
 PUT /v1/admission operate home
 POST /v1/prune admin home
 GET /v1/contention read items
+GET /v1/pauses read home
+POST /v1/pauses operate home
+POST /v1/pauses/resume operate home
+GET /v1/schedules read home
+GET /v1/schedules/{name} read home
+PUT /v1/schedules/{name} operate home
+DELETE /v1/schedules/{name} operate home
+POST /v1/schedules/{name}/pause operate home
+POST /v1/schedules/{name}/resume operate home
+POST /v1/schedules/{name}/trigger operate home
+POST /v1/schedules/{name}/backfill operate home
 POST /v1/databases/{name}/transactions admin home
 GET /metrics read home
 GET /healthz - -
@@ -65,6 +80,6 @@ def _expected() -> dict[tuple[str, str], Permission]:
 EXPECTED = _expected()
 
 
-def permission(route: Route) -> Permission:
+def permission(route: Endpoint) -> Permission:
     """What is expected of a served route; a KeyError for a route without an expectation."""
     return EXPECTED[route.method, route.path]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from interlock.clock import Clock
 from interlock.server.security.guard import Identity
-from interlock.server.security.keys import CreatedKey, Limits, Scope, make_key
+from interlock.server.security.keys import CreatedKey, KeyBounds, Scope, make_key
 from interlock.server.security.stores import Security, security_at
 
 NOW = datetime(2027, 3, 1, 12, 30, tzinfo=UTC)
@@ -66,7 +66,7 @@ def key_factory() -> Callable[..., CreatedKey]:
         expires_at: datetime | None = None,
         name: str = "till",
     ) -> CreatedKey:
-        limits = Limits(machines, prefixes)
+        limits = KeyBounds(machines, prefixes)
         return make_key(
             secrets, name=name, scopes=scopes or (Scope.READ,), limits=limits, now=NOW, expires_at=expires_at
         )

@@ -9,11 +9,10 @@ import pytest
 
 from interlock.errors import UnavailableError, UnusableFile
 from interlock.lanes.objectlog.bucket_protocol import Bucket
-from interlock.server.security.audit import VALUE_BYTES_MAX, Audit, Entry
-from interlock.server.security.guard import Identity
+from interlock.server.security.guard import VALUE_BYTES_MAX, Audit, AuditEntry, Identity
 from interlock.server.security.keys import Scope
 from interlock.server.security.stores import BucketTrail, FileTrail, MemoryTrail
-from interlock.testing.objects import MemoryBucket
+from interlock.testing.lane_simulation.bucket import MemoryBucket
 from tests.unit.server.security.homes import NOW, OPERATOR, HomeForKeys, StandingClock
 
 KEPT = pytest.mark.parametrize("home", ["local", "bucket", "postgres"], indirect=True)
@@ -126,8 +125,8 @@ def test_a_value_that_is_too_large_is_replaced_by_its_size_and_texts_are_cut() -
     asyncio.run(scenario())
 
 
-def entry_at(number: int) -> Entry:
-    return Entry(id=f"e-{number:03}", at=NOW + timedelta(days=number), key="", who="w", action="a", target="t")
+def entry_at(number: int) -> AuditEntry:
+    return AuditEntry(id=f"e-{number:03}", at=NOW + timedelta(days=number), key="", who="w", action="a", target="t")
 
 
 def test_files_are_put_aside_when_full_and_bounded(tmp_path: Path) -> None:

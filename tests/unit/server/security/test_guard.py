@@ -14,7 +14,7 @@ from interlock.server.http_messages import challenge, headers_of
 from interlock.server.security import guard as guards
 from interlock.server.security import keys
 from interlock.server.security.guard import LOCAL
-from interlock.server.security.keys import CreatedKey, Limits, Scope
+from interlock.server.security.keys import CreatedKey, KeyBounds, Scope
 from tests.unit.server.security.gates import HERE, Gate
 from tests.unit.server.security.homes import NOW, authorized, bearer, key_factory
 
@@ -28,7 +28,7 @@ def test_the_right_key_is_let_in_with_its_name_and_what_it_may_do(create: Create
             identity = gate.guard.check(bearer(created), scope=Scope.READ)
             assert (identity.key, identity.name) == (created.record.id, "till")
             assert identity.scopes == {Scope.READ, Scope.SEND}
-            assert identity.limits == Limits(("order",))
+            assert identity.limits == KeyBounds(("order",))
             assert gate.guard.has_keys
 
     asyncio.run(scenario())

@@ -11,7 +11,7 @@ from interlock.postgres.pool import connected
 from interlock.server.security.keys import CreatedKey, KeyStore
 from interlock.server.security.postgres_store import PostgresDocument, PostgresTrail
 from interlock.server.security.stores import security_at
-from interlock.store.open import migrate_store, open_store
+from interlock.store.open_store import migrate_store, open_store
 from interlock.urls import parse_postgres_url
 from tests.unit.server.security.homes import OPERATOR
 from tests.unit.server.security.test_audit import entry_at

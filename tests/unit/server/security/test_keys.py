@@ -15,8 +15,8 @@ from interlock.errors import BadUsage
 from interlock.server.security import keys
 from interlock.server.security.keys import (
     CreatedKey,
+    KeyBounds,
     KeyRecord,
-    Limits,
     Scope,
     digest_of,
     has_digest,
@@ -37,7 +37,9 @@ def test_a_key_has_its_id_and_at_least_128_random_bits(create: Create) -> None:
 
 
 def test_real_keys_never_repeat() -> None:
-    made_keys = [make_key(SystemSecrets(), name="", scopes=(Scope.READ,), limits=Limits(), now=NOW) for _ in range(200)]
+    made_keys = [
+        make_key(SystemSecrets(), name="", scopes=(Scope.READ,), limits=KeyBounds(), now=NOW) for _ in range(200)
+    ]
     assert len({each.key.reveal() for each in made_keys}) == len({each.record.salt for each in made_keys}) == 200
 
 
@@ -116,7 +118,7 @@ def test_a_key_that_is_over_before_it_begins_is_refused(create: Create) -> None:
     with pytest.raises(BadUsage):
         create(expires_at=NOW)
     with pytest.raises(BadUsage):
-        make_key(SystemSecrets(), name="", scopes=(), limits=Limits(), now=NOW)
+        make_key(SystemSecrets(), name="", scopes=(), limits=KeyBounds(), now=NOW)
 
 
 def test_the_state_of_a_key(create: Create) -> None:

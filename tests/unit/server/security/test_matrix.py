@@ -9,7 +9,7 @@ import pytest
 
 from interlock.errors import NotAuthenticated, NotPermitted
 from interlock.server.asgi import authorize
-from interlock.server.routes import Route
+from interlock.server.routes import Endpoint
 from interlock.server.security.guard import Guard, Identity
 from interlock.server.security.keys import LADDER, CreatedKey, Scope
 from interlock.server.service import Service
@@ -27,7 +27,7 @@ HIDDEN = {"machine": "payroll", "workflow": "p-1"}
 
 
 def check(
-    guard: Guard, headers: Mapping[bytes, bytes], route: Route, value: str = "", *, only: str | None = None
+    guard: Guard, headers: Mapping[bytes, bytes], route: Endpoint, value: str = "", *, only: str | None = None
 ) -> Identity:
     """Authorize a request with this value in its path, at a server that has one machine only, if one is named."""
     service = SimpleNamespace(guard=guard, only=None if only is None else SimpleNamespace(name=only))
@@ -36,7 +36,7 @@ def check(
 
 @pytest.mark.parametrize("scope", LADDER)
 @pytest.mark.parametrize("route", GUARDED, ids=named)
-def test_the_matrix_of_every_route_and_every_scope(route: Route, scope: Scope, create: Create) -> None:
+def test_the_matrix_of_every_route_and_every_scope(route: Endpoint, scope: Scope, create: Create) -> None:
     """Each scope opens its own routes and those below it, and nothing else; without a key only the open ones."""
     needed, subject = permission(route)
     assert needed is not None

@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from interlock.server.security import guard as guards
-from interlock.server.security.audit import Audit
-from interlock.server.security.guard import Guard
+from interlock.server.security.guard import Audit, Guard
 from interlock.server.security.keys import CreatedKey, KeyStore, Scope
 from interlock.server.security.stores import MemoryTrail
 from tests.unit.server import shop

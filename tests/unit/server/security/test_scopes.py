@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from interlock.errors import BadUsage, NotPermitted
 from interlock.server.security.guard import LOCAL, Identity
-from interlock.server.security.keys import LADDER, LIMITS_MAX, Limits, Scope, checked_limits, with_lower_scopes
+from interlock.server.security.keys import LADDER, LIMITS_MAX, KeyBounds, Scope, checked_limits, with_lower_scopes
 
 
 def test_each_scope_includes_those_below_it() -> None:
@@ -32,7 +32,7 @@ def test_each_scope_includes_those_below_it() -> None:
     ],
 )
 def test_both_limits_must_hold(machine: str | None, workflow: str | None, allowed: bool) -> None:
-    identity = Identity("abc", "", frozenset(), Limits(("order", "refund"), ("o-", "x")))
+    identity = Identity("abc", "", frozenset(), KeyBounds(("order", "refund"), ("o-", "x")))
     assert identity.allows(machine, workflow) is allowed
 
 
@@ -51,13 +51,13 @@ def test_a_limit_that_can_mean_nothing_is_refused(value: str) -> None:
 
 
 def test_limits_are_bounded_and_kept_once() -> None:
-    assert checked_limits(("b", "a", "b"), ()) == Limits(("a", "b"))
+    assert checked_limits(("b", "a", "b"), ()) == KeyBounds(("a", "b"))
     with pytest.raises(BadUsage):
         checked_limits((), tuple(f"p{number}" for number in range(LIMITS_MAX + 1)))
 
 
 def test_a_refusal_names_the_key_what_it_has_and_what_it_needs() -> None:
-    identity = Identity("abc", "till", with_lower_scopes((Scope.SEND,)), Limits(("order",)))
+    identity = Identity("abc", "till", with_lower_scopes((Scope.SEND,)), KeyBounds(("order",)))
     with pytest.raises(NotPermitted) as caught:
         identity.require(Scope.OPERATE)
     assert str(caught.value).startswith("the key abc (till) has no scope operate; it has read, send.")

@@ -1,15 +1,15 @@
-"""Turns: whoever writes the same workflow waits, whoever writes another one does not."""
+"""GroupTurns: whoever writes the same workflow waits, whoever writes another one does not."""
 
 import asyncio
 
-from interlock.store.postgres.store import Turns
+from interlock.store.postgres.store import GroupTurns
 
 
 def test_groups_that_share_a_workflow_go_one_after_the_other_in_their_order() -> None:
     """G1: also through a third one that shares something with both."""
 
     async def scenario() -> None:
-        turns, order = Turns(), list[str]()
+        turns, order = GroupTurns(), list[str]()
         gates = {name: asyncio.Event() for name in ("ab", "bc", "cd", "xy")}
 
         async def group(name: str) -> None:

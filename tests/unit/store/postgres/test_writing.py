@@ -7,8 +7,8 @@ import pytest
 
 from interlock.clock import SystemClock
 from interlock.errors import InvalidPayload, OutcomeUnknown, UnavailableError
-from interlock.postgres.errors import Blocked
-from interlock.postgres.pool import Pool, Record
+from interlock.postgres.pool import Pool, PostgresRow
+from interlock.postgres.translate_errors import Blocked
 from interlock.store.postgres import statement
 from interlock.store.postgres.statement import GroupWriter
 from interlock.store.protocol import Holder
@@ -29,7 +29,7 @@ class Answers(Pool):
         self._left = fails_after
         self._failure = failure or UnavailableError("away.")
 
-    async def write(self, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
+    async def write(self, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[PostgresRow]:
         ids = values[0]
         assert isinstance(ids, list)
         if any(each in self._blocked for each in ids):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.testing.faults.processes import At, Processes
+from interlock.testing.faults import At, Processes
 
 LIVES = "tests.unit.testing.faults.lives"
 
@@ -115,7 +115,7 @@ def test_a_dead_helper_is_told() -> None:
 
 KILLED = f"""
 import os, signal
-from interlock.testing.faults.processes import Processes
+from interlock.testing.faults import Processes
 with Processes() as started:
     life = started.start("{LIVES}:number")
     print(*life.lines(1), flush=True)

@@ -4,8 +4,7 @@ import pytest
 
 from interlock.lanes.objectlog.bucket_protocol import BucketError, ConditionFailed, Denied, Unclear
 from interlock.testing.campaigns import Luck
-from interlock.testing.lane_simulation.bucket import REQUEST_TIMEOUT_S, Server, SimulatedBucket
-from interlock.testing.lane_simulation.record import LaneStory, Weather
+from interlock.testing.lane_simulation.bucket import REQUEST_TIMEOUT_S, LaneStory, Server, SimulatedBucket, Weather
 from interlock.testing.lane_simulation.threads import Baton, StrandLife
 
 KEY = f"log/{1:020d}"

@@ -68,7 +68,7 @@ function workflows(told, page, state) {
       { title: "Version", number: true, cell: (row) => number(row.version) },
       { title: "Updated", cell: (row) => moment(row.updated_at) },
       { title: "Created", cell: (row) => moment(row.created_at) },
-      { title: "Waits for", cell: (row) => row.waiting && el("span", { class: "error" }, row.waiting) },
+      { title: "Waits for", cell: (row) => (row.waiting ? el("span", { class: "error" }, row.waiting) : row.paused && el("span", { class: "chip warn" }, "paused")) },
     ],
   });
 }

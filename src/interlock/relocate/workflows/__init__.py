@@ -1,1 +1,0 @@
-"""Move of a home's workflows to another store while they run."""

@@ -1,0 +1,55 @@
+"""How long callers wait ends when a program that follows has the lane open, and not when it could have."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from interlock.clock import SystemClock
+from interlock.relocate import local_lane
+from interlock.relocate.local_lane import DraftPlace, LaneTarget
+from interlock.relocate.postgres import PostgresTarget
+from interlock.relocate.postgres_link import MoverLink
+from interlock.relocate.postgres_rows import MoverConnections
+
+
+class Counted(SystemClock):
+    """A clock that a test sets."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+class Arrived:
+    """A place that a program opens after some looks; a second passes with each."""
+
+    location = "lanes:///there"
+
+    def __init__(self, looks: int) -> None:
+        self.clock = Counted()
+        self._looks = looks
+
+    async def is_owned(self) -> bool:
+        self.clock.now_s += 1.0
+        self._looks -= 1
+        return self._looks <= 0
+
+
+@pytest.mark.parametrize(("looks", "waited_s"), [(1, 1.0), (3, 3.0), (99, 0.0)], ids=["immediately", "later", "never"])
+def test_callers_wait_until_a_program_has_the_lane(
+    looks: int, waited_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_lane, "FOLLOWED_S_MAX", 5.0)
+    monkeypatch.setattr(local_lane, "LOOK_S", 0.0)
+    place = Arrived(looks)
+    reached_s = asyncio.run(LaneTarget(cast("DraftPlace", place)).reached())
+    assert reached_s == waited_s
+
+
+def test_a_server_that_the_mover_cannot_log_in_to_again_ends_the_wait() -> None:
+    mine = MoverConnections("postgresql://127.0.0.1:1/none", SystemClock())
+    before_s = mine.clock.monotonic_s()
+    target = PostgresTarget(mine, cast("MoverLink", None))
+    assert asyncio.run(target.reached()) >= before_s
