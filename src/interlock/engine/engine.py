@@ -298,7 +298,7 @@ class Engine:
     @_repeat_after_move
     async def get(self, workflow: str) -> View[Enum, object]:
         """Return the durable state of the workflow."""
-        return view_of(await self._load(workflow))
+        return view_of(await self._load_stored(workflow))
 
     def of(self, machine: Machine[StateT, ContextT, EventT]) -> "Workflows[StateT, ContextT, EventT]":
         """Return the same calls, typed by the machine."""
@@ -417,14 +417,14 @@ class Engine:
         Those under way are the last. They are kept as long as the history of the moves that they belong to. With
         `after` only those that have ended after the move to that version.
         """
-        row = (await self._load(workflow)).row
+        row = (await self._load_stored(workflow)).row
         most = max(1, min(limit, PAGE_MAX))
         return await read_attempts(self._store, row, after=after, limit=most, cursor=cursor)
 
     @_repeat_after_move
     async def why(self, workflow: str) -> Why:
         """Return why the workflow is where it is: how it came there, what it waits for, what can move it (F8)."""
-        return await read_why(self._store, await self._load(workflow))
+        return await read_why(self._store, await self._load_stored(workflow))
 
     @_repeat_after_move
     async def stalled(
@@ -765,9 +765,13 @@ class Engine:
         if self._pipeline.known(workflow) is None:
             check_id(workflow, "the id of a workflow")
 
-    async def _load(self, workflow: str) -> LoadedWorkflow:
+    async def _load_stored(self, workflow: str) -> LoadedWorkflow:
+        """Load a workflow at least as new as any earlier read of the store has shown it: a listing, a dead letter."""
+        return await self._load(workflow, from_store=self._pipeline.is_in_commit(workflow))
+
+    async def _load(self, workflow: str, *, from_store: bool = False) -> LoadedWorkflow:
         self._inside.refuse_if_closed()
-        live = self._pipeline.known(workflow)
+        live = None if from_store else self._pipeline.known(workflow)
         if live is not None and not is_here(self._store):
             await confirm(self._store)
             live = self._pipeline.known(workflow)

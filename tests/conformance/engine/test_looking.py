@@ -1,10 +1,13 @@
 """B7, B8, A6, Values: views, history, listings page by page, what stays too long, and what is allowed."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 
 from interlock import Allowed, Engine, InvalidPayload, WorkflowNotFound
+from interlock.store.records import Change
 from tests.conformance.engine.places import Place, SetClock, names, run, settled
 from tests.conformance.engine.shop import (
     Again,
@@ -65,6 +68,38 @@ def test_a_history_longer_than_a_page_of_the_store_comes_whole_and_in_order(plac
             await engine.start(order, "o-1", Order())
             await engine.send_many([("o-1", Again(), None)] * 2_500)
             assert [row.version for row in await engine.history("o-1")] == list(range(1, 2_502))
+
+    run(scenario)
+
+
+def test_a_workflow_is_never_older_than_what_a_listing_showed(place: Place) -> None:
+    """G7: also between the commit of its move and the moment when the engine hears of it."""
+
+    async def scenario() -> None:
+        order = shop().machine
+        async with place.engine(order) as engine:
+            await engine.start(order, "o-1", Order())
+            store = engine._store
+            commit, is_durable, goes_on = store.commit, asyncio.Event(), asyncio.Event()
+
+            async def commit_and_pause(changes: Sequence[Change]) -> Sequence[str]:
+                lost = await commit(changes)
+                is_durable.set()
+                await goes_on.wait()
+                return lost
+
+            store.commit = commit_and_pause  # type: ignore[method-assign]
+            sent = asyncio.create_task(engine.send("o-1", Note("new")))
+            try:
+                if not store.shared:
+                    await is_durable.wait()
+                    assert names((await engine.find(order)).items) == ["o-1"]
+                    assert len(await engine.history("o-1")) == 2
+                    assert (await engine.get("o-1")).version == 2
+            finally:
+                goes_on.set()
+            await sent
+            assert (await engine.get("o-1")).context == Order(note="new")
 
     run(scenario)
 

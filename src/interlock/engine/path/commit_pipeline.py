@@ -300,6 +300,8 @@ class CommitPipeline:
         self._chance = chance
         self._waiting: list[Envelope] = []
         self._live: dict[str, LoadedWorkflow] = {}
+        self._in_commit: Mapping[str, Staged] = {}
+        """The workflows of the group that is being written, where memory is current."""
         self._suspects: frozenset[str] = frozenset()
         """Workflows whose last group was lost: delivery keys for them are looked up before deciding."""
         self._groups: set[asyncio.Task[None]] = set()
@@ -371,6 +373,10 @@ class CommitPipeline:
     def known(self, workflow: str) -> LoadedWorkflow | None:
         """Return the durable workflow from memory; None if it is not cached or memory may be stale."""
         return self._live.get(workflow) if self._memory_is_current else None
+
+    def is_in_commit(self, workflow: str) -> bool:
+        """Return whether the workflow's last move is being written: readers of the store may see it before `known`."""
+        return workflow in self._in_commit
 
     def supposed(self, workflow: str) -> LoadedWorkflow | None:
         """Return the cached, possibly stale workflow of a shared store; None where memory is current: see `known`."""
@@ -473,6 +479,8 @@ class CommitPipeline:
             self._give_up(taken, None, error)
             if not isinstance(error, Exception):
                 raise
+        finally:
+            self._in_commit = {}
 
     async def _complete_concurrently(self, taken: list[Envelope]) -> None:
         """Complete a group while the next one is decided."""
@@ -502,6 +510,8 @@ class CommitPipeline:
             changed = [staged for staged in group.staged.values() if staged.touched]
             decided_s = self._loop.time()
             reach("engine.decided")
+            if self._memory_is_current:
+                self._in_commit = group.staged
             lost = await self._commit(changed) if changed else ()
             if not (changed or is_here(self.store)):
                 await confirm(self.store)
