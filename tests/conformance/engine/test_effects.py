@@ -6,6 +6,8 @@ import uuid
 import pytest
 
 from interlock import Engine, Event, NonRetryable, StepContext
+from interlock.engine.path.engine_commands import EffectBegun
+from interlock.store.records import OwedEffect
 from tests.conformance.engine.places import Place, crash, run, settled
 from tests.conformance.engine.shop import Held, Note, Order, OrderMachine, Outside, Ship, State, Submit, World, shop
 
@@ -154,6 +156,24 @@ def test_an_effect_is_done_once_although_its_workflow_was_taken_up_after_a_crash
             mail.go.set()
             await settled(engine)
             assert world.mail.attempts == [1]
+
+    run(scenario)
+
+
+def test_an_effect_that_is_done_is_not_begun_again(place: Place) -> None:
+    """B17: after a move its result may come when the engine at the new place has queued it again already."""
+
+    async def scenario() -> None:
+        order, world, _ = shop()
+        async with place.engine(order) as engine:
+            await done(engine, order)
+            while len(attempts := (await engine.attempts("o-1")).items) < 3 or attempts[2].ended_at is None:
+                await settled(engine)
+            mail = OwedEffect(attempts[2].key, "o-1", (await engine.get("o-1")).version, "mail", 1, 0, b"")
+            await engine._pipeline.admit(EffectBegun(mail, lambda _effect: None, claimed=engine._store.shared))
+            await settled(engine)
+            assert len(world.mail.calls) == 1
+            assert (await engine.attempts("o-1")).items == attempts
 
     run(scenario)
 

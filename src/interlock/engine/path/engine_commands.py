@@ -511,6 +511,10 @@ class EffectBegun(_EffectReport):
 
     def apply(self, staged: Staged, group: Group) -> None:
         """Count the attempt, which begins when the count is durable."""
+        if any(each.key == self.effect.id and each.outcome == "completed" for each in staged.live.owed.tried):
+            # It was queued here before the result of its last attempt came, from the engine that the workflows left.
+            group.means.places.decline(self.effect.id)
+            return
         if self.claimed and not self._take_up(staged, group):
             return
         if group.means.is_paused(staged.live.row):
