@@ -20,6 +20,7 @@ from typing import Final
 
 from interlock import errors
 from interlock.database.transactions import TransactionEnded
+from interlock.sql.types import InvalidValue
 
 # --- Exceptions ------------------------------------------------------------------------------------------------------
 
@@ -81,6 +82,7 @@ EXCEPTIONS: Final[tuple[type[Exception], ...]] = (
 _BY_ERROR: Final[tuple[tuple[type[errors.InterlockError], type[DatabaseError]], ...]] = (
     (errors.ConstraintViolation, IntegrityError),
     (TransactionEnded, OperationalError),
+    (InvalidValue, DataError),
     (errors.TransactionError, ProgrammingError),
     (errors.DialectError, NotSupportedError),
     (errors.MissingExtra, NotSupportedError),

@@ -22,6 +22,7 @@ from django.db.backends.postgresql.introspection import FieldInfo, TableInfo
 from django.db.backends.postgresql.operations import DatabaseOperations as PostgresOperations
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor as PostgresSchemaEditor
 from django.db.models import Index
+from django.db.models.sql.compiler import SQLInsertCompiler
 
 from interlock.dbapi.pep249 import type_code
 from interlock.django.parameters import JsonText, literal, literals
@@ -51,7 +52,11 @@ _BATCH_ROWS: Final = 500
 class DatabaseOperations(PostgresOperations):
     """Statements and values as a lane takes them."""
 
-    compiler_module = "django.db.models.sql.compiler"
+    def compiler(self, compiler_name: str) -> type:
+        """Return a compiler by its name. Rows are inserted as a list of VALUES, not as arrays of UNNEST."""
+        return cast(
+            "type", SQLInsertCompiler if compiler_name == "SQLInsertCompiler" else super().compiler(compiler_name)
+        )
 
     def compose_sql(self, sql: str, params: Sequence[object] | None) -> str:
         """Return a statement with its values as literals: definitions have no parameters."""
@@ -129,13 +134,19 @@ class DatabaseIntrospection(PostgresIntrospection):
     """What Django asks about a schema. Types of columns have the codes of PostgreSQL."""
 
     def get_table_list(self, cursor: object) -> list[TableInfo]:
-        """Return the tables of the application."""
+        """Return the tables and views of the application."""
         del cursor
-        return [TableInfo(name, "t", None) for name in self._schema().tables if not name.startswith(_OWN)]
+        schema = self._schema()
+        tables = [TableInfo(name, "t", None) for name in schema.tables if not name.startswith(_OWN)]
+        return tables + [TableInfo(name, "v", None) for name in schema.views]
 
     def get_table_description(self, cursor: object, table_name: str) -> list[FieldInfo]:
-        """Return the columns of a table."""
+        """Return the columns of a table or a view."""
         del cursor
+        if table_name in self._schema().views:
+            with self.connection.cursor() as reading:
+                reading.execute(f"SELECT * FROM {self.connection.ops.quote_name(table_name)} LIMIT 0")  # noqa: S608 -- a name of the catalog, quoted.
+                return [FieldInfo(*column, True, None, None, False, None) for column in reading.description]  # noqa: FBT003 -- by position.
         return [
             FieldInfo(
                 column.name,
@@ -219,7 +230,7 @@ def _described_index(text: str) -> dict[str, object]:
     columns = [None if "(" in part else names_in(part)[0] for part in parts]
     return {
         "columns": [] if columns == [None] else columns,
-        "orders": [] if columns == [None] else ["DESC" if re.search(r"\bDESC\b", part) else "ASC" for part in parts],
+        "orders": ["DESC" if re.search(r"\bDESC$", part) else "ASC" for part in parts],
         "primary_key": False,
         "unique": text.upper().startswith("CREATE UNIQUE"),
         "foreign_key": None,
@@ -247,7 +258,7 @@ class DatabaseFeatures(PostgresFeatures):
     create_test_procedure_with_int_param_sql = None
     create_test_procedure_without_params_sql = None
     django_test_expected_failures: ClassVar[set[str]] = set()
-    prohibits_null_characters_in_text_exception = (DataError, "0x00")
+    prohibits_null_characters_in_text_exception = (DataError, "NUL")
     supported_explain_formats: ClassVar[set[str]] = set()
     supports_comments = False
     supports_covering_indexes = False

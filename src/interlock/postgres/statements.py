@@ -39,7 +39,7 @@ from interlock.sql.stored_values import (
     refuse_dumped,
     row_class,
 )
-from interlock.sql.types import PLAIN_TYPES
+from interlock.sql.types import PLAIN_TYPES, InvalidValue
 from interlock.urls import PostgresAddress
 
 # --- Values: the same Python types as on a lane, and the same refusals -----------------------------------------------
@@ -380,10 +380,12 @@ def _user_error(cause: BaseException, state: str | None) -> TransactionError | N
     first = str(cause).partition("\n")[0].rstrip(".")
     if state is not None and state.startswith("23"):
         return ConstraintViolation(f"the transaction violates a constraint: {first}.")
+    if state is not None and state.startswith("22"):
+        return InvalidValue(f"a statement failed: {first}.")
     if state is not None and not state.startswith(("53", "55", "57", "58", "XX", "26", "25P")):
         return TransactionError(f"a statement failed: {first}.")
     if state is None and isinstance(cause, (ValueError, TypeError, OverflowError, asyncpg.DataError)):
-        return TransactionError(
+        return InvalidValue(
             f"a value cannot be passed to PostgreSQL: {first}.", fix="Pass a value of the parameter's type."
         )
     return None

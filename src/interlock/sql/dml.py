@@ -32,7 +32,7 @@ from interlock.sql.select import (
     written_with,
 )
 from interlock.sql.stored_values import ResultColumn, StatementStep, step
-from interlock.sql.types import INTEGER_RANGE, UNKNOWN, refuse, wrong
+from interlock.sql.types import INTEGER_RANGE, UNKNOWN, collate, refuse, wrong
 
 # --- Targets and assigned values -------------------------------------------------------------------------------------
 
@@ -487,7 +487,7 @@ def _conflict_expressions(infer: Body, relation: Relation, translation: Translat
     terms = [expression(node, scope) for node in nodes]
     if any(term.parameter or "?" in term.text for term in terms):
         raise wrong("a parameter in the expression of ON CONFLICT.", fix="Write the expression of the index.")
-    return [f"({term.checked.text})" for term in terms]
+    return [f"({term.checked.text}){collate(term.type)}" for term in terms]
 
 
 def _constraint_columns(name: str, table: Table) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Final
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.functions import arrays, documents, times
 from interlock.sql.stored_values import TIME_MAX, TIME_MIN, StoredValue, array_text, is_storable, numeric_text
-from interlock.sql.types import INTEGER_RANGE, PLAIN_TYPES, Name, Type, refuse, wrong
+from interlock.sql.types import INTEGER_RANGE, PLAIN_TYPES, Name, Type, invalid, refuse, wrong
 
 _SPACE: Final = " \t\n\r\f\v"
 _INTEGER = re.compile(r"[ \t\n\r\f\v]*([+-]?[0-9]+)[ \t\n\r\f\v]*")
@@ -72,7 +72,7 @@ def read(text: str, kind: Type) -> StoredValue:
                 fix=_PLAIN_FORM.get(kind.name, "Write plain decimal digits, or pass a parameter."),
             ) from error
         what = f"invalid input for type {kind}: {text[:40]!r}."
-        raise wrong(what, fix=f"Write a value of type {kind}, or pass it as a parameter.") from error
+        raise invalid(what, fix=f"Write a value of type {kind}, or pass it as a parameter.") from error
 
 
 def written(value: StoredValue) -> str:

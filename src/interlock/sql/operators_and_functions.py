@@ -39,6 +39,7 @@ from interlock.sql.types import (
     TIMESTAMP,
     UNKNOWN,
     Type,
+    invalid,
     refuse,
     wrong,
 )
@@ -141,7 +142,7 @@ def _constant_error(entry: Entry, terms: Sequence[Term], gives: Type) -> Interlo
         return decimals.division_by_zero() if right == 0 else None
     made = {"+": left + right, "-": left - right, "*": left * right}.get(entry.name, 0)
     low, high = INTEGER_RANGE[gives.name]
-    return None if low <= made <= high else wrong(f"{made} is out of range for {gives}.")
+    return None if low <= made <= high else invalid(f"{made} is out of range for {gives}.")
 
 
 def _stored(text: str) -> StoredValue:

@@ -43,7 +43,7 @@ from interlock.sql.registry import (
 )
 from interlock.sql.scope import Term, call, combined
 from interlock.sql.stored_values import StoredValue, microseconds
-from interlock.sql.types import PLAIN_TYPES, Type, labels_of, wrong
+from interlock.sql.types import PLAIN_TYPES, Type, invalid, labels_of
 
 # --- Casts from text, and functions of the lane's sources ------------------------------------------------------------
 
@@ -170,7 +170,7 @@ def _place_of(label: str, labels: str) -> int:
     """Return the place of a label in an enumeration."""
     found = labels_of(labels)
     if label not in found:
-        raise wrong(f"invalid input for an enumeration: {label[:40]!r}.", fix=f"Write one of {', '.join(found)}.")
+        raise invalid(f"invalid input for an enumeration: {label[:40]!r}.", fix=f"Write one of {', '.join(found)}.")
     return found.index(label)
 
 

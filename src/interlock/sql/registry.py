@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from interlock.errors import TransactionError
 from interlock.sql.scope import Term, call, combined
 from interlock.sql.stored_values import StoredValue
-from interlock.sql.types import Type
+from interlock.sql.types import InvalidValue, Type
 
 Build = Callable[[Sequence[Term], Type], Term]
 """Makes the term of a call from its converted arguments and the type that it gives."""
@@ -167,7 +166,7 @@ def strict(body: Implementation) -> Implementation:
         try:
             return body(*values)
         except OverflowError as error:
-            raise TransactionError("a value is out of range.", fix="Use smaller values.") from error
+            raise InvalidValue("a value is out of range.", fix="Use smaller values.") from error
 
     return called
 

@@ -258,7 +258,11 @@ class Translation:
 def visible(name: str, what: str) -> None:
     """Refuse names that belong to the lane or to the engines."""
     if name.lower().startswith(INTERNAL_PREFIXES):
-        raise refuse(f"the {what} name {name!r}.", why="The prefix is reserved.", fix="Choose another name.")
+        raise refuse(
+            f"the {what} name {name!r}.",
+            why="The prefix is reserved, and a lane does not have PostgreSQL's catalog.",
+            fix="Choose another name. SQLAlchemy's inspect() and Django's inspectdb describe the tables.",
+        )
 
 
 # --- Scopes ----------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from typing import ClassVar, Final, Literal, NamedTuple, Protocol, TypeGuard, Ty
 from uuid import UUID
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.types import INTEGER_RANGE, Name, Type
+from interlock.sql.types import INTEGER_RANGE, InvalidValue, Name, Type
 
 # What SQLite stores.
 StoredValue = int | float | str | bytes | None
@@ -76,8 +76,8 @@ def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _wrong(place: int, value: object, wanted: str, *, fix: str = "") -> TransactionError:
-    return TransactionError(
+def _wrong(place: int, value: object, wanted: str, *, fix: str = "") -> InvalidValue:
+    return InvalidValue(
         f"${place} must be {wanted}, not {_excerpt(value)}.",
         why="PostgreSQL would refuse it; a lane does, too.",
         fix=fix or "Pass a value of that type, or None for NULL.",
@@ -92,9 +92,9 @@ def _excerpt(value: object) -> str:
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"  # noqa: PLR2004 - a line's worth
 
 
-def out_of_range(kind: Type) -> TransactionError:
+def out_of_range(kind: Type) -> InvalidValue:
     """The error of a computation that leaves its type."""
-    return TransactionError(
+    return InvalidValue(
         f"{kind} out of range.",
         why="The result does not fit into its type; PostgreSQL has the same limit.",
         fix="Use a wider type (bigint, numeric), or smaller values.",
@@ -265,7 +265,7 @@ def refuse_dumped(value: object, place: int) -> None:
     except (ValueError, RecursionError):
         return  # A text that only begins like a document is a text.
     kind = "an object" if isinstance(found, dict) else "an array"
-    raise TransactionError(
+    raise InvalidValue(
         f"${place} must be a JSON document (jsonb), not the text of {kind}.",
         why="A str is stored as one JSON string, and not as the document that is written in it.",
         fix="Pass the dict or list itself, without json.dumps; or let the database read the text: "
@@ -389,7 +389,7 @@ def _checked_integer(value: StoredValue, kind: Type, low: int, high: int) -> int
 
 def _checked_float(value: StoredValue) -> float:
     if type(value) is not float or not math.isfinite(value):
-        raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
+        raise InvalidValue("double precision out of range.", fix="Use numeric, or smaller values.")
     return value + 0.0
 
 

@@ -276,9 +276,18 @@ def refuse(what: str, *, why: str = "", fix: str = "") -> DialectError:
     return DialectError(what, why=why, fix=fix)
 
 
+class InvalidValue(TransactionError):
+    """A value that its type does not have, or a result that leaves it: DataError of PEP 249, class 22 of PostgreSQL."""
+
+
 def wrong(what: str, *, fix: str = "") -> TransactionError:
     """Return the error to raise for what PostgreSQL refuses, too, before it runs anything."""
     return TransactionError(what, why="PostgreSQL refuses it, too.", fix=fix)
+
+
+def invalid(what: str, *, fix: str = "") -> InvalidValue:
+    """Return the error to raise for a value that PostgreSQL refuses, too."""
+    return InvalidValue(what, why="PostgreSQL refuses it, too.", fix=fix)
 
 
 def collate(kind: Type) -> str:

@@ -65,8 +65,11 @@ DROP INDEX "By_Up";
 TRUNCATE tree RESTART IDENTITY;
 ALTER TABLE tree RENAME COLUMN id TO number;
 INSERT INTO tree (up) VALUES (NULL) RETURNING number;
--- refused
 ALTER TABLE tree RENAME COLUMN up TO "UP";
+SELECT "UP" FROM tree;
+ALTER TABLE tree RENAME COLUMN "UP" TO up;
+-- refused
+ALTER TABLE tree RENAME COLUMN number TO "UP";
 -- refused
 ALTER TABLE tree RENAME COLUMN up TO rowid;
 -- refused

@@ -229,11 +229,9 @@ SELECT interval '1 decade', interval '1-2', interval '1-2' year to month;
 CREATE INDEX ON u ((n + 1));
 CREATE INDEX ON u ((b || 'x'));
 CREATE INDEX ON u (coalesce(b, ''));
--- refused
 CREATE INDEX ON u (abs(a));
 CREATE TABLE jj (j jsonb, s text);
 CREATE INDEX ON jj ((j ->> 'name'));
--- refused
 CREATE INDEX ON jj ((s::integer));
 -- refused
 CREATE INDEX ON jj (date_trunc('day', now()));
@@ -245,7 +243,6 @@ CREATE INDEX ON u ((a * 2), b);
 INSERT INTO jj VALUES ('{"name": "x", "d": {"e": "f"}}'), ('[]'), (NULL);
 CREATE UNIQUE INDEX ON jj ((j -> 'd' ->> 'e'));
 CREATE INDEX ON jj ((j #>> '{d,e}'));
--- refused
 CREATE INDEX ON jj ((j -> 'd'));
 INSERT INTO jj VALUES ('{"d": {"e": "f"}}');
 SELECT s FROM jj WHERE j ->> 'name' = 'x';

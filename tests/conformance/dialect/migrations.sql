@@ -168,7 +168,6 @@ CREATE INDEX ON person (id text_pattern_ops);
 CREATE INDEX ON person (name) INCLUDE (email);
 -- refused
 CREATE INDEX ON person (random());
--- refused
 CREATE INDEX ON person (abs(id));
 -- Several tables.
 CREATE TABLE numbered (id integer PRIMARY KEY, n serial);

@@ -560,7 +560,7 @@ def _renamed_column(old: str, new: str, table: Table) -> tuple[str, str]:
     same = [column.name for column in table.columns if column.name.lower() == new.lower()]
     if new in same:
         raise wrong(f"the table {table.name!r} has a column {new!r} already.")
-    if same:
+    if same and same != [old]:
         raise refuse("two columns whose names differ in case alone.", fix="Choose another name.")
     return old, new
 

@@ -44,7 +44,7 @@ from interlock.sql.schema import (
     names_in,
 )
 from interlock.sql.scope import SYSTEM_COLUMNS, Output, Relation, Scope, Translation, visible
-from interlock.sql.types import Type, declared, enforcement, refuse, wrong
+from interlock.sql.types import TIMESTAMPTZ, Type, collate, declared, enforcement, refuse, wrong
 
 TYPE_CHECK_PREFIX: Final = "interlock_type_"
 COLUMNS_MAX: Final = 500
@@ -570,11 +570,18 @@ def create_index(body: Body, translation: Translation) -> str:
 
 
 _PATTERN_CLASSES: Final = frozenset({"text_pattern_ops", "varchar_pattern_ops", "text_ops", "varchar_ops"})
-_INDEXED_FUNCTIONS: Final = frozenset({"lower", "upper", "length", "char_length", "btrim", "md5"})
+_INDEXED_FUNCTIONS: Final = frozenset({"lower", "upper", "length", "char_length", "btrim", "md5", "abs"})
 """Functions of an index: their value depends on nothing but their arguments, on both engines."""
 
 
-_INDEXED_OPERATORS: Final = frozenset({"+", "-", "*", "||", "->", "->>", "#>>"})
+_INDEXED_OPERATORS: Final = frozenset({"+", "-", "*", "/", "||", "->", "->>", "#>>"})
+_STEADY_CASTS: Final = frozenset(
+    {"bool", "int2", "int4", "int8", "float8", "numeric", "text", "varchar", "jsonb", "uuid", "unknown"}
+)
+"""Types whose casts are immutable on PostgreSQL. Those from and to dates and times depend on the session there."""
+_INDEXED_NODES: Final = frozenset({"ColumnRef", "A_Const", "String", "Integer", "CoalesceExpr", "TypeName"})
+_MOMENTS: Final = (TIMESTAMPTZ,)
+"""Types whose operators depend on the session on PostgreSQL."""
 
 
 def _index_element(body: Body, table: Table, translation: Translation) -> tuple[str, str]:
@@ -598,29 +605,54 @@ def _index_element(body: Body, table: Table, translation: Translation) -> tuple[
 
 
 def _indexed_expression(node: Node, table: Table, translation: Translation) -> tuple[str, str, Type]:
-    names: list[str] = []
-    for kind, body in walk(node):
-        name = names_of(body["funcname"])[-1] if kind == "FuncCall" else ""
-        names += [name] if name else []
-        operator = names_of(body["name"])[-1] if kind == "A_Expr" and body["kind"] == "AEXPR_OP" else ""
-        if not (
-            kind in {"ColumnRef", "A_Const", "String", "CoalesceExpr"}
-            or name in _INDEXED_FUNCTIONS
-            or operator in _INDEXED_OPERATORS
-        ):
-            raise refuse(
-                "an index on such an expression.",
-                why=f"It may have columns, constants, coalesce, {', '.join(sorted(_INDEXED_FUNCTIONS))} and the "
-                f"operators {' '.join(sorted(_INDEXED_OPERATORS))}.",
-                fix="Index columns.",
-            )
     scope = row_scope(table.name, table.columns, translation, "an index")
     with scope.at("an index"):
+        for kind, body in walk(node):
+            _check_indexed(kind, body, scope)
         term = expression(node, scope).checked
-    if not (term.type.is_text or term.type.is_integer):
-        raise refuse(f"an index on an expression of type {term.type}.", fix="Index columns.")
-    title = {"FuncCall": names[0] if names else "", "CoalesceExpr": "coalesce"}.get(kind_of(node), "expr")
-    return title, f"({term.text})", term.type
+    comparable(term.type, "an index")
+    return _index_title(node), f"({term.text}){collate(term.type)}", term.type
+
+
+def _check_indexed(kind: str, body: Body, scope: Scope) -> None:
+    """Refuse a node of an indexed expression whose value for the same row may change, on PostgreSQL or here."""
+    if kind == "TypeCast":
+        kinds = {column_type(body["typeName"])[0].name, expression(body["arg"], scope).type.name}
+        is_steady = kinds <= _STEADY_CASTS
+    elif kind == "A_Expr" and body["kind"] == "AEXPR_OP" and names_of(body["name"]) == ["||"]:
+        # What is joined to a text is cast to text.
+        sides = [expression(body[side], scope).type for side in ("lexpr", "rexpr")]
+        is_steady = {side.name for side in sides} <= _STEADY_CASTS or not any(side.is_text for side in sides)
+    elif kind == "A_Expr" and body["kind"] == "AEXPR_OP":
+        sides = [expression(body[side], scope).type for side in ("lexpr", "rexpr") if side in body]
+        is_steady = names_of(body["name"])[-1] in _INDEXED_OPERATORS and not any(side in _MOMENTS for side in sides)
+    elif kind == "FuncCall":
+        is_steady = names_of(body["funcname"])[-1] in _INDEXED_FUNCTIONS
+    else:
+        is_steady = kind in _INDEXED_NODES
+    if not is_steady:
+        raise refuse(
+            "an index on such an expression.",
+            why=f"It may have columns, constants, coalesce, {', '.join(sorted(_INDEXED_FUNCTIONS))}, the operators "
+            f"{' '.join(sorted(_INDEXED_OPERATORS))}, and casts between numbers, text, boolean, uuid and jsonb.",
+            fix="Index columns.",
+        )
+
+
+def _index_title(node: Node) -> str:
+    """Return PostgreSQL's name for an expression in the name of an index."""
+    match split(node):
+        case "ColumnRef", body:
+            return names_of(body["fields"])[-1]
+        case "FuncCall", body:
+            return names_of(body["funcname"])[-1]
+        case "CoalesceExpr", _:
+            return "coalesce"
+        case "TypeCast", body:
+            title = _index_title(body["arg"])
+            return names_of(body["typeName"]["names"])[-1] if title == "expr" else title
+        case _:
+            return "expr"
 
 
 def _free_index_name(table: str, columns: list[str], translation: Translation) -> str:

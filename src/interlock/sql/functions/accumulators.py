@@ -13,10 +13,10 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from interlock.errors import TransactionError
 from interlock.sql.functions import decimals, documents, times
 from interlock.sql.registry import Accumulator, Entry, aggregate
 from interlock.sql.stored_values import StoredValue, array_text, numeric_text
+from interlock.sql.types import InvalidValue
 
 
 class Fold:
@@ -65,7 +65,7 @@ def _state(state: StoredValue, _: int) -> StoredValue:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
+        raise InvalidValue("double precision out of range.", fix="Use numeric, or smaller values.")
     return value
 
 
@@ -148,7 +148,7 @@ def _percentile(
     def finish(values: list[Any]) -> StoredValue:
         fraction = cast("float | None", values[1])
         if fraction is not None and not 0 <= fraction <= 1:
-            raise TransactionError(f"percentile value {fraction} is not between 0 and 1.", fix="Pass 0.5, say.")
+            raise InvalidValue(f"percentile value {fraction} is not between 0 and 1.", fix="Pass 0.5, say.")
         known = [value for value in values[::2] if value is not None]
         return take(known, fraction) if known and fraction is not None else None
 

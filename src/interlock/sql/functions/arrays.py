@@ -11,13 +11,12 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, Final, Literal, cast
 
-from interlock.errors import TransactionError
 from interlock.sql.functions import decimals
 from interlock.sql.functions.texts import varchar
 from interlock.sql.registry import Body, Entry, built, function, internal, operator, strict, swapped
 from interlock.sql.scope import Term, call
 from interlock.sql.stored_values import ARRAY_ITEMS_MAX, StoredValue, array_text, rows_text
-from interlock.sql.types import Type, refuse
+from interlock.sql.types import InvalidValue, Type, refuse
 
 _SPACE: Final = " \t\n\r\f\v"
 _ITEM: Final = re.compile(rf'[{_SPACE}]*(?:"((?:[^"\\]|\\.)*)"[{_SPACE}]*|([^,{{}}"\\]+))(,|\Z)', re.DOTALL)
@@ -107,7 +106,7 @@ def _position(items: list[StoredValue], sought: StoredValue, *start: int | None)
     if not items or (sought is None and None not in items):
         return None
     if None in start:
-        raise TransactionError("the place where array_position() begins is NULL.", fix="Pass a number.")
+        raise InvalidValue("the place where array_position() begins is NULL.", fix="Pass a number.")
     first = max(cast("int", start[0]), 1) if start else 1
     return next((place for place in range(first, len(items) + 1) if items[place - 1] == sought), None)
 
@@ -135,12 +134,12 @@ def _filled(value: StoredValue, sizes: StoredValue) -> str:
     """array_fill, of one dimension."""
     lengths = [None] if sizes is None else _items(cast("str", sizes))
     if None in lengths:
-        raise TransactionError("a size of array_fill() is NULL.", fix="Pass ARRAY[size].")
+        raise InvalidValue("a size of array_fill() is NULL.", fix="Pass ARRAY[size].")
     if len(lengths) > 1:
         raise refuse("array_fill() of several dimensions.", fix="Use jsonb.")
     length = cast("int", lengths[0]) if lengths else 0
     if not 0 <= length <= ARRAY_ITEMS_MAX:
-        raise TransactionError(f"an array of {length} elements.", fix=f"Use 0 to {ARRAY_ITEMS_MAX:,}.")
+        raise InvalidValue(f"an array of {length} elements.", fix=f"Use 0 to {ARRAY_ITEMS_MAX:,}.")
     return array_text([value] * length)
 
 
@@ -149,7 +148,7 @@ def _trimmed(items: list[StoredValue], count: int | None) -> str | None:
     if count is None:
         return None
     if not 0 <= count <= len(items):
-        raise TransactionError(f"trim_array() by {count!r} of {len(items)} elements.", fix="Pass 0 up to its length.")
+        raise InvalidValue(f"trim_array() by {count!r} of {len(items)} elements.", fix="Pass 0 up to its length.")
     return array_text(items[: len(items) - count])
 
 

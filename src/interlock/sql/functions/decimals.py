@@ -12,9 +12,8 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Final, cast
 
-from interlock.errors import TransactionError
 from interlock.sql.stored_values import NUMERIC_DIGITS_MAX, numeric_text
-from interlock.sql.types import refuse
+from interlock.sql.types import InvalidValue, refuse
 
 # Enough for the product of the two longest numbers, so that nothing is ever rounded by accident.
 EXACT: Final = Context(prec=4 * NUMERIC_DIGITS_MAX + 100, rounding=ROUND_HALF_UP)
@@ -30,9 +29,9 @@ _LOGARITHM_DOUBT: Final = 1e-9
 _GROUP: Final = 4  # PostgreSQL computes in groups of four decimal digits.
 
 
-def division_by_zero() -> TransactionError:
+def division_by_zero() -> InvalidValue:
     """Return the error of a division by zero."""
-    return TransactionError("division by zero.", fix="Test the divisor first: CASE WHEN d <> 0 THEN n / d END.")
+    return InvalidValue("division by zero.", fix="Test the divisor first: CASE WHEN d <> 0 THEN n / d END.")
 
 
 def _exactly(compute: Callable[[Decimal, Decimal], Decimal]) -> Callable[[str, str], str]:
@@ -83,7 +82,7 @@ def square_root(value: str) -> str:
     """The square root, with the scale that PostgreSQL's `numeric_sqrt` selects."""
     number = Decimal(value)
     if number < 0:
-        raise TransactionError("the square root of a negative number.", fix="Test its sign first, inside CASE.")
+        raise InvalidValue("the square root of a negative number.", fix="Test its sign first, inside CASE.")
     weight, _ = _leading_group(number)
     scale = max(_QUOTIENT_DIGITS - ((weight + 1) * _GROUP // 2 - 1), scale_of(number), 0)
     return numeric_text(root(number, min(scale, NUMERIC_DIGITS_MAX)))
@@ -105,7 +104,7 @@ def power(base: str, exponent: str) -> str:
 
     number, times = Decimal(base), Decimal(exponent)
     if not number and times < 0:
-        raise TransactionError("zero raised to a negative power is undefined.", fix="Test the base first.")
+        raise InvalidValue("zero raised to a negative power is undefined.", fix="Test the base first.")
     if times != times.to_integral_value():
         return numeric_text(_fractional_power(number, times))
     if abs(times) > _EXPONENT_MAX:
@@ -138,7 +137,7 @@ def _settled(result: Decimal, scale: int, *, doubt: Decimal = _FINE_DOUBT, is_ex
 
 def _fractional_power(number: Decimal, times: Decimal) -> Decimal:
     if number < 0:
-        raise TransactionError(
+        raise InvalidValue(
             "a negative number raised to a power that is not whole is complex.", fix="Test its sign first, inside CASE."
         )
     if not number:
@@ -190,7 +189,7 @@ def _positive(value: str) -> Decimal:
     number = Decimal(value)
     if number <= 0:
         sign = "zero" if not number else "a negative number"
-        raise TransactionError(f"cannot take logarithm of {sign}.", fix="Test the value first, inside CASE.")
+        raise InvalidValue(f"cannot take logarithm of {sign}.", fix="Test the value first, inside CASE.")
     return number
 
 
@@ -286,7 +285,7 @@ def fit(value: str, precision: int, scale: int) -> str:
     """The number as a numeric(precision, scale) keeps it, or the error of a field that is too small."""
     number = rounded(Decimal(value), scale)
     if number and number.adjusted() >= precision - scale:
-        raise TransactionError(
+        raise InvalidValue(
             f"numeric field overflow: {value[:40]} does not fit into numeric({precision},{scale}).",
             fix="Use a larger precision, or a smaller value.",
         )
@@ -297,7 +296,7 @@ def to_float(value: str) -> float:
     """The nearest double precision number."""
     number = float(value)
     if abs(number) == float("inf") or (number == 0 and Decimal(value) != 0):
-        raise TransactionError(f"{value[:40]} is out of range for double precision.", fix="Stay with numeric.")
+        raise InvalidValue(f"{value[:40]} is out of range for double precision.", fix="Stay with numeric.")
     return number + 0.0
 
 

@@ -14,7 +14,6 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Any, Final, TypeGuard, cast
 
-from interlock.errors import TransactionError
 from interlock.sql.functions import decimals, texts, times
 from interlock.sql.registry import Entry, function, internal, operator, swapped, written
 from interlock.sql.registry import cast as cast_entry
@@ -28,7 +27,7 @@ from interlock.sql.stored_values import (
     out_of_range,
     rows_text,
 )
-from interlock.sql.types import INTEGER_RANGE, PLAIN_TYPES, Name, refuse
+from interlock.sql.types import INTEGER_RANGE, PLAIN_TYPES, InvalidValue, Name, refuse
 
 _PATH: Final = PLAIN_TYPES["text[]"]
 _PLACE: Final = re.compile(r"[ \t\n\r\f\v]*[+-]?[0-9]{1,20}", re.ASCII)
@@ -104,11 +103,11 @@ def _typeof(document: str) -> str:
     return type_of(loaded(document))
 
 
-def _wrong(what: str, fix: str) -> TransactionError:
-    return TransactionError(what, why="PostgreSQL has the same rule.", fix=fix)
+def _wrong(what: str, fix: str) -> InvalidValue:
+    return InvalidValue(what, why="PostgreSQL has the same rule.", fix=fix)
 
 
-def _not_a(wanted: str, found: str) -> TransactionError:
+def _not_a(wanted: str, found: str) -> InvalidValue:
     return _wrong(
         f"the elements of a document that is not an {wanted} but {found}.",
         "Test its type first: CASE jsonb_typeof(document) WHEN … END.",
@@ -202,7 +201,7 @@ def _records(document: str) -> str:
     """jsonb_to_recordset: a row per element, each an object."""
     items = [item for _, item in _parts(document, "array")]
     if not all(map(is_object, items)):
-        raise TransactionError("jsonb_to_recordset() of an array with other elements than objects.", fix="Filter them.")
+        raise InvalidValue("jsonb_to_recordset() of an array with other elements than objects.", fix="Filter them.")
     return rows_text([json_text(item) for item in items])
 
 
@@ -247,7 +246,7 @@ def _decoded(document: str, place: int) -> tuple[Any, int]:
 
 def _storable(text: str) -> str:
     if not is_storable(text):
-        raise TransactionError("a part of a json document that cannot be text: NUL or half a pair of surrogates.")
+        raise InvalidValue("a part of a json document that cannot be text: NUL or half a pair of surrogates.")
     return text
 
 
@@ -563,8 +562,8 @@ def _null(name: Name) -> Exception:
     )
 
 
-def _uncastable(value: object, name: Name) -> TransactionError:
-    return TransactionError(
+def _uncastable(value: object, name: Name) -> InvalidValue:
+    return InvalidValue(
         f"a jsonb {type_of(value)} where {PLAIN_TYPES[name]} is needed.", fix="Test jsonb_typeof() first."
     )
 

@@ -10,6 +10,7 @@ from typing import Final
 from interlock.errors import DialectError, TransactionError
 from interlock.sql.registry import ANY_NUMBER, Function, strict
 from interlock.sql.stored_values import StoredValue
+from interlock.sql.types import InvalidValue
 
 
 class SingleRow:
@@ -111,7 +112,7 @@ def _second_time(key: tuple[StoredValue, ...], *, conditional: bool) -> Exceptio
 def step(value: StoredValue) -> StoredValue:
     """The step of a series, which must not be zero."""
     if value == 0:
-        raise TransactionError("generate_series() by steps of zero.", why="It would never end.", fix="Use 1 or -1.")
+        raise InvalidValue("generate_series() by steps of zero.", why="It would never end.", fix="Use 1 or -1.")
     return value
 
 
@@ -134,13 +135,13 @@ def place(value: int | None, least: int) -> int:
             fix="Pass zero or more; use lead() for rows after this one, and lag() for rows before it.",
         )
     if value < least:
-        raise TransactionError(f"a window function with the argument {value}.", fix="Pass one or more.")
+        raise InvalidValue(f"a window function with the argument {value}.", fix="Pass one or more.")
     return value
 
 
 def _not_negative(value: int, word: str) -> int:
     if value < 0:
-        raise TransactionError(f"{word} must not be negative.", fix="Pass zero or more.")
+        raise InvalidValue(f"{word} must not be negative.", fix="Pass zero or more.")
     return value
 
 

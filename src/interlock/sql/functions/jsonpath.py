@@ -20,7 +20,7 @@ from interlock.sql.functions import decimals, documents
 from interlock.sql.registry import Entry, function, operator
 from interlock.sql.scope import Term
 from interlock.sql.stored_values import JsonNumber, json_text, numeric_text, rows_text
-from interlock.sql.types import Type, refuse, wrong
+from interlock.sql.types import InvalidValue, Type, refuse, wrong
 
 PATHS_MAX: Final = 256
 _DEPTH_MAX: Final = 50
@@ -270,7 +270,7 @@ class _Evaluation:
             case "variable":
                 name = str(node.value)
                 if name not in self.variables:
-                    raise TransactionError(f"there is no jsonpath variable {name!r}.", fix="Pass it in vars.")
+                    raise InvalidValue(f"there is no jsonpath variable {name!r}.", fix="Pass it in vars.")
                 yield self.variables[name]
             case "last":
                 yield cast("int", size) - 1
@@ -463,7 +463,7 @@ _COMPARE: Final = {sign: _comparing(sign) for sign in _TESTS}
 def _evaluation(document: str, path: str, variables: str) -> tuple[_Evaluation, _Node]:
     values = documents.loaded(variables)
     if not documents.is_object(values):
-        raise TransactionError("the vars of a jsonpath are not an object.", fix="Pass an object: '{\"x\": 1}'.")
+        raise InvalidValue("the vars of a jsonpath are not an object.", fix="Pass an object: '{\"x\": 1}'.")
     strict, node = _path(path)
     return _Evaluation(documents.loaded(document), values, strict), node
 

@@ -15,12 +15,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from interlock.errors import TransactionError
 from interlock.sql.functions import decimals
 from interlock.sql.registry import Entry, built, cast, function, internal, operator, written
 from interlock.sql.scope import Term, call, combined
 from interlock.sql.stored_values import StoredValue, numeric_scaled, numeric_text, out_of_range
-from interlock.sql.types import INT2, INT4, INT8, INTEGER_RANGE, Type, refuse
+from interlock.sql.types import INT2, INT4, INT8, INTEGER_RANGE, InvalidValue, Type, refuse
 
 _INT8_LOW, _INT8_HIGH = INTEGER_RANGE["int8"]
 _INTEGERS: Final = ("int2", "int4", "int8")
@@ -43,7 +42,7 @@ def ranged(kind: Type) -> Callable[[float], int]:
 def finite(value: float) -> float:
     """Verify a computed float."""
     if not math.isfinite(value):
-        raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
+        raise InvalidValue("double precision out of range.", fix="Use numeric, or smaller values.")
     return value
 
 
@@ -83,7 +82,7 @@ def float_divide(left: float, right: float) -> float:
 
 def _in_range(value: float, *, zero: bool) -> float:
     if value == 0 and not zero:
-        raise TransactionError("double precision out of range: underflow.", fix="Use numeric.")
+        raise InvalidValue("double precision out of range: underflow.", fix="Use numeric.")
     return finite(value)
 
 
@@ -95,16 +94,16 @@ def float_to_numeric(value: float) -> str:
 def square_root(value: float) -> float:
     """Return the square root, which IEEE 754 defines to the last bit."""
     if value < 0:
-        raise TransactionError("the square root of a negative number.", fix="Test its sign first, inside CASE.")
+        raise InvalidValue("the square root of a negative number.", fix="Test its sign first, inside CASE.")
     return math.sqrt(value)
 
 
 def power(base: float, exponent: float) -> float:
     """Return a power of floats."""
     if base == 0 and exponent < 0:
-        raise TransactionError("zero raised to a negative power is undefined.", fix="Test it first, inside CASE.")
+        raise InvalidValue("zero raised to a negative power is undefined.", fix="Test it first, inside CASE.")
     if base < 0 and not exponent.is_integer():
-        raise TransactionError(
+        raise InvalidValue(
             "a negative number raised to a power that is not whole is complex.", fix="Test its sign first, inside CASE."
         )
     try:
@@ -127,7 +126,7 @@ def _computed(
         except OverflowError:
             result = math.inf
         except ValueError:
-            raise TransactionError("input is out of range.", fix="Test it first, inside CASE.") from None
+            raise InvalidValue("input is out of range.", fix="Test it first, inside CASE.") from None
         if poles is not None and math.isinf(result):
             why = "A lane keeps neither NaN nor infinity."
             raise refuse("an infinite result.", why=why, fix="Test the argument first.")
@@ -168,7 +167,7 @@ def _sign(value: str) -> str:
 
 def _factorial(value: int) -> str:
     if value < 0:
-        raise TransactionError("the factorial of a negative number.", fix="Pass zero or more.")
+        raise InvalidValue("the factorial of a negative number.", fix="Pass zero or more.")
     if value > _FACTORIAL_MAX:
         raise refuse(f"factorial({value}).", fix=f"Stay below {_FACTORIAL_MAX}.")
     return str(math.factorial(value))
@@ -230,15 +229,15 @@ def _bucket_of(
     number: Fraction | float, first: Fraction | float, last: Fraction | float, count: int, place: Callable[[], int]
 ) -> int:
     if count <= 0:
-        raise TransactionError("width_bucket() with a count that is not greater than zero.", fix="Pass 1 or more.")
+        raise InvalidValue("width_bucket() with a count that is not greater than zero.", fix="Pass 1 or more.")
     if first == last:
-        raise TransactionError("width_bucket() with equal bounds.", fix="Pass two bounds.")
+        raise InvalidValue("width_bucket() with equal bounds.", fix="Pass two bounds.")
     rising = first < last
     if number < first if rising else number > first:
         return 0
     found = count if (number >= last if rising else number <= last) else place()
     if found >= INTEGER_RANGE["int4"][1]:
-        raise TransactionError("integer out of range.", fix="Use fewer buckets.")
+        raise InvalidValue("integer out of range.", fix="Use fewer buckets.")
     return found + 1
 
 
@@ -249,7 +248,7 @@ def _based(digits: str, bits: int) -> Callable[[int], str]:
 def _between(low: int, high: int, fraction: float) -> int:
     """random(low, high), made of a random fraction."""
     if low > high:
-        raise TransactionError(f"random({low}, {high}): the first bound is the greater one.", fix="Exchange them.")
+        raise InvalidValue(f"random({low}, {high}): the first bound is the greater one.", fix="Exchange them.")
     # 53 bits of chance: a wider range has numbers that never come.
     return min(low + int(fraction * (high - low + 1)), high)
 

@@ -22,7 +22,7 @@ from interlock.sql.functions import texts
 from interlock.sql.registry import Entry, built, function, internal
 from interlock.sql.scope import Term, call, combined
 from interlock.sql.stored_values import StoredValue, array_text, rows_text
-from interlock.sql.types import Type, refuse, wrong
+from interlock.sql.types import InvalidValue, Type, invalid, refuse
 
 PATTERNS_MAX: Final = 256
 PATTERN_LENGTH_MAX: Final = 1_000
@@ -108,7 +108,7 @@ def _unsupported(what: str) -> Exception:
 
 
 def _invalid(what: str) -> Exception:
-    return wrong(f"invalid regular expression: {what}.", fix="Correct the pattern.")
+    return invalid(f"invalid regular expression: {what}.", fix="Correct the pattern.")
 
 
 # --- Parser ----------------------------------------------------------------------------------------------------------
@@ -636,9 +636,9 @@ def _prepared(text: str, flags: str = "", *, many: str = "") -> tuple[Pattern, b
         if flag in "bemnpqwx":
             raise _unsupported(f"the option {flag!r}")
         if flag not in "icgst":
-            raise wrong(f"invalid regular expression option: {flag!r}.", fix="Use i, c or g.")
+            raise invalid(f"invalid regular expression option: {flag!r}.", fix="Use i, c or g.")
     if "g" in flags and many:
-        raise wrong(f"{many}() does not support the option g.", fix="Leave it out.")
+        raise invalid(f"{many}() does not support the option g.", fix="Leave it out.")
     return _pattern(text, fold=flags.rfind("i") > flags.rfind("c")), "g" in flags
 
 
@@ -649,7 +649,7 @@ def _like(text: str, pattern: str, flags: str = "") -> int:
 def _at_least(low: int, **values: int) -> None:
     for name, value in values.items():
         if value < low:
-            raise wrong(f"invalid value for parameter {name!r}: {value}.", fix=f"Pass {low} or more.")
+            raise invalid(f"invalid value for parameter {name!r}: {value}.", fix=f"Pass {low} or more.")
 
 
 def _parts_of(regex: Pattern, text: str, found: Match) -> str:
@@ -697,7 +697,7 @@ def _instr(text: str, pattern: str, start: int = 1, number: int = 1, after: int 
     """regexp_instr: where the nth match begins, or the place after its end; zero without one."""
     _at_least(1, start=start, n=number)
     if after not in {0, 1}:
-        raise wrong(f"invalid value for parameter 'endoption': {after}.", fix="Pass 0 or 1.")
+        raise invalid(f"invalid value for parameter 'endoption': {after}.", fix="Pass 0 or 1.")
     regex, _ = _prepared(pattern, flags, many="regexp_instr")
     found = regex.matches(text, start - 1, groups=False)
     return next((each.span[after] + 1 for each in islice(found, number - 1, None)), 0)
@@ -720,7 +720,7 @@ def _split(text: str, pattern: str, flags: str = "") -> str:
 def _replace(text: str, pattern: str, new: str, flags: str = "") -> str:
     """regexp_replace: the first match replaced, or with `g` all of them."""
     if flags[:1].isdigit():
-        raise wrong(f"invalid regular expression option: {flags[:1]!r}.", fix="Cast the argument to integer.")
+        raise invalid(f"invalid regular expression option: {flags[:1]!r}.", fix="Cast the argument to integer.")
     regex, everywhere = _prepared(pattern, flags)
     return _replaced(regex, text, new, 0, 0 if everywhere else 1)
 
@@ -743,7 +743,7 @@ def _replaced(regex: Pattern, text: str, new: str, start: int, number: int) -> s
         pieces += [text[copied : each.span[0]], written]
         length += len(written)
         if length > texts.TEXT_LENGTH_MAX:
-            raise TransactionError(f"a text of over {texts.TEXT_LENGTH_MAX:,} characters.", fix="Use less.")
+            raise InvalidValue(f"a text of over {texts.TEXT_LENGTH_MAX:,} characters.", fix="Use less.")
         copied = each.span[1]
     return "".join(pieces) + text[copied:]
 

@@ -8,11 +8,11 @@ transaction is rolled back. A position is the last number given; a sequence with
 
 from collections.abc import Callable
 
-from interlock.errors import ConstraintViolation, DialectError, TransactionError
+from interlock.errors import ConstraintViolation, DialectError
 from interlock.sql.registry import ANY_NUMBER, Function
 from interlock.sql.schema import POSITION_PREFIX, called_sequences, positions_in
 from interlock.sql.stored_values import StoredValue
-from interlock.sql.types import INT8, INTEGER_RANGE
+from interlock.sql.types import INT8, INTEGER_RANGE, InvalidValue
 
 Run = Callable[..., object]
 """Runs a statement of SQLite with its values."""
@@ -118,7 +118,7 @@ class Positions:
             if not minimum <= number <= maximum:
                 if not cycle:
                     end = maximum if increment > 0 else minimum
-                    raise TransactionError(
+                    raise InvalidValue(
                         f"the sequence {name!r} has reached {end}, its last number.",
                         fix="Use a wider type, or RESTART.",
                     )
@@ -134,7 +134,7 @@ class Positions:
         if not isinstance(number, int) or called is None:
             return None
         if not minimum <= number <= maximum:
-            raise TransactionError(
+            raise InvalidValue(
                 f"{number} is outside of the sequence {name!r}, from {minimum} to {maximum}.", fix="Use another number."
             )
         position = number if called else number - increment

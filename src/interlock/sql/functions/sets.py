@@ -11,11 +11,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, cast
 
-from interlock.errors import DialectError, TransactionError
+from interlock.errors import DialectError
 from interlock.sql.functions import decimals, times
 from interlock.sql.registry import Aggregate, Entry, Function, function, strict
 from interlock.sql.stored_values import StoredValue, portable, rows_text
-from interlock.sql.types import refuse
+from interlock.sql.types import InvalidValue, refuse
 
 SERIES_ROWS_MAX: Final = 1_000_000
 
@@ -58,8 +58,8 @@ def _counted(
     return rows_text(listed)
 
 
-def _no_steps() -> TransactionError:
-    return TransactionError("generate_series() by steps of zero.", why="It would never end.", fix="Use another step.")
+def _no_steps() -> InvalidValue:
+    return InvalidValue("generate_series() by steps of zero.", why="It would never end.", fix="Use another step.")
 
 
 def integers(start: int, stop: int, step: int = 1) -> str:

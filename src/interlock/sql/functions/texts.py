@@ -23,12 +23,12 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from interlock.errors import DialectError, TransactionError
+from interlock.errors import DialectError
 from interlock.sql.parse import parse, quoted_name
 from interlock.sql.registry import Entry, built, cast, function, internal, operator, written
 from interlock.sql.scope import Term, call, combined
 from interlock.sql.stored_values import StoredValue
-from interlock.sql.types import INTEGER_RANGE, Type, refuse
+from interlock.sql.types import INTEGER_RANGE, InvalidValue, Type, refuse
 
 TextT = TypeVar("TextT", str, bytes)
 TEXT_LENGTH_MAX: Final = 10_000_000
@@ -51,7 +51,7 @@ def substring(text: TextT, start: int, length: int | None = None) -> TextT:
     if length is None:
         return text[max(start - 1, 0) :]
     if length < 0:
-        raise TransactionError(f"negative substring length {length}.", fix="Pass zero or more.")
+        raise InvalidValue(f"negative substring length {length}.", fix="Pass zero or more.")
     end = start + length - 1
     return text[max(start - 1, 0) : end] if end > 0 else text[:0]
 
@@ -120,7 +120,7 @@ def _reverse(text: TextT) -> TextT:
 def split_part(text: str, delimiter: str, place: int) -> str:
     """Return the part at that place between two delimiters; a negative place counts from the end."""
     if place == 0:
-        raise TransactionError("split_part() of field 0.", fix="Fields are counted from 1, or from -1 at the end.")
+        raise InvalidValue("split_part() of field 0.", fix="Fields are counted from 1, or from -1 at the end.")
     parts = text.split(delimiter) if delimiter else [text]
     if not text or abs(place) > len(parts):
         return ""
@@ -144,7 +144,7 @@ def concat_ws(separator: StoredValue, *texts: StoredValue) -> str | None:
 def varchar(text: str, length: int) -> str:
     """Return text for a column of limited length: too many characters are an error, too many spaces are cut off."""
     if text[length:].strip(" "):
-        raise TransactionError(
+        raise InvalidValue(
             f"text of {len(text)} characters is too long for varchar({length}).", fix="Shorten it, or widen the column."
         )
     return text[:length]
@@ -153,7 +153,7 @@ def varchar(text: str, length: int) -> str:
 def char(text: str, length: int) -> str:
     """Return text for a column of fixed length, filled with blanks: too many characters are an error."""
     if text[length:].strip(" "):
-        raise TransactionError(
+        raise InvalidValue(
             f"text of {len(text)} characters is too long for char({length}).", fix="Shorten it, or widen the column."
         )
     return char_cut(text, length)
@@ -180,10 +180,10 @@ def _translate(text: str, old: str, new: str) -> str:
 def _overlay(text: str, new: str, start: int, count: int | None = None) -> str:
     """Return the text with a part of it replaced."""
     if start <= 0:
-        raise TransactionError("negative substring length not allowed.", fix="Begin at 1 or later.")
+        raise InvalidValue("negative substring length not allowed.", fix="Begin at 1 or later.")
     length = len(new) if count is None else count
     if start + length > INTEGER_RANGE["int4"][1]:
-        raise TransactionError("integer out of range.", fix="Begin earlier, or replace less.")
+        raise InvalidValue("integer out of range.", fix="Begin earlier, or replace less.")
     return text[: start - 1] + new + text[max(start - 1 + length, 0) :]
 
 
@@ -195,7 +195,7 @@ def _code_point(text: str) -> int:
 def _character(code: int) -> str:
     """Return the character of a code: chr()."""
     if not 0 < code <= _CODE_MAX or _SURROGATES[0] <= code <= _SURROGATES[1]:
-        raise TransactionError(f"requested character not valid: chr({code}).", fix="Pass the code of a character.")
+        raise InvalidValue(f"requested character not valid: chr({code}).", fix="Pass the code of a character.")
     return chr(code)
 
 
@@ -344,7 +344,7 @@ def like(text: str, pattern: str, escape: str) -> int:
         return regex.fullmatch(text) is not None
     begun = regex.match(text)
     if begun is not None and len(text) - begun.end() >= left_min:
-        raise TransactionError("a LIKE pattern ends with its escape character.", fix="Double it.")
+        raise InvalidValue("a LIKE pattern ends with its escape character.", fix="Double it.")
     return False
 
 
@@ -450,14 +450,14 @@ def _format(template: StoredValue, *values: StoredValue) -> str | None:
         if kind == "*":
             raise refuse("%* in format().", fix="Write the width.")
         if kind not in {"s", "I", "L"}:
-            raise TransactionError(f"unrecognized format() type specifier {kind!r}.", fix="Use %s, %I or %L; %% is %.")
+            raise InvalidValue(f"unrecognized format() type specifier {kind!r}.", fix="Use %s, %I or %L; %% is %.")
         following = following + 1 if place is None else int(place)
         if following < 1 or following > len(values):
-            raise TransactionError("too few arguments for format().", fix="Pass one for each place.")
+            raise InvalidValue("too few arguments for format().", fix="Pass one for each place.")
         value = values[following - 1]
         if kind == "I":
             if value is None:
-                raise TransactionError("NULL as a name in format().", fix="Pass a text for %I.")
+                raise InvalidValue("NULL as a name in format().", fix="Pass a text for %I.")
             value = _quote_name(str(value))
         if kind == "L":
             value = "NULL" if value is None else _quote_literal(str(value))
@@ -487,17 +487,17 @@ def _encode(value: bytes, form: str) -> str:
                 f"\\{byte:03o}" if byte == 0 or byte > _ASCII_MAX else chr(byte).replace("\\", "\\\\") for byte in value
             )
         case _:
-            raise TransactionError(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
+            raise InvalidValue(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
 
 
 def _decode(text: str, form: str) -> bytes:
     """Return the bytes that a text stands for."""
     if form.lower() not in _DECODERS:
-        raise TransactionError(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
+        raise InvalidValue(f"unrecognized encoding: {form!r}.", fix="Use hex, base64 or escape.")
     try:
         return _DECODERS[form.lower()](text)
     except ValueError as error:
-        raise TransactionError(f"invalid {form} text.", fix="Correct the text.") from error
+        raise InvalidValue(f"invalid {form} text.", fix="Correct the text.") from error
 
 
 def _from_hexadecimal(text: str) -> bytes:
@@ -528,7 +528,7 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 def _byte_at(value: bytes, place: int) -> int:
     """get_byte."""
     if not 0 <= place < len(value):
-        raise TransactionError(f"index {place} out of valid range, 0..{len(value) - 1}.", fix="Count from zero.")
+        raise InvalidValue(f"index {place} out of valid range, 0..{len(value) - 1}.", fix="Count from zero.")
     return value[place]
 
 
@@ -548,9 +548,9 @@ def _convert_from(value: bytes, name: str) -> str:
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
-        raise TransactionError("invalid bytes for UTF8.", fix="Store text in UTF-8.") from error
+        raise InvalidValue("invalid bytes for UTF8.", fix="Store text in UTF-8.") from error
     if "\0" in text:
-        raise TransactionError("NUL in a text.", fix="Use bytea.")
+        raise InvalidValue("NUL in a text.", fix="Use bytea.")
     return text
 
 

@@ -18,11 +18,10 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
-from interlock.errors import TransactionError
 from interlock.sql.registry import Body, Entry, built, cast, function, internal, operator, swapped, written
 from interlock.sql.scope import Term, call
 from interlock.sql.stored_values import EPOCH, MICROSECOND, TIME_MAX, TIME_MIN, StoredValue, numeric_scaled
-from interlock.sql.types import INTEGER_RANGE, Type, refuse
+from interlock.sql.types import INTEGER_RANGE, InvalidValue, Type, refuse
 
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
@@ -48,7 +47,7 @@ class Interval(NamedTuple):
         """The interval as it travels through SQLite."""
         limits = ((self.months, _INT4_MAX), (self.days, _INT4_MAX), (self.micros, _INT8_MAX))
         if any(not -limit - 1 <= part <= limit for part, limit in limits):
-            raise TransactionError("interval out of range.", fix="Use a shorter one.")
+            raise InvalidValue("interval out of range.", fix="Use a shorter one.")
         return f"{self.months} {self.days} {self.micros}"
 
 
@@ -224,7 +223,7 @@ def multiply(interval: str, factor: float) -> str:
 def divide(interval: str, divisor: float) -> str:
     """Return the interval divided by a number."""
     if divisor == 0:
-        raise TransactionError("division by zero.", fix="Test the divisor first.")
+        raise InvalidValue("division by zero.", fix="Test the divisor first.")
     return _scaled(interval, lambda part: part / divisor)
 
 
@@ -232,7 +231,7 @@ def _scaled(interval: str, scale: Callable[[int], float]) -> str:
     """PostgreSQL's interval_mul and interval_div: what is left of a month goes to its days, of a day to its seconds."""
     months, days, micros = stored_interval(interval)
     if not all(math.isfinite(scale(part)) for part in (months, days, micros)):
-        raise TransactionError("interval out of range.", fix="Use a smaller factor.")
+        raise InvalidValue("interval out of range.", fix="Use a smaller factor.")
     result_months, result_days = math.trunc(scale(months)), math.trunc(scale(days))
     month_rest = _rounded((scale(months) - result_months) * _DAYS_PER_MONTH)
     second_rest = (scale(days) - result_days + month_rest - math.trunc(month_rest)) * _SECONDS_PER_DAY
@@ -353,7 +352,7 @@ def _date_part(field: str, days: int) -> str:
     """extract() of a date, as a numeric is stored: it has no time of day."""
     name = _field(field, _PARTS, "date")
     if name in _CLOCK_PARTS - {"epoch"}:
-        raise TransactionError(f"unit {name!r} is not supported for type date.", fix="Cast it to timestamp.")
+        raise InvalidValue(f"unit {name!r} is not supported for type date.", fix="Cast it to timestamp.")
     return _PARTS[name](_moment(days * DAY_US)).partition(".")[0]
 
 
@@ -589,9 +588,7 @@ def make_date(year: int, month: int, day: int) -> int:
     try:
         return days_of(date(year, month, day))
     except ValueError as error:
-        raise TransactionError(
-            f"date field value out of range: {year}-{month}-{day}.", fix="Use a real date."
-        ) from error
+        raise InvalidValue(f"date field value out of range: {year}-{month}-{day}.", fix="Use a real date.") from error
 
 
 def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> int:
@@ -611,7 +608,7 @@ def _checked_clock(hour: int, minute: int, seconds: float) -> int:
     total = hour * HOUR_US + minute * MINUTE_US + round(seconds * SECOND_US)
     # As for PostgreSQL, a minute may have a second 60, and a day may end at 24:00.
     if not (0 <= hour <= 24 and 0 <= minute <= 59 and 0 <= seconds <= 60 and total <= DAY_US):  # noqa: PLR2004
-        raise TransactionError(f"time field value out of range: {hour}:{minute}:{seconds}.", fix="Use a real time.")
+        raise InvalidValue(f"time field value out of range: {hour}:{minute}:{seconds}.", fix="Use a real time.")
     return total
 
 
@@ -656,12 +653,12 @@ def _bin_of(stride: str, moment: int, origin: int) -> int:
     """date_bin: the beginning of the stride that the moment is in, counted from the origin."""
     months, days, micros = stored_interval(stride)
     if months:
-        raise TransactionError("date_bin() by months or years.", fix="Use days and times, or date_trunc().")
+        raise InvalidValue("date_bin() by months or years.", fix="Use days and times, or date_trunc().")
     step = days * DAY_US + micros
     if abs(step) > INTEGER_RANGE["int8"][1]:
-        raise TransactionError("interval out of range.", fix="Use a shorter one.")
+        raise InvalidValue("interval out of range.", fix="Use a shorter one.")
     if step <= 0:
-        raise TransactionError("date_bin() by a stride that is not greater than zero.", fix="Use a longer one.")
+        raise InvalidValue("date_bin() by a stride that is not greater than zero.", fix="Use a longer one.")
     return _kept(origin + (moment - origin) // step * step)
 
 

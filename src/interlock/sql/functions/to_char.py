@@ -16,11 +16,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from interlock.errors import TransactionError
 from interlock.sql.functions import decimals, times
 from interlock.sql.registry import Entry, function
 from interlock.sql.stored_values import EPOCH
-from interlock.sql.types import INTEGER_RANGE, refuse
+from interlock.sql.types import INTEGER_RANGE, InvalidValue, refuse
 
 # --- Templates -------------------------------------------------------------------------------------------------------
 
@@ -153,7 +152,7 @@ _OF_DATES_ALONE: Final = frozenset({
 def _not_for_intervals(pattern: str) -> Exception:
     if pattern.upper() in _OF_DATES_ALONE:
         return refused(pattern, "to_char(interval, …)")
-    return TransactionError(
+    return InvalidValue(
         f"the pattern {pattern!r} is not one for an interval.", fix="Use YYYY, MM, DD, HH24, MI, SS, MS or US."
     )
 
@@ -330,7 +329,7 @@ def _hour(fields: dict[str, str]) -> int:
         raise refuse("HH24 with AM or PM.", fix="Use HH12.")
     hour = int(fields.get("HH12", fields.get("HH", "12")))
     if not 1 <= hour <= _HALF_DAY:
-        raise TransactionError(f"hour {hour} is invalid for the 12-hour clock.", fix="Use HH24.")
+        raise InvalidValue(f"hour {hour} is invalid for the 12-hour clock.", fix="Use HH24.")
     is_late = half is not None and half.lower() == "pm"
     return hour % _HALF_DAY + (_HALF_DAY if is_late else 0) if half or hour == _HALF_DAY else hour
 
@@ -405,7 +404,7 @@ class _NumberTemplate:
 
 
 def _wrong_template(what: str) -> Exception:
-    return TransactionError(f"the template of a number has {what}.", fix="Write a template such as '999G990D00'.")
+    return InvalidValue(f"the template of a number has {what}.", fix="Write a template such as '999G990D00'.")
 
 
 def _described(template: str) -> tuple[tuple[Piece, ...], _NumberTemplate]:
