@@ -146,7 +146,7 @@ class DatabaseIntrospection(PostgresIntrospection):
         if table_name in self._schema().views:
             with self.connection.cursor() as reading:
                 reading.execute(f"SELECT * FROM {self.connection.ops.quote_name(table_name)} LIMIT 0")  # noqa: S608 -- a name of the catalog, quoted.
-                return [FieldInfo(*column, True, None, None, False, None) for column in reading.description]  # noqa: FBT003 -- by position.
+                return [FieldInfo(*column[:6], True, None, None, False, None) for column in reading.description]  # noqa: FBT003 -- by position.
         return [
             FieldInfo(
                 column.name,

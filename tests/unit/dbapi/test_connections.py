@@ -326,6 +326,28 @@ def test_errors_of_interlock_are_errors_of_the_module(raised: Exception, expecte
     assert caught.value.__cause__ is raised
 
 
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("SELECT 1 / $1::integer", [0]),
+        ("SELECT 1 / 0", []),
+        ("SELECT $1::text::integer", ["x"]),
+        ("SELECT 'x'::integer", []),
+        ("SELECT $1::integer", [2**31]),
+        ("SELECT 2147483647 + $1::integer", [1]),
+        ("ALTER TABLE stock ALTER COLUMN item TYPE varchar(2)", []),
+        ("SELECT 'x' ~ $1::text", ["("]),
+        ("SELECT $1::text::jsonb", ["{"]),
+    ],
+)
+def test_a_value_that_its_type_does_not_have_is_a_data_error(
+    connection: dbapi.Connection, sql: str, values: list[object]
+) -> None:
+    connection.cursor().execute("INSERT INTO stock VALUES (1, 'long', 1)")
+    with pytest.raises(dbapi.DataError):
+        connection.cursor().execute(sql, values).fetchall()
+
+
 def fail_commit(connection: dbapi.Connection) -> None:
     """Kill the lane, as a commit does whose outcome is unknown."""
     connection.database._engine.lane._die(errors.OutcomeUnknown("the disk has failed."), ())  # type: ignore[attr-defined]

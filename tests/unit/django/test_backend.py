@@ -168,3 +168,37 @@ host.refresh_from_db()
 print(host.twice, Host.objects.filter(twice__gt=41).count())
 """)
     assert seen == "42 1\n"
+
+
+def test_what_django_asks_of_a_schema_and_of_names_is_answered_as_by_postgresql() -> None:
+    seen = run(f"""{MODEL}
+from django.db import DataError, models
+from django.db.models import F
+from django.db.models.functions import Abs, Cast
+
+for expression in (Abs("hits").desc(), Cast("hits", models.CharField())):
+    with connection.schema_editor() as editor:
+        editor.add_index(Host, models.Index(expression, name="host_" + type(expression).__name__.lower()))
+cursor = connection.cursor()
+cursor.execute("CREATE VIEW shop_busy AS SELECT id, hits FROM shop_host WHERE hits > 5")
+found = connection.introspection.get_constraints(cursor, "shop_host")
+print([(found[name]["columns"], found[name]["orders"]) for name in ("host_cast", "host_orderby")])
+print(connection.introspection.table_names(cursor, include_views=True))
+print([(each.name, each.type_code) for each in connection.introspection.get_table_description(cursor, "shop_busy")])
+try:
+    list(Host.objects.annotate(half=1 / (F("hits") - F("hits"))))
+    list(Host.objects.extra(where=["1 / 0 = 1"]))
+except DataError as error:
+    print(str(error).partition(".")[0])
+try:
+    Host.objects.all().query.get_compiler("default").quote_name_unless_alias("a$")
+except ValueError as error:
+    print(error)
+""")
+    assert seen.splitlines() == [
+        "[([], ['ASC']), ([], ['DESC'])]",
+        "['shop_busy', 'shop_host']",
+        "[('id', 23), ('hits', 23)]",
+        "division by zero",
+        "Dollar signs are not permitted in column aliases on PostgreSQL.",
+    ]
