@@ -578,7 +578,7 @@ def _subscript(term: Term, place: Term) -> Term:
 
 def _collated(body: Body, scope: Scope, *, sorts: bool = False) -> Term:
     term = expression(body["arg"], scope)
-    if term.type.is_array:
+    if term.type.is_array or term.type.name == "bpchar":
         raise refuse(f"COLLATE of the type {term.type}.", fix="Leave it out.")
     if not (term.type is UNKNOWN or term.type.is_text):
         raise wrong(f"COLLATE of the type {term.type}.", fix="Leave it out.")

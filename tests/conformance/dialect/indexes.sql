@@ -30,6 +30,16 @@ CREATE INDEX ON ix ((d + 1));
 CREATE INDEX ON ix ((lower(v)::text));
 CREATE INDEX ON ix ((coalesce(a, 0)::text));
 CREATE INDEX ON ix (coalesce(t, '2020-01-01'));
+-- refused
+CREATE INDEX ON ix (coalesce(t, s));
+-- refused
+CREATE INDEX ON ix (lower('x' || s));
+-- refused
+CREATE INDEX ON ix (('x'::text));
+-- refused
+CREATE TABLE fixed (c char(4) COLLATE "pg_c_utf8");
+-- refused
+SELECT 'a'::char(4) COLLATE "pg_c_utf8";
 CREATE INDEX ON ix ((i * 2));
 CREATE INDEX ON ix ((-a));
 CREATE INDEX ON ix ((- n));

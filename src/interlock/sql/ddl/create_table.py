@@ -44,7 +44,7 @@ from interlock.sql.schema import (
     names_in,
 )
 from interlock.sql.scope import SYSTEM_COLUMNS, Output, Relation, Scope, Translation, visible
-from interlock.sql.types import TIMESTAMPTZ, Type, collate, declared, enforcement, refuse, wrong
+from interlock.sql.types import TIMESTAMPTZ, UNKNOWN, Type, collate, declared, enforcement, refuse, wrong
 
 TYPE_CHECK_PREFIX: Final = "interlock_type_"
 COLUMNS_MAX: Final = 500
@@ -291,7 +291,8 @@ def _read_source(rule: Body, column: Column, draft: TableDraft, translation: Tra
 def check_collation(names: list[str], kind: Type, *, sorts: bool = False) -> None:
     """Refuse a collation that a lane does not have."""
     if not kind.is_text and not (kind.is_array and kind.element.is_text):
-        raise wrong(f"COLLATE of the type {kind}.", fix="Leave it out.")
+        report = refuse if kind.name == "bpchar" else wrong
+        raise report(f"COLLATE of the type {kind}.", fix="Leave it out.")
     casts.check_collation(names, sorts=sorts)
 
 
@@ -575,13 +576,10 @@ _INDEXED_FUNCTIONS: Final = frozenset({"lower", "upper", "length", "char_length"
 
 
 _INDEXED_OPERATORS: Final = frozenset({"+", "-", "*", "/", "||", "->", "->>", "#>>"})
-_STEADY_CASTS: Final = frozenset(
-    {"bool", "int2", "int4", "int8", "float8", "numeric", "text", "varchar", "jsonb", "uuid", "unknown"}
-)
+_TEXTS: Final = ("text", "varchar", "bpchar", "unknown")
+_STEADY_CASTS: Final = frozenset({"bool", "int2", "int4", "int8", "float8", "numeric", "jsonb", "uuid", *_TEXTS})
 """Types whose casts are immutable on PostgreSQL. Those from and to dates and times depend on the session there."""
-_INDEXED_NODES: Final = frozenset({"ColumnRef", "A_Const", "String", "Integer", "CoalesceExpr", "TypeName"})
-_MOMENTS: Final = (TIMESTAMPTZ,)
-"""Types whose operators depend on the session on PostgreSQL."""
+_INDEXED_NODES: Final = frozenset({"ColumnRef", "A_Const", "String", "Integer", "TypeName"})
 
 
 def _index_element(body: Body, table: Table, translation: Translation) -> tuple[str, str]:
@@ -610,6 +608,8 @@ def _indexed_expression(node: Node, table: Table, translation: Translation) -> t
         for kind, body in walk(node):
             _check_indexed(kind, body, scope)
         term = expression(node, scope).checked
+    if term.text.startswith("'") or term.type is UNKNOWN:
+        raise refuse("an index on a constant text.", why="SQLite reads it as a name.", fix="Index columns, or 1.")
     comparable(term.type, "an index")
     return _index_title(node), f"({term.text}){collate(term.type)}", term.type
 
@@ -619,13 +619,16 @@ def _check_indexed(kind: str, body: Body, scope: Scope) -> None:
     if kind == "TypeCast":
         kinds = {column_type(body["typeName"])[0].name, expression(body["arg"], scope).type.name}
         is_steady = kinds <= _STEADY_CASTS
-    elif kind == "A_Expr" and body["kind"] == "AEXPR_OP" and names_of(body["name"]) == ["||"]:
-        # What is joined to a text is cast to text.
-        sides = [expression(body[side], scope).type for side in ("lexpr", "rexpr")]
-        is_steady = {side.name for side in sides} <= _STEADY_CASTS or not any(side.is_text for side in sides)
     elif kind == "A_Expr" and body["kind"] == "AEXPR_OP":
         sides = [expression(body[side], scope).type for side in ("lexpr", "rexpr") if side in body]
-        is_steady = names_of(body["name"])[-1] in _INDEXED_OPERATORS and not any(side in _MOMENTS for side in sides)
+        operator = names_of(body["name"])[-1]
+        is_steady = operator in _INDEXED_OPERATORS and TIMESTAMPTZ not in sides
+        kinds = {side.name for side in sides}
+        if operator == "||" and not kinds.isdisjoint(_TEXTS):  # The other side is cast to text.
+            is_steady = kinds <= _STEADY_CASTS
+    elif kind == "CoalesceExpr":
+        kinds = {expression(node, scope).type.name for node in body["args"]}
+        is_steady = kinds <= _STEADY_CASTS or len(kinds - {"unknown"}) == 1
     elif kind == "FuncCall":
         is_steady = names_of(body["funcname"])[-1] in _INDEXED_FUNCTIONS
     else:
