@@ -25,7 +25,7 @@ from typing import Protocol, cast
 from interlock.core.events import Event
 from interlock.core.policies import Retry
 from interlock.core.values import BeatingContext, OtherWorkflows, StepContext, find_other_workflows
-from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
+from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.step_threads import StepThreads
 from interlock.engine.dependencies.wait_queue import Parking, Pass
@@ -326,7 +326,7 @@ class Runner:
         """Act on a durable change: cancel the attempt that no longer applies, begin what is owed."""
         live = staged.live
         owed, workflow = live.owed, live.row.id
-        current = owed.current
+        current = None if owed is NOTHING else owed.current
         if self.reporting:
             self.reporting.pop(workflow, None)  # It is in the store.
         running = self._running.get(workflow)
@@ -712,7 +712,8 @@ class Runner:
         try:
             attempt.begin()
             CURRENT.set(current)
-            OTHER_WORKFLOWS.set(self.others)
+            if self._at_work is None or self._at_work[0] is not attempt:
+                OTHER_WORKFLOWS.set(self.others)  # The worker has set it for the attempts that share its task.
             ctx = _context(attempt, run, live)
             value = await live.bound.steps[step.name](live.lend_context(), ctx)
             if step.children is not None:
