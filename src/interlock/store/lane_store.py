@@ -241,8 +241,15 @@ def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mappi
     if lost:
         moves = [each for each in moves if each[1].row.id not in lost]
     insert_events(cursor, [event_columns(number, each) for number, change in moves for each in change.history])
+    _write_aside(cursor, changes, lost)
+    cursor.execute(TIME, (time_us,))
+    return Applied([change.row.id for change in changes if change.row.id in lost] if lost else [], learned)
+
+
+def _write_aside(cursor: apsw.Cursor, changes: Sequence[Change], lost: set[str]) -> None:
+    """Write effects, letters and children in the order of the changes: one may remove what another has written."""
     children: list[ChildRecord] = []
-    for change in changes:  # In their order: one may remove what another one before it has written.
+    for change in changes:
         if lost and change.row.id in lost:
             continue
         if (
@@ -258,8 +265,6 @@ def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mappi
             children += change.children
     if children:
         cursor.executemany(CHILD, map(msgspec.structs.astuple, children))
-    cursor.execute(TIME, (time_us,))
-    return Applied([change.row.id for change in changes if change.row.id in lost] if lost else [], learned)
 
 
 def insert_events(cursor: apsw.Cursor, events: Sequence[Columns]) -> None:

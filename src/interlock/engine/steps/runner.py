@@ -22,7 +22,6 @@ from functools import partial
 from types import FrameType
 from typing import Protocol, cast
 
-from interlock.core.events import Event
 from interlock.core.policies import Retry
 from interlock.core.values import BeatingContext, OtherWorkflows, StepContext, find_other_workflows
 from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
@@ -609,11 +608,13 @@ class Runner:
         assert task is not None
         CURRENT.set(None)
         OTHER_WORKFLOWS.set(self.others)
-        clean = copy_context()
+        clean, begun_s = copy_context(), self._loop.time()
         while ready:
             working = self._at_work = ready.popleft()
             attempt, coroutine, bound, step = working
-            attempt.task, attempt.stuck, attempt.born_s = task, self._stuck, self._loop.time()
+            attempt.task, attempt.stuck = task, self._stuck
+            # Only a call of a dependency reports its duration; the others began with this turn of the event loop.
+            attempt.born_s = begun_s if attempt.permit.line is None else self._loop.time()
             await coroutine
             if self._at_work is not working:
                 return  # It has suspended, and this is its own task since.
@@ -649,11 +650,12 @@ class Runner:
             self._settle(attempt, report)
         else:
             self._signals.late(attempt.workflow, attempt.key)
-        leaving = self._leaving.get(attempt.workflow)
-        if leaving and attempt in leaving:
-            leaving.remove(attempt)
-            if not leaving:
-                del self._leaving[attempt.workflow]
+        if self._leaving:
+            leaving = self._leaving.get(attempt.workflow)
+            if leaving and attempt in leaving:
+                leaving.remove(attempt)
+                if not leaving:
+                    del self._leaving[attempt.workflow]
         for call in attempt.ended:
             call()
         if self._kept and attempt.workflow in self._kept and attempt.workflow not in self._leaving:
@@ -720,7 +722,8 @@ class Runner:
                 report = FamilyStarted(workflow, visit, run, attempt.lease, cast("int", value))
             else:
                 event = value if step.result is None else step.result(value)
-                report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
+                # The decision refuses another value than an event.
+                report = Returned(workflow, visit, run, attempt.lease, event)  # type: ignore[arg-type]
             attempt.outcome = "done"
             if not attempt.over:
                 self._signals.attempted(current, "step", run.attempts, begun_s, None)
