@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from interlock.engine.path.commit_pipeline import CommitPipeline
-from interlock.engine.path.engine_commands import Result, TakeUp, crashed, fire_timers
-from interlock.engine.path.staged_group import Envelope, Group, Staged
+from interlock.engine.path.engine_commands import Late, Result, TakeUp, crashed, fire_timers
+from interlock.engine.path.staged_group import Envelope, Group
 from interlock.engine.pauses import Pauses
 from interlock.engine.shared.claims import Claiming, LeaseRenewal
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
@@ -32,11 +32,13 @@ def memory_refuses(patch: pytest.MonkeyPatch) -> None:
 
 
 def results_of_any_lease(patch: pytest.MonkeyPatch) -> None:
-    def staged(result: Result, group: Group) -> Staged | None:
+    def decide(result: Result, group: Group) -> object:
         found = group.stage(result.workflow)
-        return found if found is not None and found.live.snapshot.visit == result.visit else None
+        if found is not None and found.live.snapshot.visit == result.visit:
+            return result.apply(found, group)
+        return Late(result.workflow, result.run.key)
 
-    patch.setattr(Result, "_staged", staged)
+    patch.setattr(Result, "decide", decide)
 
 
 def everything_has_happened(patch: pytest.MonkeyPatch) -> None:

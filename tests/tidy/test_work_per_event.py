@@ -12,13 +12,13 @@ from interlock.bench.orders import EVENTS, TRANSITIONS, MeasuredOrder, sent, ste
 from interlock.engine.path.staged_group import Staged
 
 EVENTS_COUNT = 200
-CALLS_MAX = 84.0
+CALLS_MAX = 72.0
 """Calls per event in a group, in all threads. A ratchet: lower it when the path does less."""
 
-STEP_CALLS_MAX = 174.0
+STEP_CALLS_MAX = 152.0
 """Calls per transition of an order whose steps do not suspend, in groups, with its start and its wait. As above."""
 
-BLOCKS_MAX = 12.0
+BLOCKS_MAX = 11.0
 """Blocks of memory per event that is staged, with its caller's future. A ratchet, as above."""
 
 

@@ -287,9 +287,8 @@ def decode_attempts(data: bytes) -> list[PastAttempt]:
     return _attempts_decoder.decode(data) if data else []
 
 
-def encode_attempts(attempts: Sequence[PastAttempt | tuple[str, int, str, int]]) -> bytes:
-    """Encode the attempts for a row of history; one that has succeeded and ends with it also as a tuple."""
-    return _encode(attempts)
+encode_attempts: Callable[[Sequence[PastAttempt | tuple[str, int, str, int]]], bytes] = _encode
+"""Encodes the attempts for a row of history; one that has succeeded and ends with it also as a tuple."""
 
 
 # --- Machine and loaded workflow -------------------------------------------------------------------------------------
@@ -569,11 +568,11 @@ class BoundMachine:
 
     def payload(self, value: Event | StepFailure | StoredJson | None) -> bytes:
         """Return the payload of a record as JSON; empty when it has none."""
+        if isinstance(value, Event):
+            return self.codec.stored_event(value)
         if value is None:
             return b""
-        if isinstance(value, StoredJson):
-            return value.text.encode()
-        return _encode(value) if isinstance(value, StepFailure) else self.codec.stored_event(value)
+        return value.text.encode() if isinstance(value, StoredJson) else _encode(value)
 
     def read_payload(self, event: str, data: bytes) -> Event | StepFailure | StoredJson | None:
         """Decode a stored payload, perhaps of an earlier version of the machine."""

@@ -84,10 +84,10 @@ class SignalEmitter:
         cut: str | None = None,
     ) -> None:
         """Emit the end of an attempt of a step, an undo or an effect."""
-        if not self._subscribers:
+        subscribers = self._subscribers
+        if not (subscribers.attempts or subscribers.counting):
             return
         outcome = "cancelled" if cut == "moved_on" else "done" if failure is None else failure.outcome
-        subscribers = self._subscribers
         duration_s = self._clock.monotonic_s() - begun_s if begun_s else 0.0
         for observer in subscribers.counting:
             try:

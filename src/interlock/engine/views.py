@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
+from functools import lru_cache
 from typing import Generic, Literal
 
 import msgspec
@@ -304,8 +305,9 @@ def _past_state(bound: BoundMachine, name: str) -> Enum:
     return plain_state(name) if node is None else node.state
 
 
+@lru_cache(maxsize=256)
 def moment(since_us: int) -> datetime:
-    """Convert microseconds since the epoch to an aware time."""
+    """Convert microseconds since the epoch to an aware time. All workflows of a group have the same."""
     return datetime.fromtimestamp(since_us / 1_000_000, UTC)
 
 

@@ -220,20 +220,38 @@ def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mappi
     connection.preupdate_hook(None)
     cursor = connection.cursor()
     learned: dict[str, int] = {}
-    lost_moves = _move_all(connection, cursor, [change for change in changes if change.expected], numbers, learned)
-    for part in _parts([start_columns(change.row) for change in changes if not change.expected]):
+    moves: list[tuple[int, Change]] = []
+    starts: list[Change] = []
+    lost: set[str] = set()
+    for change in changes:
+        if not change.expected:
+            starts.append(change)
+        elif number := numbers.get(change.row.id) or _number(cursor, change.row.id, learned):
+            moves.append((number, change))
+        else:
+            lost.add(change.row.id)
+    lost |= _move_all(connection, cursor, moves)
+    for part in _parts([start_columns(change.row) for change in starts]):
         learned |= _start(connection, cursor, part)
-    lost: list[str] = []
-    events: list[Columns] = []
+    for change in starts:
+        if number := learned.get(change.row.id):
+            moves.append((number, change))
+        else:
+            lost.add(change.row.id)
+    if lost:
+        moves = [each for each in moves if each[1].row.id not in lost]
+    insert_events(cursor, [event_columns(number, each) for number, change in moves for each in change.history])
+    _write_aside(cursor, changes, lost)
+    cursor.execute(TIME, (time_us,))
+    return Applied([change.row.id for change in changes if change.row.id in lost] if lost else [], learned)
+
+
+def _write_aside(cursor: apsw.Cursor, changes: Sequence[Change], lost: set[str]) -> None:
+    """Write effects, letters and children in the order of the changes: one may remove what another has written."""
     children: list[ChildRecord] = []
     for change in changes:
-        workflow = change.row.id
-        number = learned.get(workflow) or (numbers.get(workflow) if change.expected else None)
-        if number is None or workflow in lost_moves:
-            lost.append(workflow)
+        if lost and change.row.id in lost:
             continue
-        for happened in change.history:
-            events.append(event_columns(number, happened))  # noqa: PERF401 -- mostly one: a loop costs less.
         if (
             change.effects
             or change.effects_again
@@ -245,11 +263,8 @@ def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mappi
             _aside(cursor, change)
         if change.children:
             children += change.children
-    insert_events(cursor, events)
     if children:
         cursor.executemany(CHILD, map(msgspec.structs.astuple, children))
-    cursor.execute(TIME, (time_us,))
-    return Applied(lost, learned)
 
 
 def insert_events(cursor: apsw.Cursor, events: Sequence[Columns]) -> None:
@@ -258,26 +273,11 @@ def insert_events(cursor: apsw.Cursor, events: Sequence[Columns]) -> None:
         _run_rows(cursor, INSERT_EVENT, part)
 
 
-def _move_all(
-    connection: apsw.Connection,
-    cursor: apsw.Cursor,
-    changes: Sequence[Change],
-    numbers: Mapping[str, int],
-    learned: dict[str, int],
-) -> set[str]:
-    """Write the rows of workflows that exist; return those of which nothing was written."""
+def _move_all(connection: apsw.Connection, cursor: apsw.Cursor, changes: Sequence[tuple[int, Change]]) -> set[str]:
+    """Write the rows of workflows that exist, each with its number; return those of which nothing was written."""
     lost: set[str] = set()
-    moves: list[Columns] = []
-    keys: list[Columns] = []
-    for change in changes:
-        number = numbers.get(change.row.id) or _number(cursor, change.row.id, learned)
-        if number is None:
-            lost.add(change.row.id)
-            continue
-        moves.append(move_columns(change.row, number, change.expected))
-        for happened in change.history:
-            if happened.key is not None:
-                keys.append((number, happened.key))  # noqa: PERF401 -- as above.
+    moves = [move_columns(change.row, number, change.expected) for number, change in changes]
+    keys = [(number, each.key) for number, change in changes for each in change.history if each.key is not None]
     if keys:
         used = {number for part in _parts(keys) for (number,) in _run_rows(cursor, USED, part)}
         lost.update(cast("str", move[1]) for move in moves if move[0] in used)

@@ -5,8 +5,8 @@ A worker loads one of these by its name: INTERLOCK_CHAOS_SABOTAGE=tests.chaos.co
 
 from interlock.core.policies import Breaker, Circuit, Verdict
 from interlock.engine.dependencies.outlet import Outlet
-from interlock.engine.path.engine_commands import Returned
-from interlock.engine.path.staged_group import Group, Staged
+from interlock.engine.path.engine_commands import Late, Returned
+from interlock.engine.path.staged_group import Group
 from interlock.errors import UnavailableError
 from interlock.redis.shared_leases import SharedLeases
 from interlock.store.protocol import Granted, Held
@@ -15,11 +15,13 @@ from interlock.store.protocol import Granted, Held
 def no_fencing() -> None:
     """A result is applied to whatever step runs now, also when it is of a lease that was lost."""
 
-    def staged(self: Returned, group: Group) -> Staged | None:
+    def decide(self: Returned, group: Group) -> object:
         found = group.stage(self.workflow)
-        return None if found is None or found.live.owed.run is None else found
+        if found is None or found.live.owed.run is None:
+            return Late(self.workflow, self.run.key)
+        return self.apply(found, group)
 
-    Returned._staged = staged  # type: ignore[method-assign, assignment]
+    Returned.decide = decide  # type: ignore[method-assign, assignment]
 
 
 def breaker_never_closes() -> None:

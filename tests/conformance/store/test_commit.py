@@ -282,6 +282,20 @@ def test_effects_and_letters_are_put_in_changed_and_taken_out(place: Place) -> N
     run(scenario)
 
 
+def test_a_change_removes_what_an_earlier_change_of_its_group_has_written(place: Place) -> None:
+    """B12: effects and letters are written in the order of the changes, moves and starts in turn."""
+
+    async def scenario() -> None:
+        async with place.opened() as store:
+            (row,) = await begun(store, started())
+            owing = replace(started("new"), effects=(effect("e"),), letters=(letter("l"),))
+            assert await store.commit([owing, moved(row, effects_done=("e",), letters_gone=("l",))]) == []
+            assert await store.effects(limit=9) == []
+            assert await store.letters() == []
+
+    run(scenario)
+
+
 def test_groups_that_are_under_way_together_are_committed_in_their_order(place: Place) -> None:
     """G1: of two changes upon one revision the first one wins, and the next may build upon it."""
 

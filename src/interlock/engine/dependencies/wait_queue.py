@@ -107,7 +107,8 @@ class Slots:
     def release(self) -> None:
         """Give a slot back: to the next name in the queue."""
         self.free += 1
-        self._call()
+        if self._waiting:
+            self._call()
 
     def decline(self, name: str) -> None:
         """Give back the slot kept for this name. A name without one is ignored."""
@@ -608,7 +609,13 @@ class Places:
     ) -> Pass | None:
         """Return a pass for an attempt; None: it has to wait. Without a name nothing is kept for it."""
         if name is None:
-            return self._reserve_both(slots, line, kind, born_us, turn)
+            # Slot and permit, or neither. The slot comes first: a permit costs a token and part of the budget.
+            if not slots.reserve():
+                return None
+            pass_ = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us, turn)
+            if pass_ is None:
+                slots.release()
+            return pass_
         self._decline_elsewhere(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
@@ -620,15 +627,6 @@ class Places:
             return pass_
         line.keep(name, pass_)
         return None
-
-    def _reserve_both(self, slots: Slots, line: Line | None, kind: Kind, born_us: int, turn: Turn) -> Pass | None:
-        """Reserve slot and permit, or neither. The slot comes first: a permit costs a token and part of the budget."""
-        if not slots.reserve():
-            return None
-        pass_ = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us, turn)
-        if pass_ is None:
-            slots.release()
-        return pass_
 
     def wait(
         self, name: str, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0, turn: Turn = NO_TURN

@@ -599,7 +599,7 @@ class CommitPipeline:
         return answer
 
     async def _commit_to_owned(self, changed: Sequence[Staged]) -> Sequence[str]:
-        return await self.store.commit([staged.change() for staged in changed])
+        return await self.store.commit([staged.change(shared=False) for staged in changed])
 
     async def _read_into(self, group: Group, rows: Iterable[Row]) -> None:
         other: list[Row] = []
@@ -724,19 +724,20 @@ class CommitPipeline:
             self.add(envelope)
 
     def _tell(self, envelope: Envelope, answer: object, again: list[Envelope] | None = None) -> None:
-        if isinstance(answer, LookFirst) and again is not None:
+        error = answer if isinstance(answer, BaseException) else None
+        if again is not None and isinstance(error, LookFirst):
             self._again(envelope, again)
             return
         self._listener.answered(envelope, answer)
         future = envelope.future
         if future is None or future.done():
             return
-        if isinstance(answer, Exception):
-            future.set_exception(answer)
-        elif isinstance(answer, BaseException):
-            future.cancel()
-        else:
+        if error is None:
             future.set_result(answer)
+        elif isinstance(error, Exception):
+            future.set_exception(error)
+        else:
+            future.cancel()
 
 
 def _closed_while_locked(workflow: str) -> UnavailableError:

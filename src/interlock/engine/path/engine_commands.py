@@ -230,21 +230,14 @@ class Result(Report):
     lease: int
     """Lease token of the attempt, where other processes may take it over (G4)."""
 
-    def _staged(self, group: Group) -> Staged | None:
-        """Stage the workflow; None if its visit, run or attempt has changed since."""
-        staged = group.stage(self.workflow)
-        if staged is None or staged.live.snapshot.visit != self.visit:
-            return None
-        current = staged.live.owed.current
-        run = self.run
-        if current is None or current.key != run.key or current.token != run.token or not current.started:
-            return None
-        return staged if staged.live.row.lease == self.lease else None
-
     def decide(self, group: Group) -> object:
-        """Apply the result, unless it is late."""
-        staged = self._staged(group)
-        return Late(self.workflow, self.run.key) if staged is None else self.apply(staged, group)
+        """Apply the result, unless it is late: the workflow's visit, run or attempt has changed since."""
+        staged, run = group.stage(self.workflow), self.run
+        if staged is not None and staged.live.snapshot.visit == self.visit and staged.live.row.lease == self.lease:
+            current = staged.live.owed.current
+            if current is not None and current.key == run.key and current.token == run.token and current.started:
+                return self.apply(staged, group)
+        return Late(self.workflow, run.key)
 
 
 @dataclass(slots=True, eq=False, repr=False)

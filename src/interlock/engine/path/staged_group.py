@@ -245,8 +245,8 @@ class Staged(msgspec.Struct, gc=False):
             return replace(snapshot, attempted=run is not None and run.unknown)
         return snapshot
 
-    def change(self) -> Change:
-        """Return the change for the store."""
+    def change(self, *, shared: bool = True) -> Change:
+        """Return the change for the store. Only a shared one has leases."""
         return Change(
             self.live.row,
             self.expected,
@@ -257,7 +257,7 @@ class Staged(msgspec.Struct, gc=False):
             self.letters_gone,
             self.effects_again,
             self.effects_dead,
-            self._hold(),
+            self._hold() if shared else STAYS,
             tuple([effect.id for effect, _ in self.begins]) if self.begins else (),
             self.live.row.counts is not self.counts,
             self.children,
@@ -329,7 +329,7 @@ class Staged(msgspec.Struct, gc=False):
                 now_us if snapshot.visit != before.visit else row.entered_us,
                 row.digest,
                 b"" if owed is NOTHING else encode_owed(owed),
-                owed.wake_us(now_us),
+                None if owed is NOTHING else owed.wake_us(now_us),
                 row.counts,
                 self.expected + 1,
                 lease,
@@ -598,7 +598,7 @@ class Staged(msgspec.Struct, gc=False):
         per, priority = turn
         if means.pauses.any and means.pauses.holds(bound.name, node.name, self.live.row.id):
             return StepRun(fresh_key(command.step, means.ids), per=per, priority=priority)
-        line = means.line(step.dependency)
+        line = None if step.dependency is None else means.line(step.dependency)
         self.attempt_pass = places.reserve(None, places.steps, line, "first", self.live.row.created_us, turn)
         key = fresh_key(command.step, means.ids)
         if self.attempt_pass is not None:

@@ -22,10 +22,9 @@ from functools import partial
 from types import FrameType
 from typing import Protocol, cast
 
-from interlock.core.events import Event
 from interlock.core.policies import Retry
 from interlock.core.values import BeatingContext, OtherWorkflows, StepContext, find_other_workflows
-from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
+from interlock.engine.bound_machine import NOTHING, BoundMachine, LoadedWorkflow, Owed, StepRun, UndoRun, decode_owed
 from interlock.engine.dependencies.classify_errors import Kind
 from interlock.engine.dependencies.step_threads import StepThreads
 from interlock.engine.dependencies.wait_queue import Parking, Pass
@@ -326,7 +325,7 @@ class Runner:
         """Act on a durable change: cancel the attempt that no longer applies, begin what is owed."""
         live = staged.live
         owed, workflow = live.owed, live.row.id
-        current = owed.current
+        current = None if owed is NOTHING else owed.current
         if self.reporting:
             self.reporting.pop(workflow, None)  # It is in the store.
         running = self._running.get(workflow)
@@ -609,11 +608,13 @@ class Runner:
         assert task is not None
         CURRENT.set(None)
         OTHER_WORKFLOWS.set(self.others)
-        clean = copy_context()
+        clean, begun_s = copy_context(), self._loop.time()
         while ready:
             working = self._at_work = ready.popleft()
             attempt, coroutine, bound, step = working
-            attempt.task, attempt.stuck, attempt.born_s = task, self._stuck, self._loop.time()
+            attempt.task, attempt.stuck = task, self._stuck
+            # Only a call of a dependency reports its duration; the others began with this turn of the event loop.
+            attempt.born_s = begun_s if attempt.permit.line is None else self._loop.time()
             await coroutine
             if self._at_work is not working:
                 return  # It has suspended, and this is its own task since.
@@ -649,11 +650,12 @@ class Runner:
             self._settle(attempt, report)
         else:
             self._signals.late(attempt.workflow, attempt.key)
-        leaving = self._leaving.get(attempt.workflow)
-        if leaving and attempt in leaving:
-            leaving.remove(attempt)
-            if not leaving:
-                del self._leaving[attempt.workflow]
+        if self._leaving:
+            leaving = self._leaving.get(attempt.workflow)
+            if leaving and attempt in leaving:
+                leaving.remove(attempt)
+                if not leaving:
+                    del self._leaving[attempt.workflow]
         for call in attempt.ended:
             call()
         if self._kept and attempt.workflow in self._kept and attempt.workflow not in self._leaving:
@@ -712,14 +714,16 @@ class Runner:
         try:
             attempt.begin()
             CURRENT.set(current)
-            OTHER_WORKFLOWS.set(self.others)
+            if self._at_work is None or self._at_work[0] is not attempt:
+                OTHER_WORKFLOWS.set(self.others)  # The worker has set it for the attempts that share its task.
             ctx = _context(attempt, run, live)
             value = await live.bound.steps[step.name](live.lend_context(), ctx)
             if step.children is not None:
                 report = FamilyStarted(workflow, visit, run, attempt.lease, cast("int", value))
             else:
                 event = value if step.result is None else step.result(value)
-                report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
+                # The decision refuses another value than an event.
+                report = Returned(workflow, visit, run, attempt.lease, event)  # type: ignore[arg-type]
             attempt.outcome = "done"
             if not attempt.over:
                 self._signals.attempted(current, "step", run.attempts, begun_s, None)
