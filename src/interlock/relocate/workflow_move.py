@@ -387,14 +387,15 @@ class WorkflowUnit:
         self._begun_s = clock.monotonic_s()
         self.report: str | None = None
 
-    async def begin(self) -> None:
-        """Begin or continue the draft, then watch."""
+    async def begin(self) -> float:
+        """Begin or continue the draft, then watch, for which writers hardly wait."""
         self._at("watch")
         await self._source.check()
         self._fresh = await self._target.begin(self._epoch, redact_url(self._from))
         await self._source.watch()
         self._watch("watch", 1, 1)
         self._begun_s = self._clock.monotonic_s()
+        return 0.0
 
     async def copy(self) -> None:
         """Copy all workflows, chunk by chunk, and what was noted in between."""

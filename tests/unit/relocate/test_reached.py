@@ -1,4 +1,4 @@
-"""How long callers wait ends when a program that follows has the lane open, and not when it could have."""
+"""How long callers wait ends when a program that follows has written, and not when it could have."""
 
 import asyncio
 from typing import cast
@@ -31,14 +31,14 @@ class Arrived:
         self.clock = Counted()
         self._looks = looks
 
-    async def is_owned(self) -> bool:
+    async def is_used(self) -> bool:
         self.clock.now_s += 1.0
         self._looks -= 1
         return self._looks <= 0
 
 
 @pytest.mark.parametrize(("looks", "waited_s"), [(1, 1.0), (3, 3.0), (99, 0.0)], ids=["immediately", "later", "never"])
-def test_callers_wait_until_a_program_has_the_lane(
+def test_callers_wait_until_a_program_writes_to_the_lane(
     looks: int, waited_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_lane, "FOLLOWED_S_MAX", 5.0)
