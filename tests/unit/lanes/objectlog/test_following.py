@@ -545,3 +545,22 @@ def test_a_group_that_was_refused_by_the_fence_does_not_come_back_with_the_file(
         again.close()
 
     run(main)
+
+
+def test_a_mover_that_dies_after_the_hand_over_has_done_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane rests until the mover's lease has run out. Then the owner before opens it again, with its own file."""
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    assert asked(bucket, tmp_path / "b" / "x.lane", clock, lambda: None, monkeypatch) is None
+    owner.run("INSERT INTO t (b) VALUES (1)")
+    with pytest.raises(Fenced):
+        owner.log.run_upkeep()
+    owner.close()
+    began_s = clock.now_s
+    again = Owner(bucket, tmp_path / "a", 3, clock=clock)
+    assert clock.now_s - began_s == pytest.approx(MOVER_LEASE_S, abs=0.1)
+    again.run("INSERT INTO t (b) VALUES (2)")
+    assert again.rows() == [(1, 1), (2, 2)]
+    again.close()
