@@ -1,15 +1,11 @@
 """Bucket as the source and as the target of a move.
 
-As the source, the mover follows the log in a file of its own (`BucketCopy`), without a lease: the owner serves. Nothing
-at the source notes the writes, and nothing needs to: the log has every page. `forward` brings the copy to the newest
-state by the objects that came since. Each change of the mover's own, the triggers and the seal, is a takeover
-(`take_over`), and the previous owner can never acknowledge again. The next process that opens the lane finds the
-tombstone, or, when the mover died, the database as it was.
-
-The mover asks the owner first (`ask_for`): an owner that is used stops between two groups and hands the lane over. An
-owner that does not answer is replaced. It may answer reads until its lease ends, so that takeover lasts as long as the
-lease. The mover shortens the lease when it begins (`hurry`): the owner finds that out with its next renewal, which is
-also when it finds that it is asked.
+As the source, the mover follows the log in a file of its own (`BucketCopy`), without a lease: the owner serves. Each
+change of the mover's own, the triggers and the seal, is a takeover (`take_over`), and the previous owner can never
+acknowledge again. The next process that opens the lane finds the tombstone, or, when the mover died, the database as it
+was. The mover asks the owner first (`ask_for`): an owner that is used stops between two groups and hands the lane over.
+One that does not answer is replaced. It may answer reads until its lease ends, so that takeover lasts as long as the
+lease. The mover shortens it when it begins (`hurry`). The owner finds both with its next renewal.
 
 As the target, the draft is a lane in the bucket, with a mark that refuses every other use (`lanes.handover`). The
 mover owns it with a lease: each piece is one group, in the bucket when the call returns. A plan takes no lease.
@@ -363,7 +359,7 @@ class FirstWrite:
         """The last number in the log, as far as it is known."""
 
     def is_there(self) -> bool:
-        """Return whether the last object in the log is a group of the current owner, which is no mover."""
+        """Return whether the last object in the log is a group of the current owner, a mover excepted."""
         bucket = bucket_of(parse_bucket_url(self._url))
         with answering("look for a program that follows"):
             manifest = manifest_at(bucket, self._url)
