@@ -235,7 +235,7 @@ def _close_unused(opening: Future[Lane]) -> None:
 # An idle database renews no lease, so its silence says nothing. An idle engine looks at its store every few seconds:
 # `dead_after_s` is the silence after which an engine is taken for dead, and its lane may be opened again.
 
-LOOK_S = 0.1
+LOOK_S = 0.02
 """Seconds between two reads of the manifest."""
 
 

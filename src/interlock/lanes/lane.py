@@ -67,6 +67,10 @@ class DurableLog(Protocol):
         """How often upkeep failed."""
         ...
 
+    def renew(self) -> None:
+        """Check now and then, before a group is executed, that this lane is still the owner. Raises as `append`."""
+        ...
+
     def append(self, frames: int, time_us: int) -> None:
         """Make durable what SQLite has committed up to that frame of its write-ahead log; also when that is nothing.
 
@@ -102,6 +106,9 @@ class HandedOff:
 
     def __init__(self, hand_off: HandOff) -> None:
         self._hand_off = hand_off
+
+    def renew(self) -> None:
+        """Do nothing: there is no other owner."""
 
     def append(self, frames: int, time_us: int) -> None:
         """Call the function."""
@@ -510,6 +517,8 @@ class Lane:
         if not self._lent:
             self._file.refuse_if_lost(None if self._writer is None else self._writer.connection)
         reach("group.begun")
+        if self._log is not None:
+            self._log.renew()
         begun_s = self._clock.monotonic_s()
         try:
             writer = self._executed(group)
@@ -630,7 +639,9 @@ class Lane:
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
             # Work that another thread submits after this is refused.
-            clean, self._dead = self._dead is None, self._dead or closed_error()
+            # An owner that was replaced between two groups has nothing in its file that is not in the log.
+            replaced = isinstance(self._dead, Fenced) and self.committed == self.durable
+            clean, self._dead = self._dead is None or replaced, self._dead or closed_error()
         with self._ending, contextlib.ExitStack() as each:  # Whatever fails on the way, the lane is released.
             if self._ownership is not None:
                 each.callback(self._ownership.release)

@@ -1,13 +1,11 @@
 """Bucket as the source and as the target of a move.
 
-As the source, the mover follows the log in a file of its own (`BucketCopy`), without a lease: the owner serves. Nothing
-at the source notes the writes, and nothing needs to: the log has every page. `forward` brings the copy to the newest
-state by the objects that came since. Each change of the mover's own, the triggers and the seal, is a takeover
-(`take_over`), and the previous owner can never acknowledge again. The next process that opens the lane finds the
-tombstone, or, when the mover died, the database as it was.
-
-An owner that is replaced alive may answer reads until its lease ends, so a takeover lasts as long as the lease. To
-make that short the mover shortens the lease when it begins (`hurry`): the owner finds that out with its next renewal.
+As the source, the mover follows the log in a file of its own (`BucketCopy`), without a lease: the owner serves. Each
+change of the mover's own, the triggers and the seal, is a takeover (`take_over`), and the previous owner can never
+acknowledge again. The next process that opens the lane finds the tombstone, or, when the mover died, the database as it
+was. The mover asks the owner first (`ask_for`): an owner that is used stops between two groups and hands the lane over.
+One that does not answer is replaced. It may answer reads until its lease ends, so that takeover lasts as long as the
+lease. The mover shortens it when it begins (`hurry`). The owner finds both with its next renewal.
 
 As the target, the draft is a lane in the bucket, with a mark that refuses every other use (`lanes.handover`). The
 mover owns it with a lease: each piece is one group, in the bucket when the call returns. A plan takes no lease.
@@ -61,13 +59,16 @@ from interlock.lanes.objectlog.bucket_protocol import (
     answering,
     silent,
 )
+from interlock.lanes.objectlog.format import HEADER_BYTES, decode_header, log_key
+from interlock.lanes.objectlog.lease import MOVER_LEASE_S, lease_holder
 from interlock.lanes.objectlog.local_file import Cache
-from interlock.lanes.objectlog.log import bucket_of, log_taker
+from interlock.lanes.objectlog.log import bucket_of, log_taker, proven_bucket_of
 from interlock.lanes.objectlog.manifest import (
     KEY,
     LOOKS_MAX,
     Left,
     Manifest,
+    end_of_log,
     history_changed,
     history_too_short_error,
     manifest_at,
@@ -86,6 +87,7 @@ from interlock.relocate.local_lane import (
     PlaceState,
     arrive_in,
     arrived_at,
+    first_write,
     state_in,
     tables_in,
     unchecked,
@@ -102,8 +104,13 @@ from interlock.urls import parse_bucket_url
 HURRIED_LEASE_S = 0.5
 """The lease while a mover prepares to take over: for this long a replaced owner may answer reads."""
 
-TAKEN_LEASE_S = 5.0
-"""The lease of a mover that has taken over: when it dies, the lane rests for this long."""
+FORWARD_SLOTS = 32
+"""The owner is asked when its log is at most about this many groups ahead of the copy."""
+
+FORWARDS_MAX = 10
+
+ASKED_LOOK_S = 0.005
+"""Between two looks whether the owner has handed the lane over: its callers wait meanwhile."""
 
 CHANGE_LIMIT_S = 30.0
 
@@ -151,6 +158,11 @@ class BucketCopy:
                     if not history_changed(self._bucket, manifest):
                         raise
         raise history_too_short_error(self._name, "copied")
+
+    @property
+    def seq(self) -> int:
+        """Return the number of the last group in the file."""
+        return 0 if self._at is None else self._at.seq
 
     def connection(self) -> apsw.Connection:
         """Return a connection that reads the state of the last `forward`, until the next one."""
@@ -234,10 +246,39 @@ def unhurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> None:
 
     def lengthen(manifest: Manifest) -> Manifest:
         if not manifest.lease_before_s:
-            return manifest
-        return msgspec.structs.replace(manifest, lease_s=manifest.lease_before_s, lease_before_s=0.0)
+            return msgspec.structs.replace(manifest, handover_to=None)
+        return msgspec.structs.replace(manifest, lease_s=manifest.lease_before_s, lease_before_s=0.0, handover_to=None)
 
     _changed(bucket, clock, url, lengthen)
+
+
+def ask_for(url: str, path: Path, *, clock: Clock, bucket: Bucket | None = None) -> float | None:
+    """Ask the owner for the lane, and return when it handed it over to this file, by our own clock.
+
+    Returns None when there is no owner, or it does not answer: it is idle or dead, executes a long transaction, or is
+    of a release that cannot hand over. Then it is replaced. Blocks for about as long as its lease.
+    """
+    world = Environment(clock=clock)
+    mover = lease_holder(world, Cache(path, world.boot).identity(world), mover=True)
+
+    def ask(manifest: Manifest) -> Manifest:
+        if manifest.owner is None or manifest.owner.mover:
+            return manifest
+        return msgspec.structs.replace(manifest, handover_to=mover)
+
+    bucket = bucket or bucket_of(parse_bucket_url(url))
+    found = _changed(bucket, clock, url, ask)
+    looked_s = since_s = clock.monotonic_s()
+    with answering("look who owns the lane"):
+        while found.handover_to == mover and found.owner is not None and looked_s - since_s < found.lease_s:
+            world.pause(ASKED_LOOK_S)
+            before, before_s, looked_s = found, looked_s, clock.monotonic_s()
+            found = manifest_at(bucket, url)
+            if found.owner == mover:
+                return before_s
+            if found.revision != before.revision:
+                since_s = looked_s
+    return None
 
 
 def take_over(
@@ -257,7 +298,7 @@ def take_over(
     other process can write, or answer a read with an outdated state. Raises MovedElsewhere when a move has left
     already, Fenced when another process was faster.
     """
-    chosen = msgspec.structs.replace(settings, lease_s=min(settings.lease_s, TAKEN_LEASE_S))
+    chosen = msgspec.structs.replace(settings, lease_s=min(settings.lease_s, MOVER_LEASE_S))
     opener = log_taker(parse_bucket_url(url), settings=chosen, clock=clock, short_s=short_s, taken=taken)
     return Lane(path, settings=chosen, clock=clock, prepare=prepare, open_log=opener, make_row=make_row)
 
@@ -309,6 +350,29 @@ def _changed(bucket: Bucket | None, clock: Clock, url: str, update: Callable[[Ma
         patience.pause(last)
 
 
+class FirstWrite:
+    """Looks for the first group of an owner that has opened the lane after a mover. Blocks."""
+
+    def __init__(self, url: str, last: int = 0) -> None:
+        self._url = url
+        self._last = last
+        """The last number in the log, as far as it is known."""
+
+    def is_there(self) -> bool:
+        """Return whether the last object in the log is a group of the current owner, a mover excepted."""
+        bucket = bucket_of(parse_bucket_url(self._url))
+        with answering("look for a program that follows"):
+            manifest = manifest_at(bucket, self._url)
+            if manifest.owner is None or manifest.owner.mover:
+                return False
+            self._last = end_of_log(bucket, max(self._last, manifest.floor))
+            [head] = bucket.get_many([log_key(self._last)], bytes_max=HEADER_BYTES)
+        if head is None:
+            return False
+        entry = decode_header(head, log_key(self._last))
+        return entry.kind == "group" and entry.epoch == manifest.epoch
+
+
 def has_owner(url: str) -> bool:
     """Return whether a process has the lane in the bucket open."""
     with answering("look who owns the lane"):
@@ -344,8 +408,12 @@ class BucketSource(LaneReading):
         self._forgotten = 0
         """Number of the last note whose row was brought over."""
         self._hurried: Hurried | None = None
+        self._handed_over_s: float | None = None
+        """When the owner handed the lane over, at the last takeover; None when it was replaced."""
         self._taken_s = 0.0
-        """When the owner began to lose the lane, at the last takeover."""
+        """When the mover took it."""
+        self._last_seq = 0
+        """The last group in the copy before that."""
 
     @classmethod
     async def opened(cls, url: str, location: str, *, clock: Clock) -> "BucketSource":
@@ -413,15 +481,20 @@ class BucketSource(LaneReading):
             lambda: {table.name: bytes_in_lane(self.connection(), table) for table in shape.tables}
         )
 
-    async def watch(self, shape: Shape) -> None:
+    async def watch(self, shape: Shape) -> float:
         """Create the triggers, by a takeover of a moment."""
-        await self.note_writes(watched_keys(shape))
+        return await self.note_writes(watched_keys(shape))
 
-    async def note_writes(self, tables: Mapping[str, Sequence[str]]) -> None:
-        """Note every write to these tables, by a takeover of a moment."""
-        if not await self._thread.run(lambda: is_watching(self.connection(), tables)):
-            await self._change(lambda connection: watch(connection, tables))
-            self._forgotten = 0  # A new table of notes numbers them from 1.
+    async def note_writes(self, tables: Mapping[str, Sequence[str]]) -> float:
+        """Note every write to these tables, by a takeover of a moment; return for how long writers waited."""
+        if await self._thread.run(lambda: is_watching(self.connection(), tables)):
+            return 0.0
+        await self._change(lambda connection: watch(connection, tables))
+        self._forgotten = 0  # A new table of notes numbers them from 1.
+        if self._handed_over_s is None:
+            return 0.0  # There is no owner, or it was silent for as long as its lease.
+        look = FirstWrite(self._url, self._last_seq)
+        return await first_write(lambda: self._thread.run(look.is_there), self._clock) - self._handed_over_s
 
     async def has_owner(self) -> bool:
         """Return whether a process has the lane open."""
@@ -442,7 +515,8 @@ class BucketSource(LaneReading):
     async def _taken_over(self) -> AsyncGenerator[Lane]:
         """Own the lane during the block. Afterwards the previous owner may open it again."""
         short_s = await self._wait_for_lease()
-        path = await self._thread.run(self._copy.keep)
+        path = await self._thread.run(self._prepare_takeover)
+        self._handed_over_s = await self._thread.run(lambda: ask_for(self._url, path, clock=self._clock))
         try:
             lane = await open_in_thread(
                 lambda: take_over(
@@ -468,6 +542,16 @@ class BucketSource(LaneReading):
                 fix="Run the same command again when no other mover runs: it goes on where it ended.",
             ) from error
 
+    def _prepare_takeover(self) -> Path:
+        """Do what would make callers wait once the owner is asked; return the copy, which then needs little more."""
+        _ = proven_bucket_of(parse_bucket_url(self._url), settings=SETTINGS, clock=self._clock)
+        for _ in range(FORWARDS_MAX):
+            before = self._copy.seq
+            if self._copy.forward() - before <= FORWARD_SLOTS:
+                break
+        self._last_seq = self._copy.seq
+        return self._copy.keep()
+
     def _take_time(self) -> None:
         self._taken_s = self._clock.monotonic_s()
 
@@ -490,12 +574,9 @@ class BucketSource(LaneReading):
         return await super().pending(shape, limit)
 
     async def forward(self) -> None:
-        """Follow the log, and keep the lease short."""
-        await self._thread.run(self._forward)
-
-    def _forward(self) -> None:
-        self._hurry()
-        _ = self._copy.forward()
+        """Follow the log, and keep the lease short: waiting for that here keeps the last round before a seal short."""
+        _ = await self._wait_for_lease()
+        _ = await self._thread.run(self._copy.forward)
 
     async def forget(self, pending: Pending) -> None:
         """Remember how far the notes were read."""
@@ -509,7 +590,8 @@ class BucketSource(LaneReading):
         async with self._taken_over() as lane:
             connection = await self._thread.run(lambda: self._beside(path))
             try:
-                yield _Sealed(self._thread, connection, lane, self, self._taken_s)
+                since_s = self._taken_s if self._handed_over_s is None else self._handed_over_s
+                yield _Sealed(self._thread, connection, lane, self, since_s)
             finally:
                 await self._thread.run(connection.close)
 
@@ -586,6 +668,7 @@ class BucketDraft:
         self._translators = Translators()
         self._state: PlaceState | None = None
         self._lane: Lane | None = None
+        self._first_write = FirstWrite(url)
 
     async def close(self) -> None:
         """Release the draft, so that another mover can continue."""
@@ -710,9 +793,9 @@ class BucketDraft:
         self._state = None
         await self.thread.run(lambda: note_back(self._url, epoch, clock=self.clock))
 
-    async def is_owned(self) -> bool:
-        """Return whether a process has the lane open."""
-        return await self.thread.run(lambda: has_owner(self._url))
+    async def is_used(self) -> bool:
+        """Return whether a process has written a group since the arrival."""
+        return await self.thread.run(self._first_write.is_there)
 
     async def drop(self) -> None:
         """Empty the draft; the address stays marked, for the next move to it."""

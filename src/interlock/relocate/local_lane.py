@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
@@ -249,9 +249,9 @@ class LaneSource(LaneReading):
             lambda: {table.name: bytes_in_lane(self._connection, table) for table in shape.tables}
         )
 
-    async def watch(self, shape: Shape) -> None:
+    async def watch(self, shape: Shape) -> float:
         """Create the triggers."""
-        await self.note_writes(watched_keys(shape))
+        return await self.note_writes(watched_keys(shape))
 
     async def forward(self) -> None:
         """Do nothing: the file has the newest state."""
@@ -260,9 +260,11 @@ class LaneSource(LaneReading):
         """Return whether a process has the lane open."""
         return await self._thread.run(lambda: owner_of(self._leaving.path)) is not None
 
-    async def note_writes(self, tables: Mapping[str, Sequence[str]]) -> None:
-        """Note every write to these tables, each with the columns of its key."""
+    async def note_writes(self, tables: Mapping[str, Sequence[str]]) -> float:
+        """Note every write to these tables, each with the columns of its key; return for how long writers waited."""
+        begun_s = self._clock.monotonic_s()
         await self._thread.run(lambda: self._leaving.watch(tables))
+        return self._clock.monotonic_s() - begun_s
 
     async def forget(self, pending: Pending) -> None:
         """Delete the notes up to a number: a lane commits in order, so earlier notes were all read."""
@@ -336,8 +338,8 @@ class LeavingLane(Protocol):
         """Return whether a process has the lane open."""
         ...
 
-    async def note_writes(self, tables: Mapping[str, Sequence[str]]) -> None:
-        """Note every write to these tables, each with the columns of its key."""
+    async def note_writes(self, tables: Mapping[str, Sequence[str]]) -> float:
+        """Note every write to these tables, each with the columns of its key; return for how long writers waited."""
         ...
 
     async def unwatch(self) -> None:
@@ -765,9 +767,10 @@ class LaneDraft:
         self._run(lambda connection: arrive_in(connection, epoch, f"lane {self.path}"), durable=True)
         self._close()
 
-    async def is_owned(self) -> bool:
-        """Return whether a process has the lane open."""
-        return await self.thread.run(lambda: owner_of(self.path)) is not None
+    async def is_used(self) -> bool:
+        """Return whether a process has written a group since the arrival: then its log is not empty."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return await self.thread.run(lambda: log.exists() and log.stat().st_size > 0)
 
     def _mark(self) -> Mark | None:
         return self._look(lambda connection: None if connection is None else draft_of(connection))
@@ -794,6 +797,16 @@ FOLLOWED_S_MAX: Final = 2.0
 """Longest wait for a program that follows. It only makes the printed wait exact."""
 
 LOOK_S: Final = 0.005
+
+
+async def first_write(is_used: Callable[[], Awaitable[bool]], clock: Clock) -> float:
+    """Wait for the first write of the program that follows; return when that was, or when it could have been."""
+    since_s = clock.monotonic_s()
+    while clock.monotonic_s() - since_s < FOLLOWED_S_MAX:
+        if await is_used():
+            return clock.monotonic_s()
+        await asyncio.sleep(LOOK_S)
+    return since_s
 
 
 class DraftPlace(Protocol):
@@ -839,8 +852,8 @@ class DraftPlace(Protocol):
         """Remove the mark and release the lane. A second call changes nothing."""
         ...
 
-    async def is_owned(self) -> bool:
-        """Return whether a process has the lane open, after the arrival."""
+    async def is_used(self) -> bool:
+        """Return whether a process has written to the lane since the arrival."""
         ...
 
     async def drop(self) -> None:
@@ -969,14 +982,8 @@ class LaneTarget:
         await self._place.arrive(epoch)
 
     async def reached(self) -> float:
-        """Wait for the program that follows, which owns the lane from then on. There may be none on this host."""
-        now_s = self._place.clock.monotonic_s
-        since_s = now_s()
-        while now_s() - since_s < FOLLOWED_S_MAX:
-            if await self._place.is_owned():
-                return now_s()
-            await asyncio.sleep(LOOK_S)
-        return since_s
+        """Wait for the first write of the program that follows. There may be none on this host."""
+        return await first_write(self._place.is_used, self._place.clock)
 
     async def finish(self) -> None:
         """Do nothing: all constraints are validated already."""

@@ -114,7 +114,7 @@ class RowUnit:
         """Return the tables with a key, which are copied while the source serves."""
         return [table for table in self.shape.tables if table.key]
 
-    async def begin(self) -> None:
+    async def begin(self) -> float:
         """Watch, then begin or continue the draft."""
         source, target = self.source, self.target
         self.shape = await source.shape()
@@ -128,7 +128,7 @@ class RowUnit:
             await target.refuse_taken()
         elif draft.source != source.location:
             raise _another(target, draft)
-        await source.watch(self.shape)
+        waited_s = await source.watch(self.shape)
         self.at("watch")
         watched = await source.fingerprint()
         self.resumed = draft is not None
@@ -140,6 +140,7 @@ class RowUnit:
         else:
             self.draft = draft
             await target.resume(self.shape)
+        return waited_s
 
     async def copy(self) -> None:
         """Copy all rows, table by table, in small pieces."""
@@ -254,7 +255,9 @@ class RowUnit:
             amounts=() if draft is None else (*draft.amounts, *below),
             checksum="" if draft is None else draft.checksum,
             copy_s=0.0 if durations is None else durations.copy_s,
-            seal_ms=0.0 if durations is None else durations.seal_ms,
+            seal_ms=max(
+                0.0 if durations is None else durations.seal_ms, *(part.seal_ms for part in self.parts.values()), 0.0
+            ),
             resumed=self.resumed or durations is None,
         )
 

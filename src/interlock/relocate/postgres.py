@@ -283,13 +283,21 @@ class PostgresSource(_Reading):
     def _in(self, name: str) -> str:
         return f"{quote_identifier(self._schema)}.{quote_identifier(name)}"
 
-    async def watch(self, shape: Shape) -> None:
+    async def watch(self, shape: Shape) -> float:
         """Create the triggers. Writers wait only briefly for it."""
         names = [table.name for table in shape.tables]
         if names and not await self._link.fetch(UNWATCHED, self._schema, names, TOUCH):
-            return
-        async with self._link.locked(lambda: self._make_triggers(shape), self.location):
+            return 0.0
+        since_s = 0.0
+
+        async def make() -> None:
+            nonlocal since_s
+            since_s = self._mine.clock.monotonic_s()
+            await self._make_triggers(shape)
+
+        async with self._link.locked(make, self.location):
             pass  # All is done as soon as it is locked.
+        return self._mine.clock.monotonic_s() - since_s
 
     async def _make_triggers(self, shape: Shape) -> None:
         await self._lock(_names(shape), "SHARE ROW EXCLUSIVE")

@@ -133,8 +133,11 @@ class Source(Reading, Protocol):
         """Estimate the bytes of each table."""
         ...
 
-    async def watch(self, shape: Shape) -> None:
-        """Note the key of every write from now on. A second call changes nothing."""
+    async def watch(self, shape: Shape) -> float:
+        """Note the key of every write from now on; return for how many seconds that made writers wait.
+
+        A second call changes nothing.
+        """
         ...
 
     async def noted_keys(self, table: Table, after: int) -> tuple[set[StoredRow], int]:

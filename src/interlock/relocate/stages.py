@@ -108,8 +108,11 @@ class Unit(Protocol):
         """Rounds of catching up."""
         ...
 
-    async def begin(self) -> None:
-        """Note every write at the source from now on; create the draft at the target, or continue with it."""
+    async def begin(self) -> float:
+        """Note every write at the source from now on; create the draft at the target, or continue with it.
+
+        Returns for how many seconds writers waited for that.
+        """
         ...
 
     async def copy(self) -> None:
@@ -162,19 +165,19 @@ class Durations(NamedTuple):
     copy_s: float
     """Until the seal."""
     seal_ms: float
-    """Until programs that follow have the target open: so long writers wait."""
+    """The longest wait of writers: from the seal until programs that follow have the target open, or before it."""
 
 
 async def run_stages(unit: Unit, *, clock: Clock, watch: Watch, at: At) -> Durations:
     """Run all stages. Raises whatever is in the way; then nothing has moved yet."""
-    await unit.begin()
+    waited_s = await unit.begin()
     begun_s = clock.monotonic_s()
     await unit.copy()
     await _catch_up(unit)
     copied_s = clock.monotonic_s()
-    sealed_s = await _seal(unit, watch=watch, at=at)
+    sealed_s, given_up_s = await _seal(unit, clock=clock, watch=watch, at=at)
     reached_s = await arrive(unit, watch=watch, at=at)
-    return Durations(copied_s - begun_s, (reached_s - sealed_s) * 1_000)
+    return Durations(copied_s - begun_s, max(waited_s, given_up_s, reached_s - sealed_s) * 1_000)
 
 
 async def _catch_up(unit: Unit) -> None:
@@ -191,8 +194,9 @@ async def _rounds(unit: Unit) -> None:
     unit.never_catches_up()
 
 
-async def _seal(unit: Unit, *, watch: Watch, at: At) -> float:
-    """Seal, verify and leave; return when the seal began."""
+async def _seal(unit: Unit, *, clock: Clock, watch: Watch, at: At) -> tuple[float, float]:
+    """Seal, verify and leave; return when the seal began, and how long the longest one took that was given up."""
+    longest_s = 0.0
     for number in range(SEALS_MAX):
         watch("seal", 0, 0)
         at(f"seal/{number}/before")
@@ -202,7 +206,8 @@ async def _seal(unit: Unit, *, watch: Watch, at: At) -> float:
                 at("leave/before")
                 await unit.leave()
                 at("leave")
-                return since_s
+                return since_s, longest_s
+        longest_s = max(longest_s, clock.monotonic_s() - since_s)
         await _catch_up(unit)
     raise UnavailableError(
         f"the move cannot catch up: {SEALS_MAX} times more was written than fits into a seal.",

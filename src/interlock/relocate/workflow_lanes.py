@@ -26,7 +26,7 @@ from interlock.errors import BadUsage, MovedElsewhere, TargetNotFound, Unavailab
 from interlock.lanes.handover import Draft as Mark
 from interlock.lanes.handover import is_watched, is_watching, tombstone_of
 from interlock.lanes.sqlite_connection import open_writer
-from interlock.relocate.local_lane import DraftPlace, LeavingLane, SealedLane
+from interlock.relocate.local_lane import DraftPlace, LeavingLane, SealedLane, first_write
 from interlock.relocate.mover import opened_draft, opened_source, shown_url
 from interlock.relocate.workflow_records import (
     ALL,
@@ -552,6 +552,10 @@ class LaneArrival:
         if mark is not None and mark.epoch == epoch:
             await self._place.arrive(epoch)
         return await self._place.look(lambda found: None if found is None else arrival_report(found, epoch))
+
+    async def reached(self) -> float | None:
+        """Wait for the first write of the engine that follows. There may be none on this host."""
+        return await first_write(self._place.is_used, self._clock)
 
     async def draft(self) -> tuple[int, str] | None:
         """Return the epoch and the source of the draft; None without one."""

@@ -209,6 +209,10 @@ class WorkflowTarget(Protocol):
         """Make the draft the store; return its report, if it is known. A second call changes nothing."""
         ...
 
+    async def reached(self) -> float | None:
+        """Return when an engine that follows has written here, by the monotonic clock; None where that is not known."""
+        ...
+
     async def draft(self) -> tuple[int, str] | None:
         """Return the epoch and the source of the draft; None without one."""
         ...
@@ -383,18 +387,21 @@ class WorkflowUnit:
         self._copied: str | None = ""
         """Up to this id everything was copied; None: all of it was."""
         self._fresh = True
-        self._counts = False
+        self._counts = self._is_compared = False
+        self._written = False
+        """Whether an engine has written to the source since everything was copied."""
         self._begun_s = clock.monotonic_s()
         self.report: str | None = None
 
-    async def begin(self) -> None:
-        """Begin or continue the draft, then watch."""
+    async def begin(self) -> float:
+        """Begin or continue the draft, then watch, for which writers hardly wait."""
         self._at("watch")
         await self._source.check()
         self._fresh = await self._target.begin(self._epoch, redact_url(self._from))
         await self._source.watch()
         self._watch("watch", 1, 1)
         self._begun_s = self._clock.monotonic_s()
+        return 0.0
 
     async def copy(self) -> None:
         """Copy all workflows, chunk by chunk, and what was noted in between."""
@@ -430,6 +437,7 @@ class WorkflowUnit:
             total += len(changes.numbers)
             if changes.complete:
                 break
+        self._written = self._written or (self._is_compared and total > 0)
         return total
 
     def never_catches_up(self) -> None:
@@ -442,6 +450,7 @@ class WorkflowUnit:
         await self._source.sums()
         await self._target.sums()
         self._counts = self._clock.monotonic_s() - began_s <= SUMS_S_MAX
+        self._is_compared = True
 
     def sealed(self) -> AbstractAsyncContextManager[float]:
         """Block the engines at the source."""
@@ -496,8 +505,9 @@ class WorkflowUnit:
         self.report = await self._target.arrive(self._epoch) or self.report
 
     async def reached(self) -> float:
-        """Return the time: an engine follows while its callers wait, and how long that takes is not known here."""
-        return self._clock.monotonic_s()
+        """Return when an engine that follows has written; without any writes nothing is known to follow."""
+        now_s = self._clock.monotonic_s()
+        return (await self._target.reached() or now_s) if self._written else now_s
 
     async def finish(self) -> None:
         """Do nothing."""

@@ -752,6 +752,10 @@ WHERE workflow_id = cut_id AND version < below RETURNING {statement.HAPPENED}"""
             return None
         return marks.arriving.report or None
 
+    async def reached(self) -> float | None:
+        """Return nothing: engines on other hosts open the store with pools of their own."""
+        return None
+
     async def draft(self) -> tuple[int, str] | None:
         """Return the epoch and the source of the draft; None without one."""
         found = (await marks_of(self.link.fetch, self.address.schema)).arriving

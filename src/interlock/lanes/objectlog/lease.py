@@ -8,11 +8,14 @@ and fences are never deleted (G4). What it had appended before the fence is part
 Lease expiry decides when to try, never what is right. It is judged by this process's own monotonic clock: a lease has
 run out when the manifest stayed the same for as long as the lease says (G8).
 
-A mover takes the lane from a live owner, and waits for its lease not before but after the fence. No process writes any
-more, but the replaced owner goes on answering reads until its lease is over, and those must show the latest state.
+A mover asks a live owner for the lane: the owner stops between two groups, and makes the mover the holder of its lease.
+So no group is refused, and the owner's local file stays valid. An owner that does not answer is replaced, and the mover
+waits for its lease not before but after the fence. No process writes any more, but the replaced owner goes on answering
+reads until its lease is over, and those must show the latest state.
 """
 
 import contextlib
+import math
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -33,6 +36,9 @@ RENEWED_AFTER = 1 / 3
 
 LOOKS_PER_LEASE = 8
 
+MOVER_LEASE_S = 5.0
+"""The longest lease of a mover that has the lane: when it dies, the lane rests for this long."""
+
 
 class LaneLease:
     """The lease of one owner, who alone changes the manifest with it. Used by one thread at a time."""
@@ -43,6 +49,7 @@ class LaneLease:
         self._limit_s = limit_s
         self.manifest = manifest
         """The manifest as this owner last saw it."""
+        self._id = "" if manifest.owner is None else manifest.owner.id
         self._tag = tag
         self.since_s = 0.0
         """When, by our own clock, the lease was last requested: it surely holds for `lease_s` from then."""
@@ -89,8 +96,18 @@ class LaneLease:
         """Check that the lane is still ours. Raises Fenced."""
         self.manifest = self._look(Patience(self._world, self._limit_s, "a look at the manifest"), None)
 
+    def hand_over(self) -> None:
+        """Make the mover that asks for the lane the holder of the lease. Raises Fenced once it is."""
+        mine = self.manifest.owner
+        self.since_s = -math.inf  # G7: from here on each read renews the lease first, and finds it lost.
+        self.change(_handed_over)
+        if self.manifest.owner != mine:
+            raise fenced_error(self.manifest.epoch, self.manifest.owner)
+
     def release(self) -> None:
         """Release the lane with one request: if it fails, the lease runs out by itself."""
+        if self.manifest.owner is not None and self.manifest.owner.id != self._id:
+            return  # It was handed over.
         _, data = self._next(lambda manifest: msgspec.structs.replace(manifest, owner=None))
         with contextlib.suppress(BucketError):
             self._bucket.replace(KEY, data, self._tag)
@@ -117,11 +134,19 @@ class LaneLease:
             raise fenced_error(manifest.epoch, manifest.owner)
         if manifest.epoch < mine.epoch:
             raise CorruptionError(f"the manifest went back from epoch {mine.epoch} to {manifest.epoch}.")
-        # No owner in our own epoch: it was given up by us, and only the answer was lost.
-        if manifest.owner not in {mine.owner, None}:
+        # No owner, or the mover, in our own epoch: it was given up by us, and only the answer was lost.
+        if manifest.owner not in {mine.owner, mine.handover_to, None}:
             raise CorruptionError(f"two owners have epoch {mine.epoch}.")
         self._tag = found.tag
         return manifest
+
+
+def _handed_over(manifest: Manifest) -> Manifest:
+    """Return the manifest with the mover as the owner; unchanged when it does not ask any more."""
+    if manifest.handover_to is None:
+        return manifest
+    lease_s = min(MOVER_LEASE_S, max(manifest.lease_s, manifest.lease_before_s))
+    return msgspec.structs.replace(manifest, owner=manifest.handover_to, handover_to=None, lease_s=lease_s)
 
 
 def fenced_error(epoch: int, owner: LeaseHolder | None = None) -> Fenced:
@@ -131,6 +156,11 @@ def fenced_error(epoch: int, owner: LeaseHolder | None = None) -> Fenced:
 
 
 # --- Takeover --------------------------------------------------------------------------------------------------------
+
+
+def lease_holder(world: Environment, cache: str, *, mover: bool) -> LeaseHolder:
+    """Return this process as the holder of a lease, with the name of its local file."""
+    return LeaseHolder(id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=mover)
 
 
 def claim(
@@ -148,9 +178,7 @@ def claim(
     owner's lease is surely the shortened one; infinite when that is not known. A place that was left may be taken with
     the permission of a later move; once that has arrived, `left` is out of date and goes.
     """
-    owner = LeaseHolder(
-        id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=short_s is not None
-    )
+    owner = lease_holder(world, cache, mover=short_s is not None)
     patience = Patience(world, settings.append_deadline_s + settings.lease_s, "taking the lane")
     with answering("open the lane"):
         while True:
@@ -237,6 +265,7 @@ def _take(
             owner=owner,
             lease_s=settings.lease_s,
             lease_before_s=0.0,
+            handover_to=None,
         )
     data = msgspec.json.encode(manifest)
     try:

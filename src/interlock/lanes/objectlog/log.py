@@ -67,9 +67,12 @@ class ObjectLog:
         """How often a snapshot or a collection failed; it is tried again."""
         return self._upkeep.failed
 
+    def renew(self) -> None:
+        """Renew the lease after a part of its time: a lost one is found before SQLite commits. Raises as `append`."""
+        self._lease.renew_if_due()
+
     def append(self, frames: int, time_us: int) -> None:
         """Make durable what SQLite has committed up to that frame. Raises Fenced or OutcomeUnknown."""
-        self._lease.renew_if_due()
         changed = self._capture.read_changes(frames)
         if changed is None:
             return
@@ -89,7 +92,10 @@ class ObjectLog:
         self.bytes_appended += stored.size
 
     def run_upkeep(self) -> None:
-        """Run upkeep between two groups, after all waiters were notified."""
+        """Run upkeep between two groups, after all waiters were notified. Raises Fenced when a mover gets the lane."""
+        if self.manifest.handover_to is not None:
+            self._upkeep.close()
+            self._lease.hand_over()
         self._upkeep.step(self.position, self._page_one)
 
     def is_current(self) -> bool:
@@ -99,7 +105,8 @@ class ObjectLog:
     def close(self, *, clean: bool) -> None:
         """Release the lease, so that the next owner need not wait, and mark the local file as reusable.
 
-        After an unclean end neither happens. A lease that cannot be released runs out by itself.
+        After an unclean end neither happens. A lease that cannot be released runs out by itself. One that was handed
+        over is the mover's.
         """
         self._upkeep.close()
         if not clean:

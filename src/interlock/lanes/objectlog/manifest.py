@@ -82,6 +82,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The lease before a mover shortened it, which an owner that has not renewed since still believes in; 0 if it was
     not shortened."""
     left: Left | None = None
+    handover_to: LeaseHolder | None = None
+    """The mover that asks the owner to hand the lane over. A release that does not know this removes it."""
 
     @property
     def floor(self) -> int:

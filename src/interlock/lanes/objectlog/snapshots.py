@@ -258,6 +258,7 @@ class Upkeep:
         if self._wait is not None:
             self._wait()
             self._wait = None
+        self._closing = False  # A mover that does not ask for the lane any more leaves it to this owner.
 
     def _begin_snapshot(self, manifest: Manifest, position: Position, page_one: bytes) -> None:
         try:

@@ -161,6 +161,7 @@ class Owner:
 
     def run(self, sql: str, *values: int | str) -> None:
         """One group of one statement, made durable."""
+        self.log.renew()
         self.frames = 0
         self.connection.execute(sql, values)
         self.log.append(self.frames, 0)

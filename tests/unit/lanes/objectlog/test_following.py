@@ -1,12 +1,14 @@
 """A lane in a bucket is left: a copy follows its log, the lease is shortened, and the mover takes it over alive."""
 
 import asyncio
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from interlock.clock import SystemClock
@@ -16,17 +18,26 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.objectlog import log as objectlog_log
 from interlock.lanes.objectlog import manifest as manifests
-from interlock.lanes.objectlog.bucket_protocol import Unclear
+from interlock.lanes.objectlog.bucket_protocol import Environment, Unclear
 from interlock.lanes.objectlog.format import log_key
+from interlock.lanes.objectlog.lease import MOVER_LEASE_S, LaneLease
 from interlock.lanes.objectlog.log import open_log
 from interlock.lanes.objectlog.manifest import Manifest, manifest_at
 from interlock.lanes.objectlog.snapshots import with_snapshot
 from interlock.relocate import bucket_lane
-from interlock.relocate.bucket_lane import HURRIED_LEASE_S, BucketCopy, hurry, note_left, take_over, unhurry
+from interlock.relocate.bucket_lane import HURRIED_LEASE_S, BucketCopy, ask_for, hurry, note_left, take_over, unhurry
 from interlock.urls import BucketAddress, parse_bucket_url
 from tests.unit.lanes.lanes import SetClock, count, increment, make_counter, run
 from tests.unit.lanes.movers import THERE
-from tests.unit.lanes.objectlog.buckets import Owner, ScriptedBucket, StillClock, lost, still_world, stored_and_lost
+from tests.unit.lanes.objectlog.buckets import (
+    Fault,
+    Owner,
+    ScriptedBucket,
+    StillClock,
+    lost,
+    still_world,
+    stored_and_lost,
+)
 from tests.unit.lanes.objectlog.histories import NAME, History, examined, restore_from
 
 LEASE_S = 0.2
@@ -344,3 +355,212 @@ def test_a_draft_in_a_bucket_is_refused_until_it_has_arrived(tmp_path: Path, buc
     assert asyncio.run(count(lane)) == 0
     lane.close()
     assert bucket.objects
+
+
+class Asking:
+    """An owner that finds in every pause of the mover what is done there."""
+
+    def __init__(self, clock: StillClock, during: Callable[[], object]) -> None:
+        self.clock = clock
+        self._during = during
+
+    def environment(self, *, clock: StillClock) -> Environment:
+        """Stand in for `Environment`, of which the mover makes one."""
+
+        def pause(seconds: float) -> None:
+            clock.pause(seconds)
+            self._during()
+
+        return dataclasses.replace(still_world(7, clock), pause=pause, boot="this machine")
+
+
+def asked(
+    bucket: ScriptedBucket, path: Path, clock: StillClock, during: Callable[[], object], patch: pytest.MonkeyPatch
+) -> float | None:
+    path.parent.mkdir(exist_ok=True)
+    with patch.context() as patched:
+        patched.setattr(bucket_lane, "Environment", Asking(clock, during).environment)
+        return ask_for(NAME, path, clock=clock, bucket=bucket)
+
+
+def test_an_owner_that_is_asked_stops_between_two_groups_and_its_file_stays_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G2, G4, G7: nothing is refused, nothing is answered any more, and nobody waits for a lease."""
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    ended: list[float] = []
+
+    def work() -> None:
+        if not ended:
+            owner.run("INSERT INTO t (b) VALUES (1)")
+            with contextlib.suppress(Fenced):
+                owner.log.run_upkeep()
+                return
+            ended.append(clock.now_s)
+
+    clock.pause(9.0)  # The next group renews the lease.
+    mine = tmp_path / "b" / "x.lane"
+    handed_over_s = asked(bucket, mine, clock, work, monkeypatch)
+    assert handed_over_s is not None
+    assert not owner.log.is_current(), "it answers no read"
+    assert (manifest_of(bucket).handover_to, manifest_of(bucket).lease_s) == (None, MOVER_LEASE_S)
+    owner.close()
+    began_s = clock.now_s
+    world = dataclasses.replace(still_world(2, clock), boot="this machine")
+    log = open_log(bucket, mine, settings=LaneSettings(), world=world, short_s=math.inf)
+    assert clock.now_s == began_s, "the lease of a live owner is not waited for"
+    with pytest.raises(Fenced):
+        owner.log.renew()
+    log.close(clean=True)
+    bucket.calls.clear()
+    again = Owner(bucket, tmp_path / "a", 3, clock=clock)
+    read = {key for call, key in bucket.calls if call == "get" and key.startswith(("log/", "snapshot/"))}
+    assert log_key(1) not in read, "its file was used again"
+    assert again.rows() == [(1, 1)]
+    again.close()
+
+
+@pytest.mark.parametrize("release", ["this", "before"])
+def test_an_owner_that_does_not_answer_is_not_waited_for_longer_than_its_lease(
+    release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle owner is silent. One of an earlier release renews its lease, and does not know that it is asked."""
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+
+    def renew() -> None:
+        if release == "before":
+            renewed = manifests.next_revision(manifest_of(bucket), still_world(5))
+            bucket.objects[manifests.KEY] = msgspec.json.encode(msgspec.structs.replace(renewed, handover_to=None))
+
+    began_s = clock.now_s
+    assert asked(bucket, tmp_path / "b" / "x.lane", clock, renew, monkeypatch) is None
+    assert clock.now_s - began_s == pytest.approx(9.0 if release == "this" else 0.0, abs=0.1)
+    assert manifest_of(bucket).owner == owner.log.manifest.owner
+    owner.close()
+
+
+def test_an_owner_that_is_not_asked_any_more_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    assert asked(bucket, tmp_path / "b" / "x.lane", clock, lambda: None, monkeypatch) is None
+    owner.run("INSERT INTO t (b) VALUES (1)")
+    assert owner.log.manifest.handover_to is not None
+    unhurry(NAME, clock=clock, bucket=bucket)
+    owner.log.run_upkeep()
+    owner.run("INSERT INTO t (b) VALUES (2)")
+    assert owner.log.is_current()
+    assert manifest_of(bucket).owner == owner.log.manifest.owner
+    owner.close()
+
+
+@pytest.mark.parametrize("answer", [lost(Unclear("EOF")), stored_and_lost(Unclear("500"))])
+def test_a_hand_over_without_a_clear_answer_is_looked_at(
+    answer: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    assert asked(bucket, tmp_path / "b" / "x.lane", clock, lambda: None, monkeypatch) is None
+    owner.run("INSERT INTO t (b) VALUES (1)")
+    bucket.faults = [answer]
+    with pytest.raises(Fenced):
+        owner.log.run_upkeep()
+    holder = manifest_of(bucket).owner
+    assert holder is not None
+    assert holder.mover
+    owner.close()
+    assert manifest_of(bucket).owner == holder, "what is the mover's is not released"
+
+
+def test_a_lane_that_a_mover_asks_for_hands_it_over_and_opens_again_with_its_file(
+    tmp_path: Path, bucket: ScriptedBucket
+) -> None:
+    async def main() -> None:
+        owner = opened(tmp_path / "owner" / "x")
+        await make_counter(owner)
+        mine = tmp_path / "mover" / "x"
+        mine.parent.mkdir()
+        asking = asyncio.create_task(asyncio.to_thread(ask_for, NAME, mine, clock=SystemClock()))
+        acknowledged = await _until_fenced(owner)
+        assert await asking is not None
+        lane = taken(mine)
+        owner.close()
+        assert await count(lane) == acknowledged
+        lane.close()
+        bucket.calls.clear()
+        again = opened(tmp_path / "owner" / "x")
+        read = {key for call, key in bucket.calls if call == "get" and key.startswith(("log/", "snapshot/"))}
+        assert log_key(2) not in read, "its file was used again"
+        assert await count(again) == acknowledged
+        again.close()
+
+    run(main)
+
+
+async def _until_fenced(lane: Lane) -> int:
+    """Increment until it is fenced; return how often that was acknowledged."""
+    acknowledged = 0
+    with contextlib.suppress(Fenced):
+        while await lane.run(increment()):
+            acknowledged += 1
+    return acknowledged
+
+
+def test_an_idle_lane_that_was_replaced_refuses_before_it_writes_and_keeps_its_file(
+    tmp_path: Path, bucket: ScriptedBucket
+) -> None:
+    async def main() -> None:
+        owner = opened(tmp_path / "owner" / "x")
+        await make_counter(owner)
+        lane = taken(tmp_path / "mover" / "x")  # It has waited for the owner's lease.
+        with pytest.raises(Fenced):
+            await owner.run(increment())
+        owner.close()
+        lane.close()
+        bucket.calls.clear()
+        again = opened(tmp_path / "owner" / "x")
+        assert log_key(2) not in {key for call, key in bucket.calls if call == "get"}, "its file was used again"
+        assert await count(again) == 0
+        again.close()
+
+    run(main)
+
+
+def test_a_group_that_was_refused_by_the_fence_does_not_come_back_with_the_file(
+    tmp_path: Path, bucket: ScriptedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G4: it was committed in the local file, which is ahead of the log then."""
+
+    async def main() -> None:
+        owner = opened(tmp_path / "owner" / "x")
+        await make_counter(owner)
+        taken(tmp_path / "mover" / "x").close()
+        monkeypatch.setattr(LaneLease, "renew_if_due", lambda _lease: None)
+        with pytest.raises(Fenced):
+            await owner.run(increment())
+        owner.close()
+        again = opened(tmp_path / "owner" / "x")
+        assert await count(again) == 0
+        again.close()
+
+    run(main)
+
+
+def test_a_mover_that_dies_after_the_hand_over_has_done_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane rests until the mover's lease has run out. Then the owner before opens it again, with its own file."""
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, lease_s=9.0)
+    assert asked(bucket, tmp_path / "b" / "x.lane", clock, lambda: None, monkeypatch) is None
+    owner.run("INSERT INTO t (b) VALUES (1)")
+    with pytest.raises(Fenced):
+        owner.log.run_upkeep()
+    owner.close()
+    began_s = clock.now_s
+    again = Owner(bucket, tmp_path / "a", 3, clock=clock)
+    assert clock.now_s - began_s == pytest.approx(MOVER_LEASE_S, abs=0.1)
+    again.run("INSERT INTO t (b) VALUES (2)")
+    assert again.rows() == [(1, 1), (2, 2)]
+    again.close()

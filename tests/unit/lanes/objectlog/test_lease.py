@@ -181,7 +181,7 @@ def test_a_lease_is_renewed_while_there_is_work_and_read_before_it_is_trusted(tm
     assert owner.log.is_current()
     clock.now_s += 9
     assert not owner.log.is_current()
-    owner.log.append(owner.frames, 0)
+    owner.log.renew()
     assert owner.log.is_current()
     assert manifest_of(bucket).revision == revision + 2
 
@@ -193,7 +193,7 @@ def test_an_idle_owner_that_was_replaced_notices_before_it_shows_anything(tmp_pa
     clock.now_s += 60
     assert not old.log.is_current()
     with pytest.raises(Fenced):
-        old.log.append(old.frames, 0)
+        old.log.renew()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -215,10 +215,10 @@ def test_a_change_that_was_given_up_and_landed_later_is_built_upon(tmp_path: Pat
     bucket.faults = [told(late, lost(Unclear("hang")))] * 100
     clock.now_s += 60
     with pytest.raises(OutcomeUnknown):
-        owner.log.append(owner.frames, 0)
+        owner.log.renew()
     bucket.faults = []
     bucket.objects[manifests.KEY] = late[0]
-    owner.log.append(owner.frames, 0)
+    owner.log.renew()
     owner.run("INSERT INTO t (b) VALUES (1)")
     assert manifest_of(bucket).revision == 3
 
@@ -229,13 +229,13 @@ def test_a_manifest_that_is_gone_or_went_back_stops_the_lane(tmp_path: Path) -> 
     kept = bucket.objects.pop(manifests.KEY)
     clock.now_s += 60
     with pytest.raises(CorruptionError, match="deleted"):
-        owner.log.append(owner.frames, 0)
+        owner.log.renew()
     bucket.objects[manifests.KEY] = kept
     other = Owner(bucket, tmp_path / "b", 2, clock=clock)
     bucket.objects[manifests.KEY] = kept
     clock.now_s += 60
     with pytest.raises(CorruptionError, match="went back from epoch 2 to 1"):
-        other.log.append(other.frames, 0)
+        other.log.renew()
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"not json", b'{"format": 2}'])
@@ -270,7 +270,7 @@ def test_no_two_bodies_of_the_manifest_are_the_same(tmp_path: Path) -> None:
     tags = set[str]()
     for _ in range(20):
         clock.now_s += 60
-        owner.log.append(owner.frames, 0)
+        owner.log.renew()
         tags.add(tag_of(bucket.objects[manifests.KEY]))
     assert len(tags) == 20
 
