@@ -30,6 +30,7 @@ from interlock.engine.dependencies.wait_queue import Places, lines_of
 from interlock.engine.engine_settings import Admission, EngineSettings
 from interlock.engine.families import Families
 from interlock.engine.leases import LeaseBook
+from interlock.engine.operators.bulk_runs import MACHINE as BULK_RUNS
 from interlock.engine.owned_store_policy import OwnedStorePolicy
 from interlock.engine.path.admission import Gate
 from interlock.engine.path.caller_commands import SendEvent, Start
@@ -184,8 +185,8 @@ class EngineParts:
 
     @property
     def declared(self) -> dict[str, BoundMachine]:
-        """The machines that the program has given, without those of schedules and pauses."""
-        return {name: bound for name, bound in self.machines.items() if name not in {SCHEDULES, PAUSES}}
+        """The machines that the program has given, without those of schedules, pauses and bulk runs."""
+        return {name: bound for name, bound in self.machines.items() if name not in {SCHEDULES, PAUSES, BULK_RUNS}}
 
     @property
     def schedules(self) -> Schedules:
