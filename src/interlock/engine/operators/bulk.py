@@ -629,8 +629,14 @@ class _Execution:
 
     async def _write(self, event: BulkEvent) -> None:
         """Record the progress. Raises VersionConflict if the run was stopped, or resumed by another process."""
-        sent = self._source.calls.send(run_id(self._name), event, expect_version=self._version, by=self._by)
-        self._version = (await sent).version
+        while True:
+            try:
+                sent = self._source.calls.send(run_id(self._name), event, expect_version=self._version, by=self._by)
+                self._version = (await sent).version
+            except Overloaded as error:
+                await asyncio.sleep(error.retry_after_s)
+            else:
+                return
 
     async def _apply(self, items: Sequence[str], *, repeated: bool) -> BulkCounts:
         """Act on the items of a page, and again on those for which there was no room."""
