@@ -73,7 +73,7 @@ RunName = Annotated[
 ]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Change nothing: say how many would move, and why others not.")]
 Rate = Annotated[float | None, typer.Option("--rate", metavar="N", help="At most this many workflows per second.")]
-Note = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the history of each pause.")]
+Note = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; it is kept in the history of each pause.")]
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _pausing(action: Literal["pause", "resume"], text: str) -> Callable[..., Non
     def command(
         target: Target,
         *,
-        note: Note = "",
+        note: Note = None,
         state: State = None,
         where: WhereOption = None,
         updated_after: UpdatedAfter = None,
@@ -183,7 +183,7 @@ def _pausing(action: Literal["pause", "resume"], text: str) -> Callable[..., Non
         output: OutputOfOne = ResultFormat.TABLE,
     ) -> None:
         options = search_options(where, updated_after, updated_before, None)
-        place, request = place_of(home, server, key_file), BulkRequest(action, note=note)
+        place, request = place_of(home, server, key_file), BulkRequest(action, note=note or "")
         _carry_out(_Order(place, target, state, options, name, by, rate, dry_run, output, request))
 
     command.__doc__ = text

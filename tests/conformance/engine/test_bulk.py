@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
 
 import pytest
 
@@ -322,8 +323,7 @@ def test_workflows_that_leave_the_filter_hide_no_others_and_new_ones_are_left_al
 
             def traffic() -> None:
                 """An early and a late workflow leave the state, and one is created, between two pages."""
-                for number in (1, 291):
-                    others.append(asyncio.ensure_future(engine.send(f"o-{number:05}", Pay())))
+                others.extend(asyncio.ensure_future(engine.send(f"o-{number:05}", Pay())) for number in (1, 291))
                 others.append(asyncio.ensure_future(engine.start(order, "new", Order("ada"))))
 
             at_point("bulk.page", 3, traffic)
@@ -432,31 +432,29 @@ def test_a_run_waits_where_admission_is_limited(place: Place) -> None:
 
 
 def test_a_rate_bounds_what_is_sent_per_second(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part begins when the rate allows it: the sum of the waits is what the rate demands."""
-    waited: list[float] = []
-    sleep = asyncio.sleep
+    """Each part has its time, and waits for it; the waits themselves are left out."""
+    parts: list[tuple[int, float]] = []
+    pace = bulk._Execution._pace
 
-    async def counted(delay_s: float) -> None:
-        waited.append(delay_s)
-        await sleep(0)
+    async def at_its_time(self: bulk._Execution, count: int) -> None:
+        before_s = self._next_s
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio, "sleep", no_wait)
+            await pace(self, count)
+        parts.append((count, self._next_s - before_s))
 
-    class Clockless:
-        """The module's asyncio, with a sleep that takes no time."""
-
-        sleep = staticmethod(counted)
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(asyncio, name)
+    async def no_wait(delay_s: float) -> None:
+        assert delay_s >= 0
 
     async def scenario() -> None:
         order = declared()
         async with place.engine(order, worker=False) as engine:
             await filled(engine, order, 50)
-            monkeypatch.setattr(bulk, "asyncio", Clockless())
+            monkeypatch.setattr(bulk._Execution, "_pace", at_its_time)
             done = await engine.bulk(order, state=State.OPEN).send(Touch(), name="n", rate_per_s=20)
             assert (done.moved, done.rate_per_s) == (40, 20)
-            # 20 parts of two workflows, a tenth of a second apart; the waits are all from the same beginning.
-            assert max(waited) == pytest.approx(1.9, abs=0.9)
+            assert [count for count, _ in parts] == [2] * 20
+            assert all(later_s > 0.0999 for _, later_s in parts)
 
     run(scenario)
 
@@ -545,13 +543,8 @@ def test_workflows_of_a_filter_are_paused_and_resumed(place: Place, monkeypatch:
 # --- Sabotage --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_without_its_key_is_noticed(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    """Without a delivery key what was moved before a crash is sent again."""
-    del tmp_path
-    place = request.getfixturevalue("memory_place")
-    assert isinstance(place, Place)
+def test_a_run_without_its_key_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a delivery key what was moved before the interruption is sent again."""
     commanded = bulk.BulkSource.commanded
 
     async def careless(self: bulk.BulkSource, items: list[bulk.Item], by: str | None) -> object:
@@ -559,10 +552,4 @@ def test_a_run_without_its_key_is_noticed(
 
     monkeypatch.setattr(bulk.BulkSource, "commanded", careless)
     with pytest.raises(AssertionError):
-        test_a_run_that_was_cancelled_is_resumed(place)
-
-
-@pytest.fixture
-def memory_place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A store in memory."""
-    return Place(tmp_path_factory.mktemp("bulk"), "memory:")
+        test_a_run_that_was_cancelled_is_resumed(Place(tmp_path, "memory:"))

@@ -511,10 +511,11 @@ class Bulk(Generic[EventT]):
         wait_s: float = WAIT_S,
         begun: Callable[[], None] | None = None,
     ) -> BulkRun:
-        """Carry out a request, from where the run of that name is. `begun` is called when its record is durable.
+        """Carry out a request, from where the run of that name is.
 
         Raises KeyReused if the name stands for another request, LeaseHeld if another process has been executing it
-        for `wait_s`.
+        for `wait_s`. With `begun` the caller is in a hurry: it is called when the record is durable, and the progress
+        of a run that goes on elsewhere is returned immediately.
         """
         source, who = self._source, checked_actor(by)
         source.parts().refuse_if_closed()
@@ -530,6 +531,8 @@ class Bulk(Generic[EventT]):
         with suppress(WorkflowNotFound):
             known = await source.calls.bulk_runs.stored(name)
             action.spec.refuse_other(name, cast("BulkRecord", known.context).spec)
+            if begun is not None and (run := await source.calls.bulk_runs.get(name)).state == "running":
+                return run
         async with AsyncExitStack() as stack:
             try:
                 lease = Leasing(source.parts().own_leases, run_id(name), wait_s=wait_s, lease_s=LEASE_S)

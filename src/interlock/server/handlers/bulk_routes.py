@@ -95,7 +95,7 @@ async def _begin(
 ) -> BulkRun:
     """Begin the run in a task of the service; return it as soon as its record is durable, or raise why it is not."""
     begun = asyncio.Event()
-    executing = bulk.run(wanted, name=name, by=by, rate_per_s=rate_per_s, wait_s=0, begun=begun.set)
+    executing = bulk.run(wanted, name=name, by=by, rate_per_s=rate_per_s, begun=begun.set)
     task = service.keep(executing)
     task.add_done_callback(lambda done: _log_failure(name, done))
     beginning = asyncio.ensure_future(begun.wait())
