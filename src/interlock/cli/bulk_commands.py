@@ -5,7 +5,6 @@ interrupts it; at a server the run goes on without the command. The same command
 """
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -46,6 +45,7 @@ from interlock.cli.parse_arguments import (
     state_of,
 )
 from interlock.client.bulk_requests import ClientBulk, ClientBulkRuns
+from interlock.clock import RandomIds
 from interlock.core.events import Event
 from interlock.core.search import where_of
 from interlock.engine.bound_machine import BoundMachine, state_text
@@ -271,14 +271,14 @@ def _carry_out(order: _Order) -> None:
 async def _at_home(order: _Order) -> BulkPlan | BulkRun:
     """Execute the run on a store."""
     machine = load_machine(order.target)
-    bound, given = BoundMachine(machine), order.options.arguments
+    bound, search = BoundMachine(machine), order.options.arguments
     async with engine_at(order.place.home, [machine]) as engine:
         chosen: Bulk[Any] = engine.bulk(
             machine,
             state=None if order.state is None else state_of(bound, order.state),
-            where=where_of(bound.name, bound.machine.search.fields, given.get("where", [])),
-            updated_after=given.get("updated_after"),
-            updated_before=given.get("updated_before"),
+            where=where_of(bound.name, bound.machine.search.fields, search.get("where", [])),
+            updated_after=search.get("updated_after"),
+            updated_before=search.get("updated_before"),
         )
         request = order.request
         if order.event is not None:
@@ -294,15 +294,15 @@ async def _at_server(order: _Order) -> BulkPlan | BulkRun:
     """Ask a server for the run, and look at its progress."""
     machine = load_machine(order.target) if ":" in order.target else None
     bound = None if machine is None else BoundMachine(machine)
-    given = order.options.arguments
+    search = order.options.arguments
     state = order.state if bound is None or order.state is None else state_text(state_of(bound, order.state))
     async with client_at(order.place) as client:
         chosen: ClientBulk[Event] = client.bulk(
             order.target if machine is None else machine,
             state=state,
-            where=given.get("where", []),
-            updated_after=given.get("updated_after"),
-            updated_before=given.get("updated_before"),
+            where=search.get("where", []),
+            updated_after=search.get("updated_after"),
+            updated_before=search.get("updated_before"),
         )
         name = order.name or _new_name(order)
         if order.event is None:
@@ -323,7 +323,7 @@ async def _at_server(order: _Order) -> BulkPlan | BulkRun:
 
 
 def _new_name(order: _Order) -> str:
-    return f"{order.request.action} {order.target.replace('/', '.'):.80} {uuid.uuid4().hex[:8]}"
+    return f"{order.request.action} {order.target.replace('/', '.'):.80} {RandomIds().text()[:8]}"
 
 
 async def _shown_progress(
@@ -368,9 +368,9 @@ def _show(run: BulkRun, output: ResultFormat) -> None:
     _show_reasons(run)
 
 
-def _show_reasons(shown: BulkPlan | BulkRun) -> None:
-    for reason, count in sorted(shown.refused.items(), key=lambda each: -each[1]):
-        say(f"  {count:,} refused: {escaped(reason)} (such as {escaped(', '.join(shown.examples[reason]))})")
+def _show_reasons(counts: BulkPlan | BulkRun) -> None:
+    for reason, count in sorted(counts.refused.items(), key=lambda each: -each[1]):
+        say(f"  {count:,} refused: {escaped(reason)} (such as {escaped(', '.join(counts.examples[reason]))})")
 
 
 def _cells(each: BulkRun) -> tuple[object, ...]:

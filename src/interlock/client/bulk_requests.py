@@ -6,7 +6,6 @@ goes on.
 """
 
 import asyncio
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -15,6 +14,7 @@ import msgspec
 
 from interlock.client.retries import HttpCall
 from interlock.client.workflow_requests import CONTENT, Remote, event_of
+from interlock.clock import RandomIds
 from interlock.core.events import Event
 from interlock.engine.operators.bulk import BulkRequest
 from interlock.engine.operators.bulk_runs import BulkPlan, BulkRun, run_id
@@ -126,7 +126,7 @@ class ClientBulk(Generic[EventT]):
         rate_per_s: float | None = None,
     ) -> BulkRun:
         """Carry out a request, from where the run of that name is."""
-        chosen = name or f"{request.action} {self._machine:.80} {uuid.uuid4().hex[:8]}"
+        chosen = name or f"{request.action} {self._machine:.80} {RandomIds().text()[:8]}"
         return await self._run(chosen, self._body(request, request.event, None, rate_per_s), by)
 
     async def _run(self, name: str, body: bytes, by: str | None) -> BulkRun:

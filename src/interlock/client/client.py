@@ -409,7 +409,7 @@ class Client:
 
     def bulk(
         self,
-        machine: Machine[Any, Any, EventT] | str,
+        machine: Machine[StateT, ContextT, EventT] | str,
         *,
         state: Enum | str | None = None,
         where: Where | Sequence[str] = (),
@@ -772,7 +772,7 @@ class BlockingClient(ClosingProxy[Client]):
 
     def bulk(
         self,
-        machine: Machine[Any, Any, EventT] | str,
+        machine: Machine[StateT, ContextT, EventT] | str,
         *,
         state: Enum | str | None = None,
         where: Where | Sequence[str] = (),

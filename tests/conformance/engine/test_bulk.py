@@ -145,7 +145,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     faultpoints.listen(None)
 
 
-def at_point(name: str, number: int, action: Callable[[], None]) -> None:
+def at_point(name: str, number: int, action: Callable[[], object]) -> None:
     """Call the action when a run reaches that point for the number-th time."""
     left = [number]
 

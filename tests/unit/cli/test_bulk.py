@@ -66,4 +66,4 @@ def test_a_filter_is_planned_and_moved_at_a_server(interlock: Interlock, monkeyp
             moved = ready.send(Remark("y"), name="m")
             assert client.bulk_runs.get("m") == moved
             assert client.bulk_runs.stop("m").state == "done"
-            assert [each.name for each in client.bulk_runs.list()][0] == "m"
+            assert next(each.name for each in client.bulk_runs.list()) == "m"

@@ -85,9 +85,9 @@ class BulkSpec:
         other = [part for part in parts if getattr(self, part) != getattr(known, part)]
         if not other:
             return
-        shown = f"{known.action} {known.event}".strip()
+        action = f"{known.action} {known.event}".strip()
         raise KeyReused(
-            f"bulk run {name!r} has another {' and '.join(other)}: it is {shown!r} for {_filter_text(known)}.",
+            f"bulk run {name!r} has another {' and '.join(other)}: it is {action!r} for {_filter_text(known)}.",
             why="The name is the delivery key of each of its events: it stands for one action and one filter.",
             fix="Repeat the name with the same action and filter to resume it; give another run another name.",
         )
@@ -301,7 +301,7 @@ def run_of(view: View[Any, Any], now: datetime) -> BulkRun:
     patience_s = STALE_S + (2 / record.rate_per_s if record.rate_per_s else 0.0)
     if state == "running" and now - view.updated_at > timedelta(seconds=patience_s):
         state = "interrupted"
-    shown = plan_of(counts)
+    plan = plan_of(counts)
     return BulkRun(
         name=view.id.removeprefix(PREFIX),
         machine=spec.machine,
@@ -315,8 +315,8 @@ def run_of(view: View[Any, Any], now: datetime) -> BulkRun:
         state=state,
         matching=counts.matching,
         moved=counts.moved,
-        refused=shown.refused,
-        examples=shown.examples,
+        refused=plan.refused,
+        examples=plan.examples,
         since=record.since or view.created_at,
         updated=view.updated_at,
     )
