@@ -11,6 +11,7 @@ import pytest
 
 from interlock import (
     Admission,
+    BlockingEngine,
     BulkRequest,
     BulkRun,
     Engine,
@@ -25,7 +26,7 @@ from interlock import (
     faultpoints,
 )
 from interlock.engine.operators import bulk
-from interlock.errors import BadUsage, LeaseHeld
+from interlock.errors import BadUsage, Fenced, LeaseHeld
 from tests.conformance.engine.places import Place, crash, run, settled
 
 
@@ -378,6 +379,36 @@ def test_of_two_that_run_a_name_one_runs(place: Place) -> None:
     run(scenario)
 
 
+def test_a_process_that_lost_its_lease_moves_and_counts_nothing_twice(place: Place) -> None:
+    """It was frozen, another one took over, and it goes on: its record has moved on, and its events are known."""
+
+    async def scenario() -> None:
+        order = declared()
+        async with place.engine(order, worker=False) as engine:
+            await filled(engine, order)
+            plan = await engine.bulk(order).dry_run(Cancel("x"))
+            others: list[asyncio.Task[BulkRun]] = []
+
+            async def take_over() -> BulkRun:
+                [lease] = engine._inside.own_leases._renewals
+                assert await engine._store.leases.release(lease.name, lease.token)
+                return await engine.bulk(order).send(Cancel("x"), name="n", by="bob")
+
+            at_point("bulk.page", 3, lambda: others.append(asyncio.create_task(take_over())))
+            try:
+                first = await engine.bulk(order).send(Cancel("x"), name="n", by="ada")
+                assert first.by == "bob"
+            except Fenced as error:
+                assert "was resumed by another process" in error.what
+            done = await others[0]
+            assert (done.state, done.by) == ("done", "bob")
+            assert (done.matching, done.moved, done.refused) == (plan.matching, plan.moving, plan.refused)
+            moved = await moves(engine, order)
+            assert (len(moved), set(moved.values())) == (plan.moving, {1})
+
+    run(scenario)
+
+
 def test_a_run_is_stopped_from_elsewhere_and_resumed(place: Place) -> None:
     async def scenario() -> None:
         order = declared()
@@ -538,6 +569,21 @@ def test_workflows_of_a_filter_are_paused_and_resumed(place: Place, monkeypatch:
             assert (plan.moving, plan.refused) == (done.moved, done.refused) == (4, {"no room": 16})
 
     run(scenario)
+
+
+def test_the_blocking_engine_has_the_same_calls() -> None:
+    order = declared()
+    with BlockingEngine.open("memory:", machines=[order], worker=False) as engine:
+        for number in range(3):
+            engine.start(order, f"o-{number}", Order("ada"))
+        ready = engine.bulk(order, state=State.OPEN, where=[("customer", "=", "ada")])
+        assert ready.dry_run(Cancel()).moving == 3
+        assert ready.pause(note="x").moved == 3
+        assert ready.resume().moved == 3
+        assert ready.retry_dead_letters().matching == 0
+        done = ready.send(Cancel(), name="n", by="ada")
+        assert (done.moved, engine.bulk_runs.get("n"), engine.bulk_runs.stop("n")) == (3, done, done)
+        assert [each.name for each in engine.bulk_runs.list()][:1] == ["n"]
 
 
 # --- Sabotage --------------------------------------------------------------------------------------------------------
