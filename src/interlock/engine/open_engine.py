@@ -25,7 +25,7 @@ from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency, Seconds, in_seconds
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.receivers import Receiver
-from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
+from interlock.engine.bound_machine import OWN_MACHINES, AnyMachine, BoundMachine, Strategy
 from interlock.engine.engine_settings import Admission, EngineSettings
 from interlock.engine.follow_moves import Follower, StoreRoute
 from interlock.engine.internals import EngineConfig, EngineParts
@@ -403,6 +403,7 @@ def add_own_machines(bound: dict[str, BoundMachine], schedules: Schedules) -> No
     """Add the machines of schedules, pauses and bulk runs, whose workflows are those of a home."""
     own: tuple[AnyMachine, ...] = (schedule_machine, pause_machine, bulk_machine)
     for machine in own:
+        assert machine.name in OWN_MACHINES
         taken = bound.get(machine.name)
         if taken is not None and taken.machine is not machine:
             raise DefinitionError(

@@ -395,11 +395,9 @@ def test_a_process_that_lost_its_lease_moves_and_counts_nothing_twice(place: Pla
                 return await engine.bulk(order).send(Cancel("x"), name="n", by="bob")
 
             at_point("bulk.page", 3, lambda: others.append(asyncio.create_task(take_over())))
-            try:
-                first = await engine.bulk(order).send(Cancel("x"), name="n", by="ada")
-                assert first.by == "bob"
-            except Fenced as error:
-                assert "was resumed by another process" in error.what
+            first = engine.bulk(order).send(Cancel("x"), name="n", by="ada")
+            [ended] = await asyncio.gather(first, return_exceptions=True)
+            assert isinstance(ended, Fenced) or (isinstance(ended, BulkRun) and ended.by == "bob")
             done = await others[0]
             assert (done.state, done.by) == ("done", "bob")
             assert (done.matching, done.moved, done.refused) == (plan.matching, plan.moving, plan.refused)
