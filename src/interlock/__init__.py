@@ -92,6 +92,8 @@ if TYPE_CHECKING:
     from interlock.engine.engine_settings import Admission
     from interlock.engine.leases import Lease
     from interlock.engine.operators.attempts import Attempt, AttemptPage
+    from interlock.engine.operators.bulk import Bulk, BulkRequest
+    from interlock.engine.operators.bulk_runs import BulkPlan, BulkRun, BulkRuns
     from interlock.engine.operators.retention import Pruned
     from interlock.engine.operators.why import Why
     from interlock.engine.schedules import Schedule, Schedules, ScheduleView
@@ -138,6 +140,11 @@ __all__ = [
     "BreakerView",
     "Breakers",
     "Budget",
+    "Bulk",
+    "BulkPlan",
+    "BulkRequest",
+    "BulkRun",
+    "BulkRuns",
     "Child",
     "ChildResult",
     "Classification",
@@ -256,6 +263,8 @@ _LATER_BY_MODULE = {
     "interlock.engine.dependencies.breakers": ("BreakerView", "Breakers"),
     "interlock.engine.engine": ("Engine", "Workflows"),
     "interlock.engine.leases": ("Lease",),
+    "interlock.engine.operators.bulk": ("Bulk", "BulkRequest"),
+    "interlock.engine.operators.bulk_runs": ("BulkPlan", "BulkRun", "BulkRuns"),
     "interlock.engine.operators.retention": ("Pruned",),
     "interlock.engine.operators.why": ("Why",),
     "interlock.engine.schedules": ("Schedule", "ScheduleView", "Schedules"),

@@ -20,6 +20,7 @@ from interlock.core.events import Event
 from interlock.core.values import Allowed, StepFailure, StoredJson
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, state_text
 from interlock.engine.engine_settings import Admission
+from interlock.engine.operators.bulk_runs import BulkAction
 from interlock.engine.operators.retention import BATCH
 from interlock.engine.schedules import CatchUp, Overlap
 from interlock.engine.views import HistoryRow, Moved, Timer, View, plain_state
@@ -150,6 +151,29 @@ class PauseBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     by: str = ""
     """Who wants it, where that is not the holder of the key; the key is recorded too."""
     note: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+
+
+class BulkBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What to do with all workflows of a filter: send an event, retry their dead letters, pause or resume them."""
+
+    machine: str
+    action: BulkAction
+    state: str | None = None
+    where: list[str] = []
+    """Conditions on searchable fields, as in the listing of workflows."""
+    updated_after: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    updated_before: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    event: str | None = None
+    """For `send`: the event, with its `data`."""
+    data: JsonObject = msgspec.field(default_factory=_empty)
+    kind: Literal["step", "effect", "undo"] | None = None
+    """For `retry`: only dead letters of this kind."""
+    letter: str | None = None
+    """For `retry`: only those of the step, effect or undo of this name."""
+    error: str | None = None
+    """For `retry`: only those with this error, or of this group of errors."""
+    note: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+    rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class PruneBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -133,6 +133,9 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "interlock.cli.schedule_commands:schedules": (
             "List schedules (cron or interval), or put, pause, resume, trigger and delete them.",
         ),
+        "interlock.cli.bulk_commands:bulk": (
+            "Act on all workflows of a filter: send an event, retry dead letters, pause, resume. List what ran.",
+        ),
         "interlock.cli.operator_commands:pause": (
             "Pause a machine, a state or a workflow: nothing begins there. Without one, list the pauses.",
             "pause shop:order --state charging --note 'the bank is down' --home lanes:///var/shop",

@@ -26,6 +26,7 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, cast, overloa
 
 import msgspec
 
+from interlock.client.bulk_requests import ClientBulk, ClientBulkRuns
 from interlock.client.http_connection import Connect, connect
 from interlock.client.retries import HttpCall, Transport
 from interlock.client.signal_stream import Stream, Streamed, Subscription
@@ -52,7 +53,7 @@ from interlock.core.policies import (
     is_number,
     is_positive_int,
 )
-from interlock.core.search import Where
+from interlock.core.search import Where, condition_text
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.engine.blocking_engine import BlockingProxy, ClosingProxy, Portal, blocking, plain
 from interlock.engine.bound_machine import AnyMachine
@@ -406,6 +407,30 @@ class Client:
     # Rulings on dead letters and pruning have no key and are not repeated: when an answer is lost, the outcome is
     # unknown, and the listing shows it. Limits and admission are those of the process that answers.
 
+    def bulk(
+        self,
+        machine: Machine[StateT, ContextT, EventT] | str,
+        *,
+        state: Enum | str | None = None,
+        where: Where | Sequence[str] = (),
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+    ) -> ClientBulk[EventT]:
+        """Return the workflows of a filter, to act on all of them at the server (F5). The filter is that of `find`."""
+        return ClientBulk(
+            self._remote,
+            machine if isinstance(machine, str) else machine.name,
+            state=None if state is None else text_of(state),
+            where=[each if isinstance(each, str) else condition_text(each) for each in where],
+            updated_after=updated_after,
+            updated_before=updated_before,
+        )
+
+    @property
+    def bulk_runs(self) -> ClientBulkRuns:
+        """The bulk runs of the server's home."""
+        return ClientBulkRuns(self._remote)
+
     @property
     def schedules(self) -> ClientSchedules:
         """The schedules of the server's home."""
@@ -660,6 +685,25 @@ class BlockingClientSchedules(BlockingProxy[ClientSchedules]):
     delete = blocking(ClientSchedules.delete)
 
 
+class BlockingClientBulk(BlockingProxy[ClientBulk[EventT]], Generic[EventT]):
+    """The workflows of a filter at a server. Made by `client.bulk(machine, …)`."""
+
+    dry_run = blocking(ClientBulk[EventT].dry_run)
+    send = blocking(ClientBulk[EventT].send)
+    retry_dead_letters = blocking(ClientBulk[EventT].retry_dead_letters)
+    pause = blocking(ClientBulk[EventT].pause)
+    resume = blocking(ClientBulk[EventT].resume)
+    run = blocking(ClientBulk[EventT].run)
+
+
+class BlockingClientBulkRuns(BlockingProxy[ClientBulkRuns]):
+    """The bulk runs of a server's home. A blocking client has them as `client.bulk_runs`."""
+
+    list = blocking(ClientBulkRuns.list)
+    get = blocking(ClientBulkRuns.get)
+    stop = blocking(ClientBulkRuns.stop)
+
+
 class BlockingStream(BlockingProxy[Stream], Iterator[Streamed]):
     """Events as they arrive: `with client.stream() as events: for event in events: …`."""
 
@@ -720,6 +764,26 @@ class BlockingClient(ClosingProxy[Client]):
     def schedules(self) -> BlockingClientSchedules:
         """The schedules of the server's home."""
         return BlockingClientSchedules(self._portal, self._inside.schedules)
+
+    @property
+    def bulk_runs(self) -> BlockingClientBulkRuns:
+        """The bulk runs of the server's home."""
+        return BlockingClientBulkRuns(self._portal, self._inside.bulk_runs)
+
+    def bulk(
+        self,
+        machine: Machine[StateT, ContextT, EventT] | str,
+        *,
+        state: Enum | str | None = None,
+        where: Where | Sequence[str] = (),
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+    ) -> BlockingClientBulk[EventT]:
+        """Return the workflows of a filter, to act on all of them at the server (F5)."""
+        inside = self._inside.bulk(
+            machine, state=state, where=where, updated_after=updated_after, updated_before=updated_before
+        )
+        return BlockingClientBulk(self._portal, inside)
 
     start = blocking(Client.start)
     send = blocking(Client.send)

@@ -17,17 +17,21 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
+from datetime import datetime
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Seconds
+from interlock.core.search import Where
 from interlock.core.values import ContextT, StateT
 from interlock.engine.caller_transactions import BlockingTransaction
 from interlock.engine.engine import Engine, Workflows
 from interlock.engine.leases import LEASE_S, WAIT_S, Lease, Leasing
 from interlock.engine.open_engine import Closing, EngineOpening
+from interlock.engine.operators.bulk import Bulk
+from interlock.engine.operators.bulk_runs import BulkRuns
 from interlock.engine.schedules import Schedules
 from interlock.errors import BadUsage, UnavailableError
 
@@ -282,6 +286,25 @@ class BlockingSchedules(BlockingProxy[Schedules]):
     delete = blocking(Schedules.delete)
 
 
+class BlockingBulk(BlockingProxy[Bulk[EventT]], Generic[EventT]):
+    """The workflows of a filter. Made by `engine.bulk(machine, …)`."""
+
+    dry_run = blocking(Bulk[EventT].dry_run)
+    send = blocking(Bulk[EventT].send)
+    retry_dead_letters = blocking(Bulk[EventT].retry_dead_letters)
+    pause = blocking(Bulk[EventT].pause)
+    resume = blocking(Bulk[EventT].resume)
+    run = blocking(Bulk[EventT].run)
+
+
+class BlockingBulkRuns(BlockingProxy[BulkRuns]):
+    """The bulk runs of a home. A blocking engine has them as `engine.bulk_runs`."""
+
+    list = blocking(BulkRuns.list)
+    get = blocking(BulkRuns.get)
+    stop = blocking(BulkRuns.stop)
+
+
 class BlockingLease(BlockingProxy[Lease]):
     """A granted lease. Made by `engine.lease(…)`, and released when its block is left."""
 
@@ -387,6 +410,26 @@ class BlockingEngine(ClosingProxy[Engine]):
     def schedules(self) -> BlockingSchedules:
         """The schedules of this home."""
         return BlockingSchedules(self._portal, self._inside.schedules)
+
+    @property
+    def bulk_runs(self) -> BlockingBulkRuns:
+        """The bulk runs of this home."""
+        return BlockingBulkRuns(self._portal, self._inside.bulk_runs)
+
+    def bulk(
+        self,
+        machine: Machine[StateT, ContextT, EventT],
+        *,
+        state: StateT | None = None,
+        where: Where = (),
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+    ) -> BlockingBulk[EventT]:
+        """As `Engine.bulk`: `engine.bulk(order, state=State.CHARGING).dry_run(Cancel())`."""
+        inside = self._inside.bulk(
+            machine, state=state, where=where, updated_after=updated_after, updated_before=updated_before
+        )
+        return BlockingBulk(self._portal, inside)
 
     def lease(self, name: str, *, wait_s: Seconds = WAIT_S, lease_s: Seconds = LEASE_S) -> BlockingLeasing:
         """As `Engine.lease`: `with engine.lease("nightly-report") as lease`."""

@@ -12,7 +12,7 @@ Sections: pending work; attempts; machine and loaded workflow.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 import msgspec
 
@@ -336,6 +336,9 @@ TEXTS_MAX = 4_096
 """The number of cached event names."""
 
 _TEXTS: dict[type[Event], str] = {}
+
+OWN_MACHINES: Final = frozenset({"interlock.schedule", "interlock.pause", "interlock.bulk"})
+"""The machines of schedules, pauses and bulk runs, whose workflows are records of a home."""
 
 Strategy = Callable[..., Awaitable[object]]
 """The function of a step, an undo or an effect. Its signature is checked where it is declared."""

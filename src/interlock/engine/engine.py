@@ -42,6 +42,8 @@ from interlock.engine.internals import EngineParts
 from interlock.engine.leases import LEASE_S, WAIT_S, Leasing
 from interlock.engine.open_engine import EngineOpening
 from interlock.engine.operators.attempts import AttemptPage, read_attempts
+from interlock.engine.operators.bulk import Bulk, BulkCalls, BulkSource
+from interlock.engine.operators.bulk_runs import BulkRuns, RunCalls
 from interlock.engine.operators.retention import BATCH, Pruned, Pruner
 from interlock.engine.operators.why import Why, read_why
 from interlock.engine.path.caller_commands import (
@@ -390,6 +392,29 @@ class Engine:
         lives = self._inside.readable(bound, found.rows)
         return Page(tuple(cast("View[StateT, ContextT]", view_of(live)) for live in lives), found.cursor)
 
+    def bulk(
+        self,
+        machine: Machine[StateT, ContextT, EventT],
+        *,
+        state: StateT | None = None,
+        where: Where = (),
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+    ) -> Bulk[EventT]:
+        """Return the workflows of a filter, which is that of `find`, to act on all of them (F5).
+
+        `await engine.bulk(order, state=State.CHARGING).dry_run(Cancel())`, then `.send(Cancel(), name="cleanup")`.
+        """
+        bound = self._bound(machine)
+        calls, node = cast("BulkCalls", self), None if state is None else bound.node(state)
+        times = (updated_after, updated_before)
+        return Bulk(BulkSource.of(calls, lambda: self._inside, self._repeated, bound, node, where, times))
+
+    @property
+    def bulk_runs(self) -> BulkRuns:
+        """The bulk runs of this home: `await engine.bulk_runs.list()` (F5)."""
+        return BulkRuns(cast("RunCalls", self), self._store_time, self._inside.operated)
+
     @_repeat_after_move
     async def children(self, workflow: str, *, limit: int = 100, cursor: str | None = None) -> Page[Enum, object]:
         """Return a page of the workflow's children, by visit and in the order of their declaration (E3).
@@ -568,9 +593,9 @@ class Engine:
 
     # The actor of an operator's action (`by`) stands in the log `interlock.operators`, and in a server's audit log.
 
-    async def retry_dead_letter(self, letter_id: str, *, by: str | None = None) -> None:
-        """Retry a dead letter, with the same idempotency key and all its attempts."""
-        letter = await self._command_letter(letter_id, TryAgain, by)
+    async def retry_dead_letter(self, letter_id: str, *, by: str | None = None, workflow: str | None = None) -> None:
+        """Retry a dead letter, with the same key and all its attempts. It is found sooner by its workflow."""
+        letter = await self._command_letter(letter_id, TryAgain, by, workflow)
         self._inside.operated(f"dead letter {letter_id} of workflow {letter.workflow!r} is retried", by)
 
     async def resolve_dead_letter(self, letter_id: str, *, note: str, by: str | None = None) -> None:
@@ -784,7 +809,9 @@ class Engine:
         return live
 
     @_repeat_after_move
-    async def _command_letter(self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None) -> Letter:
+    async def _command_letter(
+        self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None, workflow: str | None = None
+    ) -> Letter:
         """Apply an operator's command to a letter. Of two concurrent ones the second gets WorkflowNotFound."""
         self._inside.refuse_if_closed()
         who = checked_actor(by)
@@ -793,16 +820,18 @@ class Engine:
         self._in_command.add(letter_id)
         try:
             if not self._store.shared:
-                return await self._apply_command(letter_id, ruling, who)
+                return await self._apply_command(letter_id, ruling, who, workflow)
             # The lease makes that hold for two engines of a shared store too.
             name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
             async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
-                return await self._apply_command(letter_id, ruling, who)
+                return await self._apply_command(letter_id, ruling, who, workflow)
         finally:
             self._in_command.discard(letter_id)
 
-    async def _apply_command(self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None) -> Letter:
-        letter = await find_letter(self._store, letter_id)
+    async def _apply_command(
+        self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None, workflow: str | None
+    ) -> Letter:
+        letter = await find_letter(self._store, letter_id, workflow)
         if ruling is not TryAgain or not await self._inside.families.retry(letter):
             await self._pipeline.admit(ruling(letter, by))
         return letter

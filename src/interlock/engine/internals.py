@@ -22,7 +22,7 @@ from interlock.core.table import Node
 from interlock.engine.alerts.alert import Alert, hot_row_alert, loop_alert
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
-from interlock.engine.bound_machine import BoundMachine, LoadedWorkflow
+from interlock.engine.bound_machine import OWN_MACHINES, BoundMachine, LoadedWorkflow
 from interlock.engine.check_definitions import check_definitions
 from interlock.engine.dependencies.breakers import BreakerPublisher
 from interlock.engine.dependencies.outlet import BreakerTransition
@@ -38,7 +38,6 @@ from interlock.engine.path.engine_commands import Bug, Late
 from interlock.engine.path.staged_group import DecisionContext, Envelope, Staged
 from interlock.engine.pauses import MACHINE as PAUSES
 from interlock.engine.pauses import Pauses, PauseScope, PauseState, Pausing
-from interlock.engine.schedules import MACHINE as SCHEDULES
 from interlock.engine.schedules import Schedules
 from interlock.engine.shared.shared_redis import Clustered
 from interlock.engine.shared.shared_store_policy import SharedStorePolicy
@@ -184,8 +183,8 @@ class EngineParts:
 
     @property
     def declared(self) -> dict[str, BoundMachine]:
-        """The machines that the program has given, without those of schedules and pauses."""
-        return {name: bound for name, bound in self.machines.items() if name not in {SCHEDULES, PAUSES}}
+        """The machines that the program has given, without those of schedules, pauses and bulk runs."""
+        return {name: bound for name, bound in self.machines.items() if name not in OWN_MACHINES}
 
     @property
     def schedules(self) -> Schedules:

@@ -25,10 +25,11 @@ from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency, Seconds, in_seconds
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.receivers import Receiver
-from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
+from interlock.engine.bound_machine import OWN_MACHINES, AnyMachine, BoundMachine, Strategy
 from interlock.engine.engine_settings import Admission, EngineSettings
 from interlock.engine.follow_moves import Follower, StoreRoute
 from interlock.engine.internals import EngineConfig, EngineParts
+from interlock.engine.operators.bulk_runs import bulk_machine
 from interlock.engine.operators.gauges import Gauges
 from interlock.engine.path.commit_pipeline import ContentionTable
 from interlock.engine.pauses import pause_machine
@@ -399,19 +400,21 @@ def refuse_other_machines(machines: object) -> None:
 
 
 def add_own_machines(bound: dict[str, BoundMachine], schedules: Schedules) -> None:
-    """Add the machines of schedules and pauses, whose workflows are those of a home."""
-    own: tuple[AnyMachine, ...] = (schedule_machine, pause_machine)
+    """Add the machines of schedules, pauses and bulk runs, whose workflows are those of a home."""
+    own: tuple[AnyMachine, ...] = (schedule_machine, pause_machine, bulk_machine)
     for machine in own:
+        assert machine.name in OWN_MACHINES
         taken = bound.get(machine.name)
         if taken is not None and taken.machine is not machine:
             raise DefinitionError(
                 f"a machine is named {machine.name!r}.",
-                why="The schedules and pauses of a home are the workflows of such names.",
+                why="The schedules, pauses and bulk runs of a home are the workflows of such names.",
                 fix="Give the machine another name.",
                 rule="duplicate-machine",
             )
     bound[schedule_machine.name] = BoundMachine(schedule_machine, {_strategy_key(start_due): schedules})
     bound[pause_machine.name] = BoundMachine(pause_machine)
+    bound[bulk_machine.name] = BoundMachine(bulk_machine)
 
 
 def _names(bound: Mapping[str, BoundMachine]) -> list[tuple[str, str]]:

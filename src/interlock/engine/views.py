@@ -5,6 +5,7 @@ take them back (G7).
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
@@ -124,6 +125,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """The workflow's version then."""
     traceback: str = ""
     """Traceback of the last error: bounded, with secrets masked; empty without one."""
+    group: str = ""
+    """The error without what differs from workflow to workflow, to group dead letters by."""
 
 
 class Compensation(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,7 +246,20 @@ def letter_of(letter: Letter) -> DeadLetter:
         key=letter.key,
         version=letter.version,
         traceback=letter.traceback,
+        group=error_group(letter.message),
     )
+
+
+GROUP_CHARACTERS_MAX = 200
+
+_DIFFERS = re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\d+(?:[.,:]\d+)*")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def error_group(error: str) -> str:
+    """Return the first line of an error with quoted texts, ids and numbers as "…"."""
+    line = error.strip().partition("\n")[0]
+    return _DIFFERS.sub("…", _QUOTED.sub("…", line))[:GROUP_CHARACTERS_MAX]
 
 
 def compensations_of(live: LoadedWorkflow) -> list[Compensation]:

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from interlock.catalog.catalog import ALL, Catalog, workflows_at
 from interlock.clock import Clock
 from interlock.database.inventory import marks_at
-from interlock.engine.pauses import MACHINE as PAUSES
-from interlock.engine.schedules import MACHINE as SCHEDULES
+from interlock.engine.bound_machine import OWN_MACHINES
 from interlock.errors import BadUsage, CorruptionError, UnavailableError
 from interlock.relocate.mover import (
     abandon_database,
@@ -264,7 +263,7 @@ async def find_workflows(
             why="Either could be meant, and Interlock does not guess.",
             fix=f"Write `{ALL}` for all workflows of the home, or the address of the database.",
         )
-    if name != ALL and machines.keys() - {name, SCHEDULES, PAUSES} and not everything:
+    if name != ALL and machines.keys() - {name, *OWN_MACHINES} and not everything:
         raise _several(name, machines)
     known = await catalog.entry(ALL, kind="workflows")
     there = is_same_home(source, target)

@@ -20,13 +20,14 @@ import interlock.wire as wire  # noqa: PLR0402 -- `from interlock` would be a cy
 from interlock.engine.dependencies.breakers import BreakerView
 from interlock.engine.engine_settings import Admission
 from interlock.engine.operators.attempts import Attempt
+from interlock.engine.operators.bulk_runs import BulkRun
 from interlock.engine.operators.why import Why
 from interlock.engine.path.caller_commands import DOT_SEGMENTS
 from interlock.engine.pauses import PauseView
 from interlock.engine.schedules import ScheduleView
 from interlock.engine.views import Compensation, Counts, DeadLetter
 from interlock.errors import InvalidPayload
-from interlock.server.handlers import operator_routes, sql, stream, webhooks, workflows
+from interlock.server.handlers import bulk_routes, operator_routes, sql, stream, webhooks, workflows
 from interlock.server.http_messages import AsgiScope, HttpAnswer, Request, StreamedAnswer
 from interlock.server.problems import HttpProblem
 from interlock.server.security.keys import Scope
@@ -727,6 +728,84 @@ _SCHEDULES = (
         also=(422,),
     ),
 )
+_BULK_RUN: dict[str, object] = {
+    "name": "2026-11 cleanup",
+    "machine": "order",
+    "action": "send",
+    "event": "CANCEL",
+    "data": {},
+    "filter": {
+        "state": "charging",
+        "where": ['customer = "ada"'],
+        "updated_after": None,
+        "updated_before": None,
+        "kind": None,
+        "letter": None,
+        "error": None,
+    },
+    "by": "ada",
+    "note": "",
+    "rate_per_s": 100.0,
+    "state": "running",
+    "matching": 500,
+    "moved": 499,
+    "refused": {"event CANCEL has no transition from state 'done'": 1},
+    "examples": {"event CANCEL has no transition from state 'done'": ["o-7"]},
+    "since": "2026-01-01T12:00:00Z",
+    "updated": "2026-01-01T12:00:05Z",
+}
+_BULK = (
+    _read(
+        "/v1/bulk",
+        bulk_routes.list_runs,
+        "home",
+        "The bulk runs of this home, the newest first",
+        parameters=(
+            RouteParameter("limit", "Maximum number of runs.", {"type": "integer", "minimum": 1, "maximum": 3_000}),
+        ),
+        answer=BulkRun,
+        lists=True,
+    ),
+    _read(
+        "/v1/bulk/{name}",
+        bulk_routes.get_run,
+        "home",
+        "One bulk run, with its progress or its result",
+        answer=BulkRun,
+        answer_example=_BULK_RUN,
+    ),
+    _operate(
+        "/v1/bulk/{name}",
+        bulk_routes.run,
+        "home",
+        "Act on all workflows of a filter, in the background; repeated, returns the progress, or resumes it",
+        parameters=(
+            RouteParameter(
+                "dry_run",
+                "Change nothing: answer how many would move, and how many would be refused for which reason.",
+                {"type": "boolean"},
+            ),
+            BY,
+        ),
+        body=wire.BulkBody,
+        body_example={"machine": "order", "action": "send", "state": "charging", "event": "CANCEL"},
+        answer=BulkRun,
+        answers=(200, 202),
+        answer_example=_BULK_RUN,
+        also=(404, 422),
+    ),
+    Endpoint(
+        "DELETE",
+        Scope.OPERATE,
+        "/v1/bulk/{name}",
+        bulk_routes.stop_run,
+        "home",
+        "Stop a bulk run before its next page; repeating its request resumes it",
+        answer=BulkRun,
+        answer_example=_BULK_RUN | {"state": "interrupted"},
+        parameters=(BY,),
+    ),
+)
 _DATABASES = (
     Endpoint(
         "POST",
@@ -809,6 +888,7 @@ ROUTES: tuple[Endpoint, ...] = tuple(
         "Operating": _OPERATING,
         "Schedules": _SCHEDULES,
         "Pauses": _PAUSES,
+        "Bulk": _BULK,
         "Databases": _DATABASES,
         "Webhooks": _WEBHOOKS,
         "Health": _HEALTH,

@@ -13,11 +13,11 @@ import re
 import signal
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from enum import Enum
 from types import FrameType
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from interlock.catalog.catalog import Catalog
 from interlock.clock import Clock, RandomIds, SystemClock
@@ -50,6 +50,8 @@ from interlock.store.open_store import NAME
 from interlock.store.protocol import Batch
 from interlock.urls import is_postgres_url, parse_postgres_url, with_schema
 from interlock.wire import BeginBody, PruneBody, ShownPruned
+
+ResultT = TypeVar("ResultT")
 
 # --- Databases of the home -------------------------------------------------------------------------------------------
 # Opened by their first request and closed with the server. The database that holds the workflows is not reachable:
@@ -422,6 +424,8 @@ class Service:
         self._ending = asyncio.Event()
         """Set while streams and waits have to end: the server leaves, or the process received a signal to stop."""
         self.under_way = 0
+        self._kept: set[asyncio.Task[Any]] = set()
+        """Work that goes on after its request was answered."""
         self.batches = 0
         """Batches under way."""
         self.carried = _carried() if self._inside.tracing is not None else None
@@ -612,9 +616,20 @@ class Service:
         self.leaving.set()
         self._ending.set()
 
+    def keep(self, work: Coroutine[object, object, ResultT]) -> "asyncio.Task[ResultT]":
+        """Run a coroutine in the background; it is cancelled when the server closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+        return task
+
     async def close(self) -> None:
-        """End the streams and close the databases that were opened here. The caller closes the engine."""
+        """End streams and background work, and close the databases opened here. The caller closes the engine."""
         self.leave()
+        for task in tuple(self._kept):
+            task.cancel()
+        while self._kept:
+            await asyncio.wait(self._kept)
         self.ring.close()
         await self.databases.close()
 

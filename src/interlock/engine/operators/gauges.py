@@ -9,10 +9,9 @@ from typing import cast
 
 import msgspec
 
+from interlock.engine.bound_machine import OWN_MACHINES
 from interlock.engine.dependencies.breakers import Breakers, view_of_line
 from interlock.engine.internals import EngineParts
-from interlock.engine.pauses import MACHINE as PAUSES
-from interlock.engine.schedules import MACHINE as SCHEDULES
 from interlock.lanes.hot_rows import HotRow
 from interlock.store.memory import MemoryStore
 
@@ -98,7 +97,7 @@ class Gauges:
             for node in bound.table.nodes.values():
                 workflows[bound.name, node.name] = 0
         for (machine, _, state), count in (await parts.store.living()).items():
-            if machine in {SCHEDULES, PAUSES}:
+            if machine in OWN_MACHINES:
                 continue
             known = parts.machines.get(machine)
             found = None if known is None else known.stored.get(state)

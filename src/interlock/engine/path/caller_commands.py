@@ -457,10 +457,10 @@ def check_kind(kind: object) -> None:
         )
 
 
-async def find_letter(store: Store, letter_id: str) -> Letter:
-    """Return the letter of that id. Raises WorkflowNotFound if it does not exist."""
+async def find_letter(store: Store, letter_id: str, workflow: str | None = None) -> Letter:
+    """Return the letter of that id. Raises WorkflowNotFound if it does not exist, or is of another workflow."""
     after = None
-    while letters := await store.letters(after=after, limit=PAGE):
+    while letters := await store.letters(workflow=workflow, after=after, limit=PAGE):
         for letter in letters:
             if letter.id == letter_id:
                 return letter

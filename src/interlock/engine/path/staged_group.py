@@ -290,7 +290,7 @@ class Staged(msgspec.Struct, gc=False):
         if snapshot.context is not kept or row.machine_version != bound.version:
             # Also an unchanged context of another version: the row says that this version has written it. Memory keeps
             # the stored form (A10): user code may go on changing the object that it returned.
-            context, kept = _context(bound, decision.records[-1])
+            context, kept = storable_context(bound, decision.records[-1])
         run, attempts = live.owed.run, b""
         if result and run is not None and not live.owed.tried:
             # Nearly every attempt: it is the first of its run, and ends with this row.
@@ -440,7 +440,7 @@ class Staged(msgspec.Struct, gc=False):
                     record.to_state._value_,
                     record.event,
                     bound.payload(record.payload),
-                    context if record is last else _context(bound, record)[0],
+                    context if record is last else storable_context(bound, record)[0],
                     now_us,
                     key,
                     key_digest,
@@ -684,7 +684,7 @@ def _turn(bound: BoundMachine, decision: Decision[Enum, object]) -> Turn:
     return cast("Turn", tuple(found))
 
 
-def _context(bound: BoundMachine, record: Record[Enum, object]) -> tuple[bytes, object]:
+def storable_context(bound: BoundMachine, record: Record[Enum, object]) -> tuple[bytes, object]:
     """Return the context of a record as it is stored, and as it is read back.
 
     Raises UserCodeError: an action has made it. Raises InvalidPayload if the event already cannot be stored, because

@@ -283,7 +283,7 @@ async def wait(service: Service, request: Request) -> HttpAnswer:
     states = [] if "state" not in query else _states(bound, query["state"])
     most_s = min(WAIT_S_MAX, request.limits.request_s / 2)
     timeout_s = most_s if requested_s is None else min(requested_s, most_s)
-    view = await _await_connected(service, request, service.engine.wait(workflow, *states, timeout_s=timeout_s))
+    view = await await_connected(service, request, service.engine.wait(workflow, *states, timeout_s=timeout_s))
     return json_answer(shown_view(bound, view), headers=etag(view.version))
 
 
@@ -302,7 +302,7 @@ def _states(bound: BoundMachine, text: str) -> list[Enum]:
     return [known[name] for name in names]
 
 
-async def _await_connected(service: Service, request: Request, waiting: Coroutine[object, object, ValueT]) -> ValueT:
+async def await_connected(service: Service, request: Request, waiting: Coroutine[object, object, ValueT]) -> ValueT:
     """Await the coroutine, unless the client disconnects or the server stops: the client then asks another server."""
     loop = asyncio.get_running_loop()
     answer = loop.create_task(waiting)
@@ -374,16 +374,19 @@ def _pause_scope(service: Service, body: PauseBody) -> tuple[AnyMachine | None, 
             fix="Add the machine, or leave the state out.",
         )
     bound = service.machine(body.machine)
-    if body.state is None:
-        return bound.machine, None
-    node = bound.stored.get(body.state)
+    return bound.machine, None if body.state is None else named_state(bound, body.state)
+
+
+def named_state(bound: BoundMachine, text: str) -> Enum:
+    """Return the state that is stored under a name. Raises InvalidPayload."""
+    node = bound.stored.get(text)
     if node is None:
         raise InvalidPayload(
-            f"machine {bound.name!r} has no state {body.state!r:.100}.{suggestion(body.state, bound.stored)}",
-            why="A pause concerns a machine, or a state that it declares.",
+            f"machine {bound.name!r} has no state {text!r:.100}.{suggestion(text, bound.stored)}",
+            why="An action on a machine concerns all of it, or a state that it declares.",
             fix="Write a state as it is stored.",
         )
-    return bound.machine, node.state
+    return node.state
 
 
 def _named(body: PauseBody) -> str:

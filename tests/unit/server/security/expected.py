@@ -41,6 +41,10 @@ GET /v1/contention read items
 GET /v1/pauses read home
 POST /v1/pauses operate home
 POST /v1/pauses/resume operate home
+GET /v1/bulk read home
+GET /v1/bulk/{name} read home
+POST /v1/bulk/{name} operate home
+DELETE /v1/bulk/{name} operate home
 GET /v1/schedules read home
 GET /v1/schedules/{name} read home
 PUT /v1/schedules/{name} operate home
