@@ -105,8 +105,8 @@ class Listener(Protocol):
         """Handle an answer that changed nothing, or an error, before the sender gets it."""
         ...
 
-    def grouped(self) -> None:
-        """Handle the end of a group: all of its changes were acted on."""
+    def grouped(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
+        """Handle the end of a group: all of its changes were acted on, but for those of workflows that were lost."""
         ...
 
     def measured_s(self) -> float:
@@ -387,6 +387,10 @@ class CommitPipeline:
         if row.id not in self._busy:
             self._live[row.id] = self._read(row)
 
+    def cached(self) -> Iterable[LoadedWorkflow]:
+        """Return the cached workflows."""
+        return self._live.values()
+
     def let_go(self, workflow: str) -> None:
         """Evict a workflow that may wait for long. It is loaded again for its next event."""
         if workflow not in self.counted:
@@ -525,7 +529,7 @@ class CommitPipeline:
         self._suspects = frozenset(lost)
         self.group_begun_s = begun_s  # Set for each group: several may run concurrently.
         self._keep(changed, lost)
-        self._listener.grouped()
+        self._listener.grouped(changed, lost)
         reach("engine.dispatched")
         again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):
