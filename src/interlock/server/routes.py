@@ -579,8 +579,8 @@ _OPERATING = (
             RouteParameter("until", "End; by default now.", {"type": "string", "format": "date-time"}),
             RouteParameter(
                 "step",
-                "Seconds of an interval: a multiple of 60, or of 3600 if it begins over a day ago. By default there are "
-                "at most 360 intervals.",
+                "Seconds of an interval: a multiple of 60, or of 3600 if it begins over a day ago. By default there "
+                "are at most 360 intervals.",
                 {"type": "integer", "minimum": 1, "maximum": operator_routes.STEP_S_MAX},
             ),
         ),
