@@ -221,12 +221,13 @@ def test_the_document_has_a_component_for_each_context_and_event_of_the_machines
     schemas = cast("dict[str, Any]", cast("dict[str, Any]", found["components"])["schemas"])
     own = {name: schema for name, schema in schemas.items() if name.startswith("odd_name__")}
     assert set(own) == {
-        f"odd_name___.{each}" for each in ("Context", "Workflow", "MADE", "MADE.Data", "Event", "Part.Type")
+        f"odd_name__.{each}"
+        for each in ("Context", "Things.Type", "Workflow", "MADE", "MADE.Data", "Made.Type", "Event", "Part.Type")
     }
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in schemas)
     assert {each.rpartition("/")[2] for each in references(found) if "/schemas/" in each} <= schemas.keys()
     assert not any("$defs" in each for each in references(found))
-    state = own["odd_name___.Workflow"]["allOf"][1]["properties"]
+    state = own["odd_name__.Workflow"]["allOf"][1]["properties"]
     assert (state["machine"], state["state"]) == ({"const": "odd name/é"}, {"enum": ["a a"]})
     assert "odd name/é" in page([BoundMachine(machine)])
     assert "Send MADE" in page([BoundMachine(machine)])
