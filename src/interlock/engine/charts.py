@@ -6,19 +6,19 @@ processes add up. An engine without work writes nothing. A process that is kille
 
 The backlog is not sampled. It is counted when charts are read, and traced back by what entered and left each state.
 
-Sections: the answer, counting, writing, reading.
+Sections: the answer, the recorder, reading.
 """
 
 import asyncio
 import math
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
 from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.path.commit_pipeline import NEVER_US, MinuteSums
 from interlock.engine.path.staged_group import Staged
 from interlock.engine.views import moment, time_us
 from interlock.errors import InvalidPayload, OutcomeUnknown, UnavailableError
@@ -55,7 +55,6 @@ COUNTED_S = 10.0
 
 MINUTE_US, HOUR_US = MINUTE_S * 1_000_000, HOUR_S * 1_000_000
 
-NEVER_US = -1
 FAR_US = 2**52
 """A time after all others that PostgreSQL can hold."""
 
@@ -116,24 +115,7 @@ class Charts(msgspec.Struct, frozen=True, kw_only=True):
     machines: list[MachineCharts]
 
 
-# --- Counting --------------------------------------------------------------------------------------------------------
-# `count` runs for every group of the data path. It makes no object per move and calls nothing but the store's clock:
-# a state is looked up in two dictionaries, and its counts are attributes.
-
-
-class _Counts:
-    """The sums of one state in the current minute."""
-
-    __slots__ = ("dead_letters", "dwell_max_us", "dwell_us", "entered", "failed", "left", "moves", "refused", "started")
-
-    def __init__(self) -> None:
-        self.moves = self.started = self.entered = self.left = self.dwell_us = self.dwell_max_us = 0
-        self.failed = self.refused = self.dead_letters = 0
-
-    def record(self, since_us: int, machine: str, state: str) -> ChartRecord:
-        """Return the sums as a record of the minute."""
-        sums = (self.moves, self.started, self.entered, self.left, self.dwell_us, self.dwell_max_us)
-        return chart_record(MINUTE_S, since_us, machine, state, *sums, self.failed, self.refused, self.dead_letters)
+# --- Recorder --------------------------------------------------------------------------------------------------------
 
 
 class ChartRecorder:
@@ -146,9 +128,10 @@ class ChartRecorder:
         self._machines = machines
         self._waiting = waiting
         self._loop = asyncio.get_running_loop()
-        self._counts: _Table = _table()
-        self._minute_us = self._end_us = NEVER_US
-        """The current minute: when it began and ends."""
+        self.sums = MinuteSums(self._turn)
+        """The sums of the current minute."""
+        self._minute_us = NEVER_US
+        """When the current minute began."""
         self.unwritten: dict[str, ChartRecord] = {}
         """The sums of minutes that are over, and not in the store."""
         self._timer: asyncio.TimerHandle | None = None
@@ -161,53 +144,20 @@ class ChartRecorder:
         """A count of all workflows, and until when it is used."""
         self._closed = False
 
-    def count(self, changed: Iterable[Staged], lost: Collection[str], now_us: int) -> None:
-        """Count the moves and dead letters of a durable group."""
-        if now_us >= self._end_us or self._timer is None:
-            self._turn(now_us)
-        counts = self._counts
-        for staged in changed:
-            history = staged.history
-            if not history and not staged.letters:
-                continue
-            row = staged.live.row
-            if lost and row.id in lost:
-                continue
-            states = counts[row.machine]
-            since_us, begins = staged.entered_us, not staged.expected
-            for happened in history:
-                state = states[happened.to_state]
-                state.moves += 1
-                if begins:
-                    begins = False
-                    state.started += 1
-                    state.entered += 1
-                    since_us = happened.created_us
-                elif happened.from_state != happened.to_state:
-                    state.entered += 1
-                    before = states[happened.from_state]
-                    dwell_us = happened.created_us - since_us
-                    since_us = happened.created_us
-                    before.left += 1
-                    before.dwell_us += dwell_us
-                    before.dwell_max_us = max(before.dwell_max_us, dwell_us)
-            for letter in staged.letters:
-                states["" if letter.kind == "effect" else row.state].dead_letters += 1
-
     def count_from_thread(self, staged: Staged, now_us: int) -> None:
         """Count a change that was written in a transaction of the caller, in any thread. A rollback is not noticed."""
         with suppress(RuntimeError):  # The event loop has ended, and the engine with it.
-            self._loop.call_soon_threadsafe(self.count, [staged], (), now_us)
+            self._loop.call_soon_threadsafe(self.sums.count, [staged], (), now_us)
 
     def failed(self, machine: str, state: str) -> None:
         """Count a failed attempt of a step or undo; of an effect, which belongs to no state, with an empty one."""
         self._turn(self._store.now_us())
-        self._counts[machine][state].failed += 1
+        self.sums.table[machine][state].failed += 1
 
     def refused(self, machine: str, state: str) -> None:
         """Count a refused event."""
         self._turn(self._store.now_us())
-        self._counts[machine][state].refused += 1
+        self.sums.table[machine][state].refused += 1
 
     def take_over(self, other: "ChartRecorder") -> None:
         """Go on with what another recorder has counted and not written: the workflows were moved to this store."""
@@ -217,24 +167,25 @@ class ChartRecorder:
 
     def _turn(self, now_us: int) -> None:
         """Begin the next minute if the current one is over, and set the timer that writes its sums."""
-        if now_us >= self._end_us:
+        if now_us >= self.sums.end_us:
             self._close_minute(sampled=True)
             self._minute_us = now_us // MINUTE_US * MINUTE_US
-            self._end_us = self._minute_us + MINUTE_US
+            self.sums.end_us = self._minute_us + MINUTE_US
         if self._timer is None and not self._closed:
-            wait_s = (self._end_us - now_us) / 1_000_000 + LATER_S
+            wait_s = (self.sums.end_us - now_us) / 1_000_000 + LATER_S
             self._timer = self._loop.call_later(wait_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._close_minute(sampled=self._store.now_us() >= self._end_us)
+        self._close_minute(sampled=self._store.now_us() >= self.sums.end_us)
+        self.sums.end_us = NEVER_US  # The next one that is counted sets the timer again.
         if self.unwritten and (self._task is None or self._task.done()):
             self._task = self._loop.create_task(self._write())
 
     def _close_minute(self, *, sampled: bool) -> None:
         """Make records of the current counts; with `sampled` also of what waits, once per minute."""
-        counts, self._counts = self._counts, _table()
-        records = self._records(counts)
+        records = self._records()
+        self.sums.clear()
         machines = {each.machine for each in records}
         if sampled and machines:
             waiting, nothing = self._waiting(), (0,) * 9
@@ -243,11 +194,11 @@ class ChartRecorder:
             ]
         self._keep(records)
 
-    def _records(self, counts: "_Table") -> list[ChartRecord]:
+    def _records(self) -> list[ChartRecord]:
         """Return the counts of machines that the program has given, without those of schedules and pauses."""
         return [
-            each.record(self._minute_us, machine, state)
-            for machine, states in counts.items()
+            chart_record(MINUTE_S, self._minute_us, machine, state, *each.values())
+            for machine, states in self.sums.table.items()
             if machine in self._machines
             for state, each in states.items()
         ]
@@ -313,7 +264,7 @@ class ChartRecorder:
         async with self._writing:  # Otherwise what is being written would count twice, or not at all.
             first_us, found = await self._store.charts.read(name, span.since_us, span.end_us, span.step_us)
             _, later = await self._store.charts.read(name, span.end_us, FAR_US, FAR_US)
-            here = [*self.unwritten.values(), *self._records(self._counts)]
+            here = [*self.unwritten.values(), *self._records()]
         first_us = min([each.since_us for each in here] + ([] if first_us is None else [first_us]), default=span.now_us)
         found += rolled_up(
             [each for each in here if span.since_us <= each.since_us < span.end_us], span.since_us, span.step_us
@@ -336,18 +287,6 @@ class ChartRecorder:
             done_s = self._loop.time()
             self._living_until_s = done_s + max(COUNTED_S, 20 * (done_s - now_s))
         return self._living
-
-
-def _table() -> "_Table":
-    return defaultdict(_states)
-
-
-def _states() -> "defaultdict[str, _Counts]":
-    return defaultdict(_Counts)
-
-
-_Table = defaultdict[str, defaultdict[str, _Counts]]
-"""Counts by machine and state."""
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------

@@ -518,7 +518,7 @@ class EngineParts:
     def grouped(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
         """Count a group whose changes were all acted on, and report its duration."""
         if changed:
-            self.charts.count(changed, lost, self.pipeline.means.now_us)
+            self.charts.sums.count(changed, lost, self.pipeline.means.now_us)
         if self.subscribers.observers:
             self.signals.grouped(self.measured_s() - self.pipeline.group_begun_s)
 

@@ -275,8 +275,8 @@ def machine_components(bounds: Sequence[BoundMachine]) -> dict[str, Schema]:
             "state": {"enum": [state.name for state in described.states]},
             "context": _reference(f"{machine}.Context"),
         }
-        shown = {"type": "object", "properties": own}
-        found[f"{machine}.Workflow"] = {"allOf": [_reference("ShownWorkflow"), shown]}
+        narrowed = {"type": "object", "properties": own}
+        found[f"{machine}.Workflow"] = {"allOf": [_reference("ShownWorkflow"), narrowed]}
         bodies: list[Schema] = []
         for event in described.events:
             name = f"{machine}.{component_name(event.name)}"

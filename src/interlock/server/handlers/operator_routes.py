@@ -279,9 +279,9 @@ async def charts(service: Service, request: Request) -> HttpAnswer:
     machine = selected[0].machine if "machine" in query else None
     found = await service.engine.charts(machine, since=since, until=until, step_s=step_s)
     # The figures are those of all ids: a key with prefixes must not learn how many other workflows there are.
-    hidden = bool(identity.limits.prefixes)
-    shown = [each for each in found.machines if not hidden and identity.allows(each.machine, None)]
-    return json_answer(msgspec.structs.replace(found, machines=shown))
+    by_id = bool(identity.limits.prefixes)
+    machines = [each for each in found.machines if not by_id and identity.allows(each.machine, None)]
+    return json_answer(msgspec.structs.replace(found, machines=machines))
 
 
 async def stats(service: Service, request: Request) -> HttpAnswer:
