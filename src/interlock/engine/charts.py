@@ -78,7 +78,7 @@ class StateCharts(msgspec.Struct, frozen=True, kw_only=True):
     left: list[int]
     """Workflows that left the state."""
     dwell_mean_s: list[float | None]
-    """How long they had been there; None when none left."""
+    """How long they had been there, measured for some of many; None when none left."""
     dwell_max_s: list[float | None]
     failed_attempts: list[int]
     refused: list[int]
@@ -152,12 +152,19 @@ class ChartRecorder:
     def failed(self, machine: str, state: str) -> None:
         """Count a failed attempt of a step or undo; of an effect, which belongs to no state, with an empty one."""
         self._turn(self._store.now_us())
-        self.sums.table[machine][state].failed += 1
+        self.sums.table()[machine][state].failed += 1
+
+    def gave_up(self, staged: Staged) -> None:
+        """Count the new dead letters of a change. The workflow of an effect may be in another state by now."""
+        self._turn(self._store.now_us())
+        states, state = self.sums.table()[staged.live.row.machine], staged.live.row.state
+        for letter in staged.letters:
+            states["" if letter.kind == "effect" else state].dead_letters += 1
 
     def refused(self, machine: str, state: str) -> None:
         """Count a refused event."""
         self._turn(self._store.now_us())
-        self.sums.table[machine][state].refused += 1
+        self.sums.table()[machine][state].refused += 1
 
     def take_over(self, other: "ChartRecorder") -> None:
         """Go on with what another recorder has counted and not written: the workflows were moved to this store."""
@@ -188,7 +195,7 @@ class ChartRecorder:
         self.sums.clear()
         machines = {each.machine for each in records}
         if sampled and machines:
-            waiting, nothing = self._waiting(), (0,) * 9
+            waiting, nothing = self._waiting(), (0,) * 10
             records += [
                 chart_record(MINUTE_S, self._minute_us, name, "", *nothing, waiting.get(name, 0)) for name in machines
             ]
@@ -198,7 +205,7 @@ class ChartRecorder:
         """Return the counts of machines that the program has given, without those of schedules and pauses."""
         return [
             chart_record(MINUTE_S, self._minute_us, machine, state, *each.values())
-            for machine, states in self.sums.table.items()
+            for machine, states in self.sums.table().items()
             if machine in self._machines
             for state, each in states.items()
         ]
@@ -421,8 +428,8 @@ class _MachineSums:
             final=node is not None and node.final,
             moves=[each.moves for each in rows],
             left=[each.left for each in rows],
-            dwell_mean_s=[each.dwell_us / each.left / 1_000_000 if each.left else None for each in rows],
-            dwell_max_s=[each.dwell_max_us / 1_000_000 if each.left else None for each in rows],
+            dwell_mean_s=[each.dwell_us / each.dwells / 1_000_000 if each.dwells else None for each in rows],
+            dwell_max_s=[each.dwell_max_us / 1_000_000 if each.dwells else None for each in rows],
             failed_attempts=[each.failed for each in rows],
             refused=[each.refused for each in rows],
             dead_letters=[each.dead_letters for each in rows],

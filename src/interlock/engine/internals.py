@@ -485,6 +485,8 @@ class EngineParts:
             self._sharing.durable(staged)
         if staged.children or self.families.used:
             self.families.durable(staged)
+        if staged.letters:
+            self.charts.gave_up(staged)
 
     def _pause_changed(self, live: LoadedWorkflow) -> None:
         """Follow a change of a pause, and go on with what was resumed."""

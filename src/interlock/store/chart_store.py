@@ -45,8 +45,10 @@ class ChartRecord(msgspec.Struct, frozen=True, gc=False):
     started: int = 0
     entered: int = 0
     left: int = 0
+    dwells: int = 0
+    """Of the workflows that left: for how many it is known how long they had been in the state."""
     dwell_us: int = 0
-    """Of the workflows that left: how long they had been in the state, together."""
+    """How long these had been there, together."""
     dwell_max_us: int = 0
     failed: int = 0
     """Failed attempts of steps, undos and effects."""
@@ -118,6 +120,7 @@ def _summed(one: ChartRecord, other: ChartRecord, waiting: int | None) -> ChartR
         started=one.started + other.started,
         entered=one.entered + other.entered,
         left=one.left + other.left,
+        dwells=one.dwells + other.dwells,
         dwell_us=one.dwell_us + other.dwell_us,
         dwell_max_us=max(one.dwell_max_us, other.dwell_max_us),
         failed=one.failed + other.failed,
@@ -161,8 +164,8 @@ class MemoryCharts:
 # The same texts serve SQLite and PostgreSQL. They differ in the type of a time, and in the name of the greater of two.
 
 COLUMNS: Final = (
-    "id", "span_s", "since", "machine", "state", "moves", "started", "entered", "exited", "dwell_us", "dwell_max_us",
-    "failed", "refused", "dead_letters", "waiting",
+    "id", "span_s", "since", "machine", "state", "moves", "started", "entered", "exited", "dwells", "dwell_us",
+    "dwell_max_us", "failed", "refused", "dead_letters", "waiting",
 )  # fmt: skip
 """The columns of the table, in the order of the members of a record."""
 
@@ -170,13 +173,11 @@ LANE_TABLE = """
 CREATE TABLE IF NOT EXISTS workflow_charts (
     id TEXT PRIMARY KEY, span_s INTEGER NOT NULL, since INTEGER NOT NULL, machine TEXT NOT NULL, state TEXT NOT NULL,
     moves INTEGER NOT NULL, started INTEGER NOT NULL, entered INTEGER NOT NULL, exited INTEGER NOT NULL,
-    dwell_us INTEGER NOT NULL, dwell_max_us INTEGER NOT NULL, failed INTEGER NOT NULL, refused INTEGER NOT NULL,
-    dead_letters INTEGER NOT NULL, waiting INTEGER
+    dwells INTEGER NOT NULL, dwell_us INTEGER NOT NULL, dwell_max_us INTEGER NOT NULL, failed INTEGER NOT NULL,
+    refused INTEGER NOT NULL, dead_letters INTEGER NOT NULL, waiting INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS workflow_charts_by_time ON workflow_charts (since);
 """
-
-_SUMS = ("moves", "started", "entered", "exited", "dwell_us", "failed", "refused", "dead_letters")
 
 
 class ChartSql:

@@ -26,7 +26,8 @@ async def read(store: Store, minutes: int, *, step: int = 1, machine: str = "") 
     return [
         (
             (each.since_us - BEGIN_US) // MINUTE_US, each.machine, each.state, each.moves, each.started, each.entered,
-            each.left, each.dwell_us, each.dwell_max_us, each.failed, each.refused, each.dead_letters, each.waiting,
+            each.left, each.dwells, each.dwell_us, each.dwell_max_us, each.failed, each.refused,
+            each.dead_letters, each.waiting,
         )
         for each in found
     ]  # fmt: skip
@@ -36,11 +37,11 @@ def test_records_of_one_minute_add_up(place: Place) -> None:
     async def scenario() -> None:
         async with place.opened() as store:
             assert await store.charts.read("", BEGIN_US, BEGIN_US + HOUR_US, MINUTE_US) == (None, [])
-            await store.charts.add([minute(0, 1, 2, 3, 4, 50, 30, 7, 8, 9)])
-            await store.charts.add([minute(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5)])
-            await store.charts.add([minute(0, 10, 20, 30, 40, 500, 20, 70, 80, 90, 6), minute(1, 1)])
-            sums = (11, 22, 33, 44, 550, 30, 77, 88, 99, 11)
-            empty = (0,) * 8
+            await store.charts.add([minute(0, 1, 2, 3, 4, 5, 50, 30, 7, 8, 9)])
+            await store.charts.add([minute(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5)])
+            await store.charts.add([minute(0, 10, 20, 30, 40, 50, 500, 20, 70, 80, 90, 6), minute(1, 1)])
+            sums = (11, 22, 33, 44, 55, 550, 30, 77, 88, 99, 11)
+            empty = (0,) * 9
             assert await read(store, 9) == [(0, "order", "new", *sums), (1, "order", "new", 1, *empty, None)]
             assert await read(store, 1) == [(0, "order", "new", *sums)]
             first_us, _ = await store.charts.read("", BEGIN_US + HOUR_US, BEGIN_US + 2 * HOUR_US, MINUTE_US)
@@ -52,7 +53,7 @@ def test_records_of_one_minute_add_up(place: Place) -> None:
 def test_steps_add_minutes_up_and_take_the_highest_sample(place: Place) -> None:
     async def scenario() -> None:
         async with place.opened() as store:
-            none = (0,) * 5
+            none = (0,) * 6
             await store.charts.add(
                 [minute(number, 1, 0, 0, *none, 0, number) for number in range(10)]
                 + [minute(3, 1, machine="other"), minute(3, 1, state="done")]
@@ -74,7 +75,7 @@ def test_old_minutes_become_hours_with_the_same_sums_and_old_hours_go(place: Pla
         async with place.opened() as store:
             rng = random.Random(7)
             records = [
-                minute(number, *(rng.randrange(100) for _ in range(10)), state=state)
+                minute(number, *(rng.randrange(100) for _ in range(11)), state=state)
                 for number in range(0, 180, 7)
                 for state in ("new", "done")
             ]
