@@ -721,6 +721,7 @@ def create(
         str | None, typer.Option(metavar="TIME", help="The key ends after so long: 12h, 90d. Without it: never.")
     ] = None,
     output: OutputOfOne = ResultFormat.TABLE,
+    by: By = None,
 ) -> None:
     """Make an API key and print it, once: it cannot be shown again.
 
@@ -733,7 +734,8 @@ def create(
 
     async def act(security: Security) -> None:
         record = created.record
-        async with security.audit.action(_me(), "keys.create", record.id, before=None, after=_key_view(record, now)):
+        after = _key_view(record, now)
+        async with security.audit.action(_me(), "keys.create", record.id, before=None, after=after, by=by or ""):
             await security.keys.add(record)
 
     _run(home, act)
@@ -771,6 +773,7 @@ def revoke(
     key: Annotated[str, typer.Argument(metavar="ID", help="The id of a key, or - for ids on stdin.")],
     *,
     home: StoreHome,
+    by: By = None,
 ) -> None:
     """Revoke an API key: every server of the home refuses it within a second, for good.
 
@@ -786,7 +789,8 @@ def revoke(
             key_id = argument if whole is None else whole.id
             before, after = await security.keys.revoke(key_id, now)
             # Afterwards, unlike other actions: a key that has leaked is revoked also when the log cannot be written.
-            await security.audit.record(_me(), "keys.revoke", key_id, _key_view(before, now), _key_view(after, now))
+            views = _key_view(before, now), _key_view(after, now)
+            await security.audit.record(_me(), "keys.revoke", key_id, *views, by=by or "")
             return f"{key_id} is revoked."
 
         return [line for ids in ids_of(key) for line in await failures.each(ids, revoked)]

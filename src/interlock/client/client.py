@@ -57,6 +57,7 @@ from interlock.core.search import Where, condition_text
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.engine.blocking_engine import BlockingProxy, ClosingProxy, Portal, blocking, plain
 from interlock.engine.bound_machine import AnyMachine
+from interlock.engine.charts import Charts
 from interlock.engine.dependencies.breakers import Breakers, BreakerView
 from interlock.engine.engine_settings import Admission
 from interlock.engine.leases import LEASE_S, WAIT_S
@@ -484,6 +485,24 @@ class Client:
         """Return the active pauses of the server's home."""
         return [*(await self._remote.transport.fetch(HttpCall("GET", "/v1/pauses"), Listing[PauseView])).items]
 
+    async def charts(
+        self,
+        machine: AnyMachine | str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step_s: int | None = None,
+    ) -> Charts:
+        """Return moves, failures, time in state and backlog of one machine or all, over time; by default of 3 hours."""
+        name = machine if isinstance(machine, str | None) else machine.name
+        query = query_of(
+            machine=name,
+            since=None if since is None else since.isoformat(),
+            until=None if until is None else until.isoformat(),
+            step=step_s,
+        )
+        return await self._remote.transport.fetch(HttpCall("GET", f"/v1/charts{query}"), Charts)
+
     async def breakers(self) -> Breakers:
         """Return the breakers of all dependencies, as the process that answers has them."""
         return Breakers(await self._list("/v1/breakers", Listing[BreakerView]))
@@ -816,6 +835,7 @@ class BlockingClient(ClosingProxy[Client]):
     resume = blocking(Client.resume)
     pauses = blocking(Client.pauses)
     contention = blocking(Client.contention)
+    charts = blocking(Client.charts)
 
     transaction = plain(Client.transaction)
     lease = plain(Client.lease)

@@ -380,6 +380,7 @@ class BlockingEngine(ClosingProxy[Engine]):
     children = blocking(Engine.children)
     attempts = blocking(Engine.attempts)
     why = blocking(Engine.why)
+    charts = blocking(Engine.charts)
     fork = blocking(Engine.fork)
     find = blocking(Engine.find)
     stalled = blocking(Engine.stalled)

@@ -123,6 +123,7 @@ class TransactionCalls:
                 return answer
             written = yield from self._requests.write(staged.change(), hint=_due(staged, group.now_us))
             if written:
+                self._parts.charts.count_from_thread(staged, group.now_us)
                 return answer
         raise VersionConflict(
             f"workflow {command.workflow!r} kept coming and going while this was decided, {ATTEMPTS_MAX} times."

@@ -33,6 +33,7 @@ from interlock.core.values import Allowed, ContextT, StateT
 from interlock.engine.alerts.receivers import Receiver
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, Strategy
 from interlock.engine.caller_transactions import TransactionBlock, TransactionCalls
+from interlock.engine.charts import Charts
 from interlock.engine.dependencies.breakers import Breakers, view_of_line
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.engine.engine_settings import Admission
@@ -497,6 +498,20 @@ class Engine:
     def unsubscribe(self, observer: Observer) -> None:
         """Stop calling `observer`."""
         self._inside.subscribers.unsubscribe(observer)
+
+    @_repeat_after_move
+    async def charts(
+        self,
+        machine: AnyMachine | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step_s: int | None = None,
+    ) -> Charts:
+        """Return moves, failures, time in state and backlog of one machine or all, over time; by default of 3 hours."""
+        self._inside.refuse_if_closed()
+        bound = None if machine is None else self._bound(machine)
+        return await self._inside.charts.read(bound, since, until, step_s)
 
     # --- pauses (E7) -------------------------------------------------------------------------------------------------
 

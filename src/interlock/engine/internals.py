@@ -23,6 +23,7 @@ from interlock.engine.alerts.alert import Alert, hot_row_alert, loop_alert
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
 from interlock.engine.bound_machine import OWN_MACHINES, BoundMachine, LoadedWorkflow
+from interlock.engine.charts import ChartRecorder
 from interlock.engine.check_definitions import check_definitions
 from interlock.engine.dependencies.breakers import BreakerPublisher
 from interlock.engine.dependencies.outlet import BreakerTransition
@@ -52,6 +53,7 @@ from interlock.errors import (
     InterlockError,
     MachineMismatch,
     MovedElsewhere,
+    Refusal,
     UnavailableError,
     UserCodeError,
 )
@@ -131,7 +133,8 @@ class EngineParts:
         self.tracing = tracer_of(config.subscribers)
         self.waiters = config.waiters
         self.waiters.added = None
-        self.signals = SignalEmitter(config.subscribers, config.clock)
+        self.charts = ChartRecorder(store, self.declared, self._waiting)
+        self.signals = SignalEmitter(config.subscribers, config.clock, self.charts.failed)
         self.alarms = config.alarms
         self.cluster = None if config.redis is None else self._make_cluster(config, config.redis)
         self.own_leases = LeaseBook(store.leases, chance=config.chance, ids=config.ids)
@@ -161,8 +164,6 @@ class EngineParts:
         self._loop = asyncio.get_running_loop()
         self.pauses = Pauses(self._loop.time if isinstance(store, SharedStore) else None)
         self.places = self._make_places()
-        if self.cluster is not None:
-            self.cluster.share(line.outlet for line in self.places.lines.values())
         self.gate = Gate(
             config.admission, config.clock, self.places, None if self.cluster is None else self.cluster.ingress
         )
@@ -211,6 +212,8 @@ class EngineParts:
         for bound in self.machines.values():
             bound.why = lambda dependency, kind: lines[dependency].outlet.why(kind)
             bound.pauses = self.pauses
+        if self.cluster is not None:
+            self.cluster.share(line.outlet for line in lines.values())
         if not self._worker:
             return Places(0, 0, 0, lines)
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
@@ -380,6 +383,7 @@ class EngineParts:
             reach("closing.settled")
             if self._recovered and self.pipeline.dead is None:
                 await self.policy.release()
+            await self.charts.close(write=self.pipeline.dead is None)
         finally:
             self.runner.abort()
             self.pipeline.close()
@@ -418,6 +422,7 @@ class EngineParts:
     def go_along(self, old: "EngineParts") -> None:
         """Take over the calls in flight and the leases of the parts that these ones replace."""
         self.gate.go_along(old.gate)
+        self.charts.take_over(old.charts)
         old.own_leases.go_along(self.own_leases.keeper)
         if old.leases is not old.own_leases:
             old.leases.go_along(self.leases.keeper)
@@ -434,6 +439,7 @@ class EngineParts:
             await self.families.close()
             await self.runner.drain(0.0)
             await self.pipeline.idle()
+            await self.charts.close(write=False)
             reach("leaving.settled")
         finally:
             await self._parted(elsewhere=True)
@@ -478,6 +484,8 @@ class EngineParts:
             self._sharing.durable(staged)
         if staged.children or self.families.used:
             self.families.durable(staged)
+        if staged.letters:
+            self.charts.gave_up(staged)
 
     def _pause_changed(self, live: LoadedWorkflow) -> None:
         """Follow a change of a pause, and go on with what was resumed."""
@@ -508,8 +516,10 @@ class EngineParts:
         else:
             self.tracing.within(staged.live.row.id).run(self.signals.applied, staged, duration_s)
 
-    def grouped(self) -> None:
-        """Report the duration of a group whose changes were all acted on."""
+    def grouped(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
+        """Count a group whose changes were all acted on, and report its duration."""
+        if changed:
+            self.charts.sums.count(changed, lost, self.pipeline.means.now_us)
         if self.subscribers.observers:
             self.signals.grouped(self.measured_s() - self.pipeline.group_begun_s)
 
@@ -547,6 +557,8 @@ class EngineParts:
             self._sharing.answered(envelope, reply)
 
     def _report_error(self, envelope: Envelope, answer: InterlockError) -> None:
+        if isinstance(answer, Refusal):
+            self.charts.refused(answer.machine, answer.state)
         if self.tracing is None:
             self.signals.rejected(envelope.workflow, answer)
         else:
@@ -580,6 +592,19 @@ class EngineParts:
                 "correlation_id": correlation_id,
             },
         )
+
+    def _waiting(self) -> dict[str, int]:
+        """Count the cached and parked workflows whose next attempt is due here and has not begun, by machine."""
+        found: dict[str, int] = {}
+        holder = self.pipeline.means.owner
+        for live in self.pipeline.cached():
+            current, row = live.owed.current, live.row
+            due = current is not None and not current.started and (current.retry_us is None or current.parked)
+            if due and row.holder == holder:
+                found[row.machine] = found.get(row.machine, 0) + 1
+        for machine in self.runner.parking.machines():
+            found[machine] = found.get(machine, 0) + 1
+        return found
 
     def operated(self, what: str, by: str | None) -> None:
         """Log an operator's action, with its actor (F1)."""

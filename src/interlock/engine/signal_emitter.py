@@ -4,6 +4,7 @@ Nothing is built without an observer: a record per move is a good part of what t
 only count get sums instead, once per group, for all moves of a group become durable together.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 from interlock.clock import Clock
@@ -17,8 +18,10 @@ from interlock.signals import ResultLate, StepAttempted, Subscribers, Transition
 class SignalEmitter:
     """Emits the signals of one engine."""
 
-    def __init__(self, subscribers: Subscribers, clock: Clock) -> None:
+    def __init__(self, subscribers: Subscribers, clock: Clock, failed: Callable[[str, str], None]) -> None:
         self._subscribers = subscribers
+        self._failed = failed
+        """Counts a failed attempt, by machine and state."""
         self._clock = clock
         self._moves: dict[tuple[str, str, str], int] = {}
         """Moves of the current group, by machine, from and to."""
@@ -84,6 +87,8 @@ class SignalEmitter:
         cut: str | None = None,
     ) -> None:
         """Emit the end of an attempt of a step, an undo or an effect."""
+        if failure is not None and cut != "moved_on":
+            self._failed(current.machine, current.state)
         subscribers = self._subscribers
         if not (subscribers.attempts or subscribers.counting):
             return

@@ -50,6 +50,8 @@ from interlock.relocate.workflow_records import (
     refuse_workflows,
 )
 from interlock.store import lane_store
+from interlock.store.chart_store import INSERT as INSERT_CHART
+from interlock.store.chart_store import ChartRecord
 from interlock.store.lane_store import (
     FORMAT,
     GIVE,
@@ -71,10 +73,11 @@ from interlock.urls import is_bucket_url
 
 # --- Reads -----------------------------------------------------------------------------------------------------------
 
-_KEYS = {"workflow_effects": "id", "workflow_children": "id", "dead_letters": "id", "leases": "name", "notes": "name"}
+_KEYS = {table: "name" if table in {"leases", "notes"} else "id" for table in TABLES_ASIDE}
 _MADE: Mapping[str, type[Aside]] = {
     "workflow_effects": OwedEffect,
     "workflow_children": ChildRecord,
+    "workflow_charts": ChartRecord,
     "dead_letters": Letter,
     "leases": LeaseRow,
     "notes": Note,
@@ -595,7 +598,7 @@ class LaneArrival:
 
 
 def _make_tables(connection: apsw.Connection) -> None:
-    connection.execute(f"{TABLES}{lane_store.CHILDREN_TABLE}")
+    connection.execute(f"{TABLES}{lane_store.LATER_TABLES}")
     connection.execute("INSERT INTO workflow_store VALUES (1, ?, 0)", (FORMAT,))
 
 
@@ -635,8 +638,8 @@ def _put_aside(
     connection: apsw.Connection, table: str, keys: Sequence[str], values: Mapping[str, Aside]
 ) -> list[Aside]:
     run = connection.cursor().execute
-    if table == "workflow_children":
-        run(lane_store.CHILDREN_TABLE)
+    if table in {"workflow_children", "workflow_charts"}:
+        run(lane_store.LATER_TABLES)
     for key in keys:
         run(f"DELETE FROM {table} WHERE {_KEYS[table]} = ?", (key,))
     for value in values.values():
@@ -648,6 +651,8 @@ def _put_aside(
                 sql = lane_store.EFFECT
             elif isinstance(value, ChildRecord):
                 sql = lane_store.CHILD
+            elif isinstance(value, ChartRecord):
+                sql = INSERT_CHART
             run(sql, msgspec.structs.astuple(value))
     return list(aside_in(connection, table, keys).values())
 
@@ -657,7 +662,7 @@ def _timed(part: Part, clock: Clock) -> Timed:
         connection = open_writer(Path(folder) / "sample.lane")
         try:
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(f"{TABLES}{lane_store.CHILDREN_TABLE}")
+            connection.execute(f"{TABLES}{lane_store.LATER_TABLES}")
             began_s = clock.monotonic_s()
             connection.execute("BEGIN")
             done = exchange_in(connection, Exchange(list(part.rows.values()), part.events))

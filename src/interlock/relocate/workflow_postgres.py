@@ -37,6 +37,8 @@ from interlock.relocate.workflow_records import (
     arriving,
     digest_of,
 )
+from interlock.store.chart_store import COLUMNS as CHART_COLUMNS
+from interlock.store.chart_store import ChartRecord
 from interlock.store.lane_store import HELD_US
 from interlock.store.postgres import statement
 from interlock.store.postgres.migrations import (
@@ -150,6 +152,7 @@ EVENTS = Staging(
     ),
     json=("payload", "context"),
 )  # fmt: skip
+_CHART_TEXTS = {"id", "machine", "state"}
 ASIDE = {
     "workflow_effects": Staging(
         "workflow_effects",
@@ -165,6 +168,9 @@ ASIDE = {
             ("id", "text"), ("parent", "text"), ("visit", "bigint"), ("position", "bigint"), ("state", "text"),
             ("stage", "smallint"),
         ),
+    ),
+    "workflow_charts": Staging(
+        "workflow_charts", tuple((name, "text" if name in _CHART_TEXTS else "bigint") for name in CHART_COLUMNS)
     ),
     "dead_letters": Staging(
         "dead_letters",
@@ -183,6 +189,7 @@ ASIDE = {
 READING = {
     "workflow_effects": EFFECTS,
     "workflow_children": CHILDREN,
+    "workflow_charts": ", ".join(micros(name) if name == "since" else name for name in CHART_COLUMNS),
     "dead_letters": LETTERS,
     "leases": f"name, owner, token, {micros('since')}, {micros('until')}",
     "notes": "name, text",
@@ -218,7 +225,7 @@ def staged_aside(value: Aside) -> Values:
     """Return a record beside workflows as a row for COPY."""
     if isinstance(value, (LeaseRow, Note)):
         return tuple(value)
-    if isinstance(value, ChildRecord):
+    if isinstance(value, (ChildRecord, ChartRecord)):
         return msgspec.structs.astuple(value)
     assert isinstance(value, (OwedEffect, Letter))
     *values, context = msgspec.structs.astuple(value)
@@ -245,6 +252,8 @@ def _aside(table: str, record: PostgresRow) -> Aside:
         return statement.effect_of(record)
     if table == "workflow_children":
         return statement.child_of(record)
+    if table == "workflow_charts":
+        return ChartRecord(*tuple(record))
     if table == "dead_letters":
         return statement.letter_of(record)
     return LeaseRow(*record) if table == "leases" else Note(*record)
@@ -285,6 +294,7 @@ WATCHED = {
     "workflow_events": ("workflows", "workflow_id"),
     "workflow_effects": ("workflow_effects", "id"),
     "workflow_children": ("workflow_children", "id"),
+    "workflow_charts": ("workflow_charts", "id"),
     "dead_letters": ("dead_letters", "id"),
     "leases": ("leases", "name"),
     "notes": ("notes", "name"),

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from interlock.errors import BadUsage, CorruptionError
+from interlock.store.chart_store import ChartRecord
 from interlock.store.records import ChildRecord, HistoryRecord, Letter, OwedEffect, Row
 from interlock.urls import redact_url
 
@@ -53,7 +54,7 @@ class Note(NamedTuple):
     text: str
 
 
-Aside = OwedEffect | ChildRecord | Letter | LeaseRow | Note
+Aside = OwedEffect | ChildRecord | ChartRecord | Letter | LeaseRow | Note
 """The tables beside workflows and history, with the key of each."""
 
 
@@ -103,6 +104,8 @@ def bytes_of(value: Numbered | HistoryRecord | Aside) -> int:
         return 60 + 2 * len(value.workflow) + len(value.event) + len(value.payload) + len(value.context)
     if isinstance(value, ChildRecord):
         return 60 + len(value.id) + len(value.parent) + len(value.state)
+    if isinstance(value, ChartRecord):
+        return 140 + 2 * len(value.id)
     if isinstance(value, (OwedEffect, Letter)):
         return 60 + len(value.id) + len(value.workflow) + len(value.context)
     return 40 + sum(len(each) for each in value if isinstance(each, str))
@@ -161,7 +164,7 @@ class Digests:
 # The unit of a move is a workflow with its history, found by its id. History is identified by its first and last
 # version: it is only appended to, and pruned from its beginning.
 
-TABLES_ASIDE = ("workflow_effects", "workflow_children", "dead_letters", "leases", "notes")
+TABLES_ASIDE = ("workflow_effects", "workflow_children", "workflow_charts", "dead_letters", "leases", "notes")
 """What is stored beside workflows and their history; each record has a key of its own."""
 
 ALL = 2**62

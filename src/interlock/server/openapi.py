@@ -7,6 +7,7 @@ loads nothing from other servers, and works without JavaScript.
 import contextlib
 import functools
 import html
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
@@ -255,6 +256,67 @@ def _number(schema: Schema) -> int | float:
     return int(found) if schema.get("type") == "integer" else float(found)
 
 
+# --- Components of machines ------------------------------------------------------------------------------------------
+# A client that is generated from the document knows the contexts and the events of each machine, and its states.
+
+COMPONENTS_MAX = 2_000
+"""Components of machines: a server may have many machines with many events."""
+
+
+def machine_components(bounds: Sequence[BoundMachine]) -> dict[str, Schema]:
+    """Return the schemas of each machine's context, workflow and events, by the names of their components."""
+    found: dict[str, Schema] = {}
+    for bound in bounds:
+        described = bound.machine.describe()
+        machine = component_name(described.name)
+        found |= _hoisted(f"{machine}.Context", machine, described.context_schema)
+        own = {
+            "machine": {"const": described.name},
+            "state": {"enum": [state.name for state in described.states]},
+            "context": _reference(f"{machine}.Context"),
+        }
+        narrowed = {"type": "object", "properties": own}
+        found[f"{machine}.Workflow"] = {"allOf": [_reference("ShownWorkflow"), narrowed]}
+        bodies: list[Schema] = []
+        for event in described.events:
+            name = f"{machine}.{component_name(event.name)}"
+            found |= _hoisted(f"{name}.Data", machine, event.schema)
+            members = {"event": {"const": event.name}, "data": _reference(f"{name}.Data")}
+            found[name] = {"type": "object", "required": ["event"], "properties": members}
+            bodies.append(_reference(name))
+        if bodies:
+            found[f"{machine}.Event"] = {"description": f"A body that sends an event to {machine}.", "oneOf": bodies}
+    return dict(itertools.islice(found.items(), COMPONENTS_MAX))
+
+
+def component_name(name: str) -> str:
+    """Return the name of a component: other characters than OpenAPI allows become an underscore."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _reference(name: str) -> dict[str, object]:
+    return {"$ref": TEMPLATE.format(name=name)}
+
+
+def _hoisted(name: str, machine: str, schema: Schema) -> dict[str, Schema]:
+    """Return a schema and its definitions as components, which refer to each other by their new names."""
+    definitions = cast("Mapping[str, Schema]", schema.get("$defs", {}))
+    names = {f"#/$defs/{each}": f"{machine}.{component_name(each)}.Type" for each in definitions}
+    whole = {key: value for key, value in schema.items() if key != "$defs"}
+    moved = {f"{machine}.{component_name(each)}.Type": value for each, value in definitions.items()}
+    return {each: cast("Schema", _renamed(value, names)) for each, value in {name: whole, **moved}.items()}
+
+
+def _renamed(value: object, names: Mapping[str, str]) -> object:
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        target = members.get("$ref")
+        if isinstance(target, str) and target in names:
+            return {**members, **_reference(names[target])}
+        return {name: _renamed(each, names) for name, each in members.items()}
+    return [_renamed(each, names) for each in cast("list[object]", value)] if isinstance(value, list) else value
+
+
 # --- Document --------------------------------------------------------------------------------------------------------
 
 TEMPLATE = "#/components/schemas/{name}"
@@ -274,7 +336,7 @@ DESCRIPTION = (
 
 
 def document(routes: Sequence[Endpoint], *, root: str = "", machines: Sequence[BoundMachine] = ()) -> dict[str, object]:
-    """Return the document of an app that is mounted at `root`, with examples for these machines."""
+    """Return the document of an app that is mounted at `root`, with examples and components for these machines."""
     bodies = machine_examples(machines)
     visible = [route for route in routes if route.summary]
     types = {kind for route in visible for kind in (route.body, route.answer) if kind is not None and kind is not dict}
@@ -293,7 +355,7 @@ def document(routes: Sequence[Endpoint], *, root: str = "", machines: Sequence[B
         "servers": [{"url": root or "/"}],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": {**components, **machine_components(machines)},
             "examples": problem_components(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key."}},
         },
@@ -411,14 +473,19 @@ async def openapi(service: Service, request: Request) -> HttpAnswer:
 
 
 async def _document(service: Service, request: Request, path: str) -> dict[str, object]:
-    """Return the document, with examples for the machines that the client's key may read."""
+    """Return the document, with examples and components for the machines that the client's key may read."""
+    return document(ROUTES, root=mounted_at(request.scope, path), machines=await _readable(service, request))
+
+
+async def _readable(service: Service, request: Request) -> list[BoundMachine]:
+    """Return the machines that the client may read; none without a key, where keys are in use."""
     bounds: list[BoundMachine] = []
     with contextlib.suppress(errors.NotAuthenticated, errors.NotPermitted, errors.UnavailableError):
         await service.guard.fresh()
         identity = service.guard.identify(request.headers)
         identity.require(Scope.READ)
         bounds = [bound for bound in service.select_machines(None) if identity.allows(bound.name, None)]
-    return document(ROUTES, root=mounted_at(request.scope, path), machines=bounds)
+    return bounds
 
 
 async def docs(service: Service, request: Request) -> HttpAnswer:
@@ -426,7 +493,7 @@ async def docs(service: Service, request: Request) -> HttpAnswer:
     wanted = request.header(b"accept") or ""
     if "json" in wanted and "html" not in wanted:
         return json_answer(await _document(service, request, "/docs"), headers=VARY)
-    return HttpAnswer(200, page().encode(), PAGE + VARY, secured=True)
+    return HttpAnswer(200, page(await _readable(service, request)).encode(), PAGE + VARY, secured=True)
 
 
 async def style(_service: Service, _request: Request) -> HttpAnswer:
@@ -434,8 +501,8 @@ async def style(_service: Service, _request: Request) -> HttpAnswer:
     return HttpAnswer(200, STYLE.encode(), CSS)
 
 
-def page() -> str:
-    """Render the page as HTML. Everything in it is escaped."""
+def page(machines: Sequence[BoundMachine] = ()) -> str:
+    """Render the page about all routes and these machines as HTML. Everything in it is escaped."""
     tags = dict.fromkeys(route.tag for route in ROUTES)
     parts = [f"<h2>{html.escape(tag)}</h2>" + "".join(_article(r) for r in ROUTES if r.tag == tag) for tag in tags]
     return (
@@ -445,8 +512,29 @@ def page() -> str:
         "<p>JSON in and out. Errors are problem documents (RFC 9457): <code>title</code> names the type of "
         "the problem, <code>detail</code> says what happened and why, <code>fix</code> is how to go on, "
         "<code>code</code> is stable. "
-        'The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>' + "".join(parts) + "</body></html>"
+        'The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>'
+        + "".join([*map(_machine_section, machines), *parts])
+        + "</body></html>"
     )
+
+
+def _machine_section(bound: BoundMachine) -> str:
+    """Render how to start a workflow of a machine, and its events with an example of each."""
+    described, examples = bound.machine.describe(), machine_examples([bound])
+    starts, events = examples["/v1/machines/{machine}/workflows"], examples["/v1/workflows/{id}/events"]
+    states = ", ".join(f"<code>{html.escape(state.name)}</code>" for state in described.states)
+    parts = [f"<h2>Machine {html.escape(described.name)}</h2><p>States: {states}.</p>"]
+    bodies = {"Context": starts.get(described.name)}
+    bodies |= {event.name: events.get(f"{described.name}.{event.name}") for event in described.events}
+    for name, example in bodies.items():
+        component = f"{component_name(described.name)}.{component_name(name)}"
+        sent = "" if example is None else f"<pre>{_example_html(example['value'])}</pre>"
+        title = "Start a workflow" if name == "Context" else f"Send {name}"
+        parts.append(
+            f"<article><h3>{html.escape(title)}</h3><p>Schema: <code>{component}</code> in "
+            f'<a href="openapi.json">OpenAPI</a>.</p>{sent}</article>'
+        )
+    return "".join(parts)
 
 
 def _article(route: Endpoint) -> str:

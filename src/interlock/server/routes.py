@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 import interlock.wire as wire  # noqa: PLR0402 -- `from interlock` would be a cycle to a type checker.
+from interlock.engine.charts import Charts
 from interlock.engine.dependencies.breakers import BreakerView
 from interlock.engine.engine_settings import Admission
 from interlock.engine.operators.attempts import Attempt
@@ -475,6 +476,37 @@ _MACHINES = (
         answer=dict,
     ),
 )
+_CHARTS: dict[str, object] = {
+    "since": "2026-01-01T12:00:00Z",
+    "until": "2026-01-01T12:02:00Z",
+    "step_s": 60,
+    "machines": [
+        {
+            "machine": "order",
+            "moves": [3, 1],
+            "started": [1, 0],
+            "failed_attempts": [0, 2],
+            "refused": [0, 0],
+            "dead_letters": [0, 0],
+            "waiting": [0, 1],
+            "workflows": [4, 4],
+            "states": [
+                {
+                    "state": "charging",
+                    "final": False,
+                    "moves": [2, 0],
+                    "left": [1, 0],
+                    "dwell_mean_s": [0.8, None],
+                    "dwell_max_s": [0.8, None],
+                    "failed_attempts": [0, 2],
+                    "refused": [0, 0],
+                    "dead_letters": [0, 0],
+                    "workflows": [1, 1],
+                }
+            ],
+        }
+    ],
+}
 _OPERATING = (
     _read(
         "/v1/compensations",
@@ -534,6 +566,28 @@ _OPERATING = (
         body=wire.BreakerBody,
         body_example={"state": "open"},
         answer=BreakerView,
+    ),
+    _read(
+        "/v1/charts",
+        operator_routes.charts,
+        "items",
+        "Moves, failures, time in state and backlog over time, per machine and state",
+        parameters=(
+            MACHINE,
+            RouteParameter(
+                "since", "Beginning; by default three hours before the end.", {"type": "string", "format": "date-time"}
+            ),
+            RouteParameter("until", "End; by default now.", {"type": "string", "format": "date-time"}),
+            RouteParameter(
+                "step",
+                "Seconds of an interval: a multiple of 60, or of 3600 if it begins over a day ago. By default there "
+                "are at most 360 intervals.",
+                {"type": "integer", "minimum": 1, "maximum": operator_routes.STEP_S_MAX},
+            ),
+        ),
+        answer=Charts,
+        answer_example=_CHARTS,
+        also=(404,),
     ),
     _read(
         "/v1/contention",

@@ -43,6 +43,7 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.sqlite_connection import opening
 from interlock.lanes.writer import Session, Work
 from interlock.store import lane_search
+from interlock.store.chart_store import LANE_TABLE, LaneCharts
 from interlock.store.protocol import Batch, Granted, Held, LeaseRow, Old, next_lease
 from interlock.store.records import (
     Change,
@@ -539,7 +540,8 @@ CREATE TABLE IF NOT EXISTS workflow_children (
 CREATE INDEX IF NOT EXISTS workflow_children_by_parent ON workflow_children (parent, visit, position);
 CREATE INDEX IF NOT EXISTS workflow_children_to_count ON workflow_children (parent, visit, position) WHERE stage = 1;
 """
-"""A table that stores of earlier releases do not have: it is added when they are opened, and their format stays.
+LATER_TABLES = f"{CHILDREN_TABLE}{LANE_TABLE}"
+"""Tables that stores of earlier releases do not have: they are added when one is opened, and its format stays.
 
 The same holds for `ADDED_COLUMNS` of history. An earlier release that opens the store afterwards goes on: it names the
 columns that it writes and reads.
@@ -580,13 +582,13 @@ def written_time_us(connection: apsw.Connection) -> int | None:
 def make_tables(connection: apsw.Connection) -> None:
     """Create the tables, in one transaction with their format."""
     connection.cursor().execute(TABLES)
-    connection.cursor().execute(CHILDREN_TABLE)
+    connection.cursor().execute(LATER_TABLES)
     connection.cursor().execute("INSERT INTO workflow_store VALUES (1, ?, 0)", (FORMAT,))
 
 
 def add_missing(connection: apsw.Connection) -> None:
     """Add the tables and columns that an earlier release has not made. It rewrites no row, so it takes no time."""
-    connection.cursor().execute(CHILDREN_TABLE)
+    connection.cursor().execute(LATER_TABLES)
     for name in missing_columns(connection):
         connection.cursor().execute(f"ALTER TABLE workflow_events ADD COLUMN {name} {ADDED_COLUMNS[name]}")
 
@@ -635,7 +637,8 @@ SELECT * FROM dead_letters INDEXED BY dead_letters_by_age
 WHERE (since, id) > (?1, ?2) AND (?3 IS NULL OR kind = ?3) AND (?5 IS NULL OR workflow = ?5)
 ORDER BY since, id LIMIT ?4"""
 IS_CURRENT = """
-SELECT 1 FROM sqlite_schema WHERE name = 'workflow_children'
+SELECT 1 WHERE
+(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('workflow_children', 'workflow_charts')) = 2
 AND (SELECT count(*) FROM pragma_table_info('workflow_events') WHERE name IN ('actor', 'attempts')) = 2"""
 CHILDREN = """
 SELECT id, parent, visit, position, state, stage FROM workflow_children INDEXED BY workflow_children_by_parent
@@ -677,6 +680,7 @@ class SqliteStore:
         self._numbers: dict[str, int] = {}
         self._searches: tuple[MachineSearch, ...] = ()
         self.leases = LaneLeases(self._read, self._write, self.now_us)
+        self.charts = LaneCharts(self._read, self._write)
 
     async def begin(self) -> None:
         """Create missing tables, and continue from the last written time (G8)."""

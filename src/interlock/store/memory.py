@@ -13,6 +13,7 @@ import msgspec
 from interlock.clock import Clock
 from interlock.core.search import UPDATED, MachineSearch, Plain, Search, SearchField, plain_of
 from interlock.errors import InternalError, UnavailableError
+from interlock.store.chart_store import ChartRecord, MemoryCharts
 from interlock.store.protocol import Batch, Granted, Held, LeaseRow, Old, next_lease
 from interlock.store.records import (
     COUNTED,
@@ -50,6 +51,7 @@ class _Kept:
         self.children: dict[str, ChildRecord] = {}
         self.notes: dict[str, str] = {}
         self.leases: dict[str, LeaseRow] = {}
+        self.charts: dict[str, ChartRecord] = {}
 
 
 class MemoryStore:
@@ -61,6 +63,7 @@ class MemoryStore:
         self._time = StoreTime(clock)
         self._remembered: _Kept | None = _Kept()
         self.leases = MemoryLeases(lambda: self._kept.leases, self.now_us)
+        self.charts = MemoryCharts(lambda: self._kept.charts)
 
     @property
     def _kept(self) -> _Kept:

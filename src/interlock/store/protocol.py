@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from interlock.core.search import MachineSearch, Search
+from interlock.store.chart_store import ChartStore
 from interlock.store.records import (
     Change,
     ChildRecord,
@@ -147,6 +148,11 @@ class Store(Protocol):
     @property
     def leases(self) -> Leases:
         """The leases of this store (C10)."""
+        ...
+
+    @property
+    def charts(self) -> ChartStore:
+        """The charts of this store (F7)."""
         ...
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:

@@ -233,6 +233,9 @@ async def of_pauses(ask: Asked, clock: StandingClock) -> None:
     await ask(lambda api: named(api.pause()))
     await ask(lambda api: api.resume(machine=shop.order))
     await ask(lambda api: api.resume(machine=shop.order))
+    await ask(lambda api: api.charts(shop.order))
+    await ask(lambda api: api.charts(step_s=300))
+    await ask(lambda api: api.charts(step_s=61))
     await ask(lambda api: api.resume(id="o-1"))
 
 

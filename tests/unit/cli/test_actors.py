@@ -4,11 +4,14 @@ import asyncio
 import getpass
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import typer
 
 from interlock import App
 from interlock.cli import command_place
+from interlock.cli.program import program_for
 from tests.unit.cli.running import Interlock
 from tests.unit.cli.serving import serving
 from tests.unit.cli.shop import NAME, order
@@ -85,3 +88,45 @@ def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(getpass, "getuser", nameless)
     assert command_place.login_name() == "unknown user"
+
+
+WITHOUT_ACTOR = {
+    **dict.fromkeys(
+        ("check", "diagram", "describe", "plan", "show", "history", "children", "why", "attempts", "find", "stalled",
+         "allowed", "compensations", "databases", "hot", "audit", "dead-letters list", "schedules list", "keys list",
+         "doctor"),
+        "reads",
+    ),
+    **dict.fromkeys(("new", "demo", "chaos", "simulate lanes", "simulate engine"), "has a home of its own"),
+    **dict.fromkeys(
+        ("bench group-commit", "bench contention", "bench durability", "bench orders"), "has a database of its own"
+    ),
+    **dict.fromkeys(("serve", "worker"), "runs what others ask for"),
+    **dict.fromkeys(("backup", "restore", "migrate", "route", "advise"), "is about files and places, not workflows"),
+}  # fmt: skip
+"""Commands that name no actor, and why."""
+
+
+def commands(group: object, words: tuple[str, ...] = ()) -> dict[str, set[str]]:
+    """The parameters of every command, by its words."""
+    below = getattr(group, "commands", None)
+    if below is None:
+        return {" ".join(words): {each.name for each in cast("Any", group).params}}
+    return {name: found for word in below for name, found in commands(below[word], (*words, word)).items()}
+
+
+def test_every_command_that_changes_workflows_takes_the_name_of_an_actor() -> None:
+    """A new command takes `--by`, or stands above with its reason."""
+    found = commands(typer.main.get_command(program_for()))
+    assert {name for name, parameters in found.items() if "by" not in parameters} == set(WITHOUT_ACTOR)
+
+
+def test_making_and_revoking_a_key_names_the_person(interlock: Interlock, home: str) -> None:
+    assert interlock("start", NAME, "o-1").code == 0
+    made = json.loads(interlock("keys", "create", "--scope", "read", "--by", "ada", "-o", "json").out)
+    assert interlock("keys", "revoke", made["id"], "--by", "grace").code == 0
+    entries = json.loads(interlock("audit", "-o", "json").out)
+    assert [(each["action"], each["who"].partition(" with ")[0]) for each in entries] == [
+        ("keys.revoke", "grace"),
+        ("keys.create", "ada"),
+    ]

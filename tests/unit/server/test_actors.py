@@ -2,8 +2,13 @@
 
 import asyncio
 
-from interlock.engine.schedules import PREFIX
+import pytest
+
+from interlock.engine.schedules import PREFIX, Schedule
+from interlock.server.routes import ROUTES, Endpoint
 from interlock.server.security.keys import Scope
+from tests.unit.server import shop
+from tests.unit.server.asking import asked
 from tests.unit.server.serving import Served, problem, served
 from tests.unit.server.test_scopes import Keyed, keyed
 from tests.unit.server.test_webhooks import HOW, deliver
@@ -81,3 +86,65 @@ def test_a_delivery_of_a_webhook_names_its_source() -> None:
         assert await actors(app, "o-1") == ["mounted", "the webhook shop"]
 
     served(test, **HOW)
+
+
+CHANGING = [route for route in ROUTES if route.method != "GET" and route.scope is not None]
+READS_BY_POST: frozenset[str] = frozenset()
+"""Routes of another method than GET that change nothing."""
+
+BODIES: dict[str, object] = {
+    "/v1/prune": {"older_than_s": 0, "dry_run": False},
+    "/v1/workflows/{id}/fork": {"at_version": 1, "id": "o-8"},
+    "/v1/machines/{machine}/workflows": {"id": "o-9", "context": {}},
+    "/v1/schedules/{name}": {"machine": "order", "cron": "0 3 * * *"},
+    "/v1/pauses": {"machine": "order"},
+    "/v1/pauses/resume": {"machine": "order"},
+}
+"""Where the example of the document would change nothing in the home of the tests."""
+
+
+async def prepared(home: Keyed) -> str:
+    """Something of everything that a route changes; returns the id of a dead letter."""
+    engine = home.app.engine
+    await engine.start(shop.order, "o-7", shop.Order())
+    await engine.send("o-7", shop.Submit(cents=13))
+    while not (letters := await engine.dead_letters()):  # noqa: ASYNC110 -- a step in memory needs only turns.
+        await asyncio.sleep(0)
+    await engine.schedules.put(Schedule("gateway", shop.order, cron="0 4 * * *", context=shop.Order()))
+    return letters[0].id
+
+
+async def traces(home: Keyed) -> list[str]:
+    """Every actor in the audit log, and in the history of every workflow, schedule and pause."""
+    found = [each.who for each in await home.audit.read()]
+    store = home.app.engine._inside.store
+    for machine in home.app.engine._inside.machines:
+        for row in (await store.find(machine, None, after=None, limit=100)).rows:
+            found += [each.by or "" for each in await store.history(row.id)]
+    return found
+
+
+@pytest.mark.parametrize("route", CHANGING, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_that_changes_something_records_the_person(route: Endpoint) -> None:
+    """New routes fall under it by themselves. A schedule and an order are there to be changed."""
+
+    async def scenario() -> None:
+        async with keyed(worker=True) as home:
+            letter = await prepared(home)
+            headers = await home.key(Scope.ADMIN)
+            if route.path == "/v1/pauses/resume":
+                await home.app.engine.pause(machine=shop.order)
+            request = asked(route, BODIES.get(route.path), letter=letter)
+            answer = await home.app.client.request(
+                request.method,
+                f"{request.path}?by=ada",
+                content=request.content,
+                headers={**request.headers, **headers},
+            )
+            assert answer.status_code < 300, answer.text
+            recorded = [each for each in await traces(home) if each.startswith("ada with the key ")]
+            assert bool(recorded) == (route.path not in READS_BY_POST)
+            if route.scope is not Scope.SEND and "/fork" not in route.path:
+                assert any(each.who.startswith("ada with ") for each in await home.audit.read())
+
+    asyncio.run(scenario())

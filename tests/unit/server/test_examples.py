@@ -1,18 +1,20 @@
 """The examples of the OpenAPI document: of every problem, and of what the served machines read."""
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
 import msgspec
 import pytest
 
 from interlock import Event, Machine
-from interlock.server.openapi import example_of, problem_components, problem_examples
+from interlock.engine.bound_machine import BoundMachine
+from interlock.server.openapi import document, example_of, page, problem_components, problem_examples
 from interlock.server.problems import TITLES
 from interlock.server.routes import ROUTES
 from interlock.server.security.guard import Guard
@@ -182,3 +184,67 @@ def test_an_example_that_its_machine_does_not_read_is_left_out() -> None:
         assert set(bodies((await app.get("/openapi.json")).json(), EVENTS)) == {"strict.PLAIN"}
 
     served(test, machines=[strict])
+
+
+def references(value: object) -> set[str]:
+    """Every `$ref` in a document."""
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*(references(each) for each in value.values()))
+    return set[str]().union(*(references(each) for each in value)) if isinstance(value, list) else set()
+
+
+class Part(msgspec.Struct):
+    """A type that a context and an event have in common."""
+
+    name: str
+
+
+def test_the_document_has_a_component_for_each_context_and_event_of_the_machines() -> None:
+    class Step(Enum):
+        A = "a a"
+
+    class Change(Event):
+        pass
+
+    @dataclass(frozen=True)
+    class Made(Change):
+        part: Part | None = None
+
+    @dataclass(frozen=True)
+    class Things:
+        parts: tuple[Part, ...] = ()
+
+    machine = Machine("odd name/é", states=Step, context=Things, events=Change, initial=Step.A, resting={Step.A})
+    machine.on(Made, Step.A)
+    found = document(ROUTES, machines=[BoundMachine(machine)])
+    schemas = cast("dict[str, Any]", cast("dict[str, Any]", found["components"])["schemas"])
+    own = {name: schema for name, schema in schemas.items() if name.startswith("odd_name__")}
+    assert set(own) == {
+        f"odd_name__.{each}"
+        for each in ("Context", "Things.Type", "Workflow", "MADE", "MADE.Data", "Made.Type", "Event", "Part.Type")
+    }
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in schemas)
+    assert {each.rpartition("/")[2] for each in references(found) if "/schemas/" in each} <= schemas.keys()
+    assert not any("$defs" in each for each in references(found))
+    state = own["odd_name__.Workflow"]["allOf"][1]["properties"]
+    assert (state["machine"], state["state"]) == ({"const": "odd name/é"}, {"enum": ["a a"]})
+    assert "odd name/é" in page([BoundMachine(machine)])
+    assert "Send MADE" in page([BoundMachine(machine)])
+
+
+def test_components_and_the_page_show_only_the_machines_that_the_client_may_read() -> None:
+    async def scenario() -> None:
+        store, create = KeyStore(MemoryDocument(), "memory:"), key_factory()
+        created = create(Scope.READ, machines=("ticket",))
+        await store.add(created.record)
+        async with serving(guard=Guard(store, clock=StandingClock())) as app:
+            key = {"authorization": f"Bearer {created.key.reveal()}"}
+            for headers, names in ({}, set[str]()), (key, {"ticket"}):
+                schemas = (await app.get("/openapi.json", headers=headers)).json()["components"]["schemas"]
+                assert {each.removesuffix(".Context") for each in schemas if each.endswith(".Context")} == names
+                shown = (await app.get("/docs", headers={**headers, "accept": "text/html"})).text
+                assert ("Machine ticket" in shown) == ("ticket" in names)
+                assert "Machine order" not in shown
+
+    asyncio.run(scenario())

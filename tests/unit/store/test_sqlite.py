@@ -17,6 +17,7 @@ from interlock.lanes.lane_settings import LaneSettings
 from interlock.lanes.writer import Work
 from interlock.store import lane_store
 from interlock.store import open_store as store_open
+from interlock.store.chart_store import chart_record
 from interlock.store.lane_store import SqliteStore, apply
 from interlock.store.open_store import open_store
 from interlock.store.records import ChildRecord
@@ -276,6 +277,21 @@ def test_a_store_of_an_earlier_release_gets_the_table_of_children(tmp_path: Path
         record = ChildRecord("p.a", "p", 1, 0)
         await begun(store, msgspec.structs.replace(moved(row), children=(record,)))
         assert await store.children("p", limit=9) == [record]
+        await store.close()
+
+    run(scenario)
+
+
+def test_a_store_of_an_earlier_release_gets_the_table_of_charts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await opened(tmp_path)
+        await begun(store, started("p"))
+        await store._write(lambda connection: connection.cursor().execute("DROP TABLE workflow_charts").fetchall())
+        await store.close()
+        store = await opened(tmp_path)
+        record = chart_record(60, 0, "order", "new", 1)
+        await store.charts.add([record])
+        assert (await store.charts.read("", 0, 60_000_000, 60_000_000)).records == [record]
         await store.close()
 
     run(scenario)

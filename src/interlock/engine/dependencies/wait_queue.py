@@ -555,6 +555,11 @@ class Parking:
     def __len__(self) -> int:
         return len(self._names)
 
+    def machines(self) -> Iterator[str]:
+        """Yield the machine of each parked name."""
+        for line in self._lines:
+            yield from (machine for _, _, (_, machine) in line.parked.heap)
+
     @property
     def ready(self) -> bool:
         """Whether a parked workflow can be taken up."""

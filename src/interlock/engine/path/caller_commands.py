@@ -144,6 +144,7 @@ class Start:
         )
         owed = NOTHING if self.birth is None else Owed(parent=self.birth, trace=self.trace)
         staged = Staged(LoadedWorkflow(bound, empty, replace(decision.snapshot, version=0, visit=0), owed), 0, NOTHING)
+        staged.entered_us = group.now_us
         if self.birth is not None:
             staged.children = (ChildRecord(self.workflow, self.birth.id, self.birth.visit, self.birth.position),)
         staged.move(decision, group.means, by=self.by)

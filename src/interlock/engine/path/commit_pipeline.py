@@ -9,12 +9,13 @@ current, and one group is under way. On a shared store memory may be stale: what
 fresh row before the caller gets it. A change that is lost on a fresh row is parked, with all later envelopes of its
 workflow. Several groups are under way: the database writes one while this process decides the next.
 
-Sections: moves of the store; errors of an engine that cannot act; listener and store policy; contention; the path.
+Sections: moves of the store; errors of an engine that cannot act; listener and store policy; contention;
+sums of a minute; the path.
 """
 
 import asyncio
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -105,8 +106,8 @@ class Listener(Protocol):
         """Handle an answer that changed nothing, or an error, before the sender gets it."""
         ...
 
-    def grouped(self) -> None:
-        """Handle the end of a group: all of its changes were acted on."""
+    def grouped(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
+        """Handle the end of a group: all of its changes were acted on, but for those of workflows that were lost."""
         ...
 
     def measured_s(self) -> float:
@@ -243,6 +244,100 @@ class ContentionTable:
         took_turns = self.contention.took_turns
         for workflow, (writes, handoffs, wait_s) in met.items():
             took_turns((machines[workflow], workflow), writes=writes, handoffs=handoffs, wait_s=wait_s, now_s=now_s)
+
+
+# --- Sums of a minute: what charts over time are made of (F7) --------------------------------------------------------
+# This runs for every group, and must cost less than a hundredth of it. So moves are counted by the interpreter's own
+# loop, as edges between states. How long workflows had been in a state is measured for a few of a large group.
+
+NEVER_US = -1
+"""A time before all others."""
+
+MEASURED_MAX = 4
+"""Workflows of a group whose time in their state is measured: every one of a small group."""
+
+
+class StateSums:
+    """The sums of one state in the current minute."""
+
+    __slots__ = (
+        "dead_letters",
+        "dwell_max_us",
+        "dwell_us",
+        "dwells",
+        "entered",
+        "failed",
+        "left",
+        "moves",
+        "refused",
+        "started",
+    )
+
+    def __init__(self) -> None:
+        self.moves = self.started = self.entered = self.left = self.dwells = self.dwell_us = self.dwell_max_us = 0
+        self.failed = self.refused = self.dead_letters = 0
+
+    def values(self) -> tuple[int, ...]:
+        """Return the sums in the order of a chart's record."""
+        dwell = (self.dwells, self.dwell_us, self.dwell_max_us)
+        failures = (self.failed, self.refused, self.dead_letters)
+        return (self.moves, self.started, self.entered, self.left, *dwell, *failures)
+
+
+class MinuteSums:
+    """The sums of the current minute, by machine and state. Lives in one event loop."""
+
+    def __init__(self, turn: Callable[[int], None]) -> None:
+        self._table: defaultdict[str, defaultdict[str, StateSums]] = defaultdict(_states)
+        self._edges: Counter[tuple[str, str, str, bool]] = Counter()
+        """Moves by machine, from and to, and whether they are starts; not in the table yet."""
+        self.end_us = NEVER_US
+        """When the minute ends; then `turn` is called with the time before anything is counted."""
+        self._turn = turn
+
+    def clear(self) -> None:
+        """Begin again with nothing."""
+        self._table, self._edges = defaultdict(_states), Counter()
+
+    def table(self) -> defaultdict[str, defaultdict[str, StateSums]]:
+        """Return the sums by machine and state."""
+        for (machine, before, after, starts), count in self._edges.items():
+            state = self._table[machine][after]
+            state.moves += count
+            state.started += count if starts else 0
+            state.entered += count if starts or before != after else 0
+            if before != after:
+                self._table[machine][before].left += count
+        self._edges = Counter()
+        return self._table
+
+    def count(self, changed: Sequence[Staged], lost: Collection[str], now_us: int) -> None:
+        """Count the moves of a durable group."""
+        if now_us >= self.end_us:
+            self._turn(now_us)
+        if lost:
+            changed = [staged for staged in changed if staged.live.row.id not in lost]
+        self._edges.update(
+            [
+                (staged.live.row.machine, happened.from_state, happened.to_state, happened.version == 1)
+                for staged in changed
+                for happened in staged.history
+            ]
+        )
+        for staged in changed[:: len(changed) // MEASURED_MAX + 1]:
+            since_us, table = staged.entered_us, self._table[staged.live.row.machine]
+            for happened in staged.history:
+                if happened.from_state != happened.to_state:
+                    state = table[happened.from_state]
+                    dwell_us = happened.created_us - since_us
+                    since_us = happened.created_us
+                    state.dwells += 1
+                    state.dwell_us += dwell_us
+                    state.dwell_max_us = max(state.dwell_max_us, dwell_us)
+
+
+def _states() -> defaultdict[str, StateSums]:
+    return defaultdict(StateSums)
 
 
 # --- The path --------------------------------------------------------------------------------------------------------
@@ -387,6 +482,10 @@ class CommitPipeline:
         if row.id not in self._busy:
             self._live[row.id] = self._read(row)
 
+    def cached(self) -> Iterable[LoadedWorkflow]:
+        """Return the cached workflows."""
+        return self._live.values()
+
     def let_go(self, workflow: str) -> None:
         """Evict a workflow that may wait for long. It is loaded again for its next event."""
         if workflow not in self.counted:
@@ -525,7 +624,7 @@ class CommitPipeline:
         self._suspects = frozenset(lost)
         self.group_begun_s = begun_s  # Set for each group: several may run concurrently.
         self._keep(changed, lost)
-        self._listener.grouped()
+        self._listener.grouped(changed, lost)
         reach("engine.dispatched")
         again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):

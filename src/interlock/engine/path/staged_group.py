@@ -209,6 +209,8 @@ class Staged(msgspec.Struct, gc=False):
     """The work owed before this group."""
     counts: tuple[int, int, int] | None = None
     """The counts before this group."""
+    entered_us: int = 0
+    """When the state before this group was entered."""
     history: tuple[HistoryRecord, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
     effects_again: tuple[tuple[OwedEffect, int], ...] = ()
@@ -813,5 +815,7 @@ class Group:
                 if workflow in self.broken:
                     raise self.broken[workflow]
                 return None
-            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed, live.row.counts)
+            staged = self.staged[workflow] = Staged(
+                live, live.row.revision, live.owed, live.row.counts, live.row.entered_us
+            )
         return staged

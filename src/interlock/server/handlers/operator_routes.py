@@ -25,6 +25,7 @@ from interlock.server.http_messages import (
     Request,
     answer_to,
     etag,
+    instant,
     json_answer,
     listing,
     seconds,
@@ -55,6 +56,9 @@ ValueT = TypeVar("ValueT")
 
 WAIT_S_MAX = 30.0
 """The longest wait of one request, in seconds. Proxies keep a silent connection open for longer than this."""
+
+STEP_S_MAX = 366 * 86_400
+"""The longest step of a chart."""
 
 PRUNE_S = 5.0
 """How long one request prunes; the batch under way is finished."""
@@ -262,8 +266,22 @@ def _breaker_of(service: Service, name: str) -> BreakerView:
     )
 
 
-# --- Statistics and waits --------------------------------------------------------------------------------------------
+# --- Charts, statistics and waits ------------------------------------------------------------------------------------
 # A server that stops ends its waits immediately, so that the client continues them on another one.
+
+
+async def charts(service: Service, request: Request) -> HttpAnswer:
+    """Return moves, failures, time in state and backlog over time, of the machines that the key may see (F7)."""
+    query, identity = request.query, request.identity
+    selected = service.select_machines(query.get("machine"))
+    step_s = whole_number(query, "step", default=0, most=STEP_S_MAX) or None
+    since, until = instant(query, "since"), instant(query, "until")
+    machine = selected[0].machine if "machine" in query else None
+    found = await service.engine.charts(machine, since=since, until=until, step_s=step_s)
+    # The figures are those of all ids: a key with prefixes must not learn how many other workflows there are.
+    by_id = bool(identity.limits.prefixes)
+    machines = [each for each in found.machines if not by_id and identity.allows(each.machine, None)]
+    return json_answer(msgspec.structs.replace(found, machines=machines))
 
 
 async def stats(service: Service, request: Request) -> HttpAnswer:

@@ -38,6 +38,7 @@ TABLES = (
     "workflow_events",
     "workflow_effects",
     "workflow_children",
+    "workflow_charts",
     "dead_letters",
     "leases",
     "notes",

@@ -25,6 +25,7 @@ from interlock.errors import InterlockError, MovedElsewhere, TransactionError, U
 from interlock.lanes.lane_settings import LaneSettings
 from interlock.postgres.pool import CLOSE_TIMEOUT_S, Link, Pool, PostgresRow, connected
 from interlock.postgres.translate_errors import Blocked, closed, is_missing
+from interlock.store.chart_store import PostgresCharts
 from interlock.store.postgres import statement
 from interlock.store.postgres.migrations import arrive, beside, marks_of, migrated, reader_of, refuse_marked
 from interlock.store.postgres.search_indexes import PostgresIndexes, PostgresSearchSql
@@ -624,6 +625,7 @@ class PostgresStore:
         self._hints = Hints(pool)
         self._settling = OutcomeResolver(pool)
         self.leases = PostgresLeases(self._schema, self._safely)
+        self.charts = PostgresCharts(self._schema, self._read, self._safely, moment, micros)
 
     async def begin(self) -> None:
         """Read the database's time."""

@@ -10,6 +10,7 @@ import pytest
 from interlock.clock import SystemClock
 from interlock.errors import BadUsage, MovedElsewhere, UnavailableError
 from interlock.relocate.workflow_move import abandon_workflows, machines_at, plan_workflows
+from interlock.store.chart_store import chart_record
 from interlock.store.open_store import open_store
 from interlock.store.protocol import Granted, Held, Old, Store
 from interlock.store.records import COUNTED, ENDED, LIVING, ChildRecord, Row
@@ -51,6 +52,8 @@ async def filled(store: Store, *, count: int = 30) -> list[Row]:
     given = await store.leases.acquire("released", "somebody", 600.0)
     assert isinstance(given, Granted)
     await store.leases.release("released", given.token)
+    minutes = [chart_record(60, at * 60_000_000, "order", "paid", *range(10), at or None) for at in range(3)]
+    await store.charts.add(minutes)
     return await begun(store, *changes)
 
 
@@ -70,6 +73,7 @@ async def contents(store: Store, ids: list[str]) -> list[object]:
         await store.letters(limit=100),
         await store.living(),
         await store.notes(),
+        await store.charts.read("", 0, 10_000_000_000, 60_000_000),
     ]
 
 

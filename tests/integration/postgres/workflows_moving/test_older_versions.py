@@ -55,6 +55,7 @@ def without_actors(path: Path) -> None:
     with contextlib.closing(connection):
         connection.execute("ALTER TABLE workflow_events DROP COLUMN actor")
         connection.execute("ALTER TABLE workflow_events DROP COLUMN attempts")
+        connection.execute("DROP TABLE workflow_charts")
 
 
 def test_a_lane_without_actors_moves_as_it_is(tmp_path: Path, postgres_url: str) -> None:
@@ -105,7 +106,7 @@ def test_a_draft_of_an_earlier_release_in_postgresql_is_migrated(tmp_path: Path,
         draft = draft_of(parse_postgres_url(postgres_url))
         async with somebody(postgres_url) as caller:
             await caller.execute(f"ALTER TABLE {draft}.workflow_events DROP COLUMN actor, DROP COLUMN attempts")
-            await caller.execute(f"DROP TABLE {draft}.workflow_children")
+            await caller.execute(f"DROP TABLE {draft}.workflow_children, {draft}.workflow_charts")
             await caller.execute(f"DELETE FROM {draft}.migrations WHERE number > 1")
         assert (await move(home, postgres_url)).resumed
         async with opened(postgres_url) as there:

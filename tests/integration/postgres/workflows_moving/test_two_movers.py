@@ -233,7 +233,7 @@ def test_a_schema_of_an_earlier_release_is_migrated_before_it_moves(tmp_path: Pa
         source = await PostgresWorkflows.opened(postgres_url, clock=SystemClock())
         here = source.address.schema
         older = f"ALTER TABLE {here}.workflow_events DROP actor, DROP attempts"
-        await source.link.execute(f"DROP TABLE {here}.workflow_children; {older}")
+        await source.link.execute(f"DROP TABLE {here}.workflow_children, {here}.workflow_charts; {older}")
         await source.link.execute(f"DELETE FROM {here}.migrations WHERE number > 1")
         await source.close()
         with pytest.raises(BadUsage, match="of an earlier release: it lacks migration 0002") as refused:

@@ -38,6 +38,7 @@ GET /v1/admission read home
 PUT /v1/admission operate home
 POST /v1/prune admin home
 GET /v1/contention read items
+GET /v1/charts read items
 GET /v1/pauses read home
 POST /v1/pauses operate home
 POST /v1/pauses/resume operate home
