@@ -58,6 +58,7 @@ from interlock.errors import (
     Retryable,
     RetryAfter,
     StepError,
+    TaskClaimed,
     TransactionError,
     UnavailableError,
     UserCodeError,
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from interlock.engine.leases import Lease
     from interlock.engine.operators.attempts import Attempt, AttemptPage
     from interlock.engine.operators.retention import Pruned
+    from interlock.engine.operators.tasks import Task, TaskPage
     from interlock.engine.operators.why import Why
     from interlock.engine.schedules import Schedule, Schedules, ScheduleView
     from interlock.engine.views import (
@@ -223,6 +225,9 @@ __all__ = [
     "Stock",
     "StoredJson",
     "Subscribers",
+    "Task",
+    "TaskClaimed",
+    "TaskPage",
     "Timer",
     "Tool",
     "Transaction",
@@ -257,6 +262,7 @@ _LATER_BY_MODULE = {
     "interlock.engine.engine": ("Engine", "Workflows"),
     "interlock.engine.leases": ("Lease",),
     "interlock.engine.operators.retention": ("Pruned",),
+    "interlock.engine.operators.tasks": ("Task", "TaskPage"),
     "interlock.engine.operators.why": ("Why",),
     "interlock.engine.schedules": ("Schedule", "ScheduleView", "Schedules"),
     "interlock.engine.engine_settings": ("Admission",),
