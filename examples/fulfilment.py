@@ -218,7 +218,6 @@ fulfilment = Machine(
 )
 _SHIPPED = (FulfilmentState.FULFILLING, FulfilmentState.DELIVERED)
 fulfilment.dwell(FulfilmentState.FULFILLING, max_s=timedelta(days=14))
-fulfilment.dwell(FulfilmentState.APPROVING, max_s=timedelta(days=2))
 fulfilment.on(Charged, FulfilmentState.CHARGING, to=FulfilmentState.FULFILLING)
 
 
@@ -241,6 +240,13 @@ def approved(sale: Sale, event: Approved) -> Sale:
 
 
 fulfilment.on(Declined, FulfilmentState.APPROVING, to=FulfilmentState.DELIVERED)
+fulfilment.task(
+    FulfilmentState.APPROVING,
+    role="support",
+    title="Refund order {order} of {customer}: {reason}",
+    events=(Approved, Declined),
+    due=timedelta(days=2),
+)
 
 
 @fulfilment.step(FulfilmentState.CHARGING, timeout_s=10, dependency="payments")

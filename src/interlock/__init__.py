@@ -58,6 +58,7 @@ from interlock.errors import (
     Retryable,
     RetryAfter,
     StepError,
+    TaskClaimed,
     TransactionError,
     UnavailableError,
     UserCodeError,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from interlock.engine.operators.bulk import Bulk, BulkRequest
     from interlock.engine.operators.bulk_runs import BulkPlan, BulkRun, BulkRuns
     from interlock.engine.operators.retention import Pruned
+    from interlock.engine.operators.tasks import Task, TaskPage
     from interlock.engine.operators.why import Why
     from interlock.engine.schedules import Schedule, Schedules, ScheduleView
     from interlock.engine.views import (
@@ -230,6 +232,9 @@ __all__ = [
     "Stock",
     "StoredJson",
     "Subscribers",
+    "Task",
+    "TaskClaimed",
+    "TaskPage",
     "Timer",
     "Tool",
     "Transaction",
@@ -266,6 +271,7 @@ _LATER_BY_MODULE = {
     "interlock.engine.operators.bulk": ("Bulk", "BulkRequest"),
     "interlock.engine.operators.bulk_runs": ("BulkPlan", "BulkRun", "BulkRuns"),
     "interlock.engine.operators.retention": ("Pruned",),
+    "interlock.engine.operators.tasks": ("Task", "TaskPage"),
     "interlock.engine.operators.why": ("Why",),
     "interlock.engine.schedules": ("Schedule", "ScheduleView", "Schedules"),
     "interlock.engine.engine_settings": ("Admission",),

@@ -11,6 +11,7 @@
     │   ├── PayloadTooLarge        a context or payload over its limit
     │   ├── LimitReached           another named bound of one workflow
     │   ├── WorkflowNotFound · WorkflowExists · VersionConflict · KeyReused
+    │   ├── TaskClaimed            another person has claimed the task
     │   ├── WaitFailed · WaitTimeout
     │   ├── TargetNotFound · BadUsage · UnusableFile      what is named from outside
     │   ├── NotAuthenticated · NotPermitted               a server's API keys say no
@@ -32,6 +33,7 @@ happened, *why*, and how to *fix* it. A new class exists only where the reader w
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal
 
@@ -114,10 +116,29 @@ class Refusal(RequestError):
         super().__init__(what, fix=fix)
 
 
+@dataclass(frozen=True, slots=True)
+class DecidedMove:
+    """The move by which a person, or a timer, has decided about a task before."""
+
+    event: str
+    by: str | None
+    """The actor; None for the machine's own move."""
+    at: datetime
+    from_state: str
+    to_state: str
+    version: int
+
+    def __str__(self) -> str:
+        who = f"{self.by} decided it with {self.event}" if self.by else f"it was decided with {self.event}"
+        return f"{who} at {self.at:%Y-%m-%d %H:%M:%S} UTC, from {self.from_state!r} to {self.to_state!r}"
+
+
 class InvalidTransition(Refusal):
     """The event has no transition from the current state."""
 
     code = "invalid-transition"
+    decided: DecidedMove | None = None
+    """How a task was decided before, where the event is one of its decisions."""
     default_why = "At any moment a workflow is in exactly one state, and only the declared events move it from there."
 
     def __init__(self, *, machine: str, state: str, event: str, allowed: Sequence[str]) -> None:
@@ -198,9 +219,24 @@ class VersionConflict(RequestError):
     """The workflow moved on since the version that was expected."""
 
     code = "version-conflict"
+    decided: DecidedMove | None = None
+    """How a task was decided since then."""
     retry = "now"
     default_why = "Another transition was committed first."
     default_fix = "Read the workflow again, decide on its current state, and send again."
+
+
+class TaskClaimed(RequestError):
+    """Another person has claimed the task. Names who, and since when."""
+
+    code = "task-claimed"
+    retry = "later"
+    default_why = "A claim tells the others that a person works on the task, so that no two do the same work."
+    default_fix = "Choose another task, or ask the person; an operator can release it with force."
+
+    def __init__(self, what: str, *, by: str, since: datetime) -> None:
+        self.by, self.since = by, since
+        super().__init__(what)
 
 
 class KeyReused(RequestError):

@@ -22,6 +22,7 @@ from interlock.engine.bound_machine import AnyMachine, BoundMachine, state_text
 from interlock.engine.engine_settings import Admission
 from interlock.engine.operators.bulk_runs import BulkAction
 from interlock.engine.operators.retention import BATCH
+from interlock.engine.operators.tasks import Task
 from interlock.engine.schedules import CatchUp, Overlap
 from interlock.engine.views import HistoryRow, Moved, Timer, View, plain_state
 from interlock.lanes.hot_rows import HotRow
@@ -259,6 +260,13 @@ class ShownAllowed(msgspec.Struct, frozen=True, kw_only=True):
     guards: tuple[str, ...] = ()
     blocked_by: str | None = None
     reason: str | None = None
+
+
+class ShownTask(Task, frozen=True, kw_only=True):
+    """A task with the forms of its events."""
+
+    forms: dict[str, dict[str, object]]
+    """The JSON schema of the fields of each event, by the event's name."""
 
 
 class ShownStarts(msgspec.Struct, frozen=True):
@@ -543,12 +551,21 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     limit_bytes: int | None = None
     correlation_id: str | None = None
     """The id under which the traceback of a bug is in the server's log."""
+    by: str | None = None
+    """The person who has claimed the task."""
+    since: datetime | None = None
+    """When it was claimed."""
+    decided: errors.DecidedMove | None = None
+    """How the task was decided before."""
 
 
 ERROR_MEMBERS: dict[type[errors.InterlockError], dict[str, tuple[object, object]]] = {
     errors.DefinitionError: {"rule": (str, ""), "location": (str, "")},
     errors.MissingExtra: {"extra": (str, "")},
     errors.Refusal: {"machine": (str, ""), "state": (str, ""), "event": (str, ""), "allowed": (tuple[str, ...], ())},
+    errors.InvalidTransition: {"decided": (errors.DecidedMove | None, None)},
+    errors.VersionConflict: {"decided": (errors.DecidedMove | None, None)},
+    errors.TaskClaimed: {"by": (str, ""), "since": (datetime | None, None)},
     errors.GuardRejected: {"guard": (str, ""), "guards": (tuple[str, ...], ()), "reasons": (tuple[str, ...], ())},
     errors.NotAuthenticated: {"presented": (bool, False)},
     errors.UserCodeError: {"machine": (str, ""), "event": (str, ""), "correlation_id": (str, "")},

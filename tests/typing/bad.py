@@ -287,6 +287,21 @@ def silent(order: Order) -> list[Order]:
     return [order]
 
 
+# --- Tasks -----------------------------------------------------------------------------------------------------------
+
+order.task(State.DRAFT, role="r", title="t", events=(Weighed,))  # wrong: another machine's event
+order.task(State.DRAFT, role="r", title="t", events=(Submit(5),))  # wrong: the classes of the events
+order.task(OtherState.DRAFT, role="r", title="t", events=(Submit,))  # wrong: another machine's state
+order.task(State.DRAFT, role="r", title="t", events=(Submit,), due="1d")  # wrong: seconds, or a timedelta
+order.task(State.DRAFT, role="r", title="t", events=(Submit,), due=lambda it: it.grams)  # wrong: no such field
+order.task(State.DRAFT, title="t", events=(Submit,))  # wrong: a task without a role
+
+
+async def with_tasks(engine: Engine) -> None:
+    await engine.claim_task("o-1@1")  # wrong: a claim names a person
+    (await engine.task("o-1@1")).role = "r"  # wrong: a task is never changed
+
+
 async def by_hand(engine: Engine, ctx: StepContext) -> None:
     await ctx.send("o-1", "SUBMIT")  # wrong: an event is an instance of its class
     await ctx.start(order, "o-1", Parcel())  # wrong: another context

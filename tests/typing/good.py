@@ -167,6 +167,8 @@ async def mail(order: Order, ctx: StepContext) -> None: ...
 
 order.after(State.DRAFT, after_s=3600, send=Cancel(), policy="remaining")
 order.dwell(State.CHARGING, max_s=120)
+order.task(State.DRAFT, role="clerk", title="Submit {cents}", events=(Submit, Cancel), due=timedelta(days=1))
+order.task(State.CHARGING, role="clerk", title="Wait", events=[Cancel], due=lambda order: 5.0 if order.cents else None)
 
 snapshot = order.begin(Order())
 assert_type(snapshot, Snapshot[State, Order])

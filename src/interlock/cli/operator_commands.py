@@ -185,7 +185,7 @@ def retry(words: Words, *, home: Home = None, server: Server = None, key_file: K
     when = "when the service opens the store" if place.server is None else "by the server"
 
     async def act(engine: Engine | Client, each: str) -> str:
-        async with _audited(place, "dead_letter.retry", each, before="dead", after="retried", by=by):
+        async with audited(place, "dead_letter.retry", each, before="dead", after="retried", by=by):
             await engine.retry_dead_letter(each, by=actor_at(place, by))
         return f"{each} is tried again {when}."
 
@@ -214,7 +214,7 @@ def resolve(
     place = place_of(home, server, key_file)
 
     async def act(engine: Engine | Client, each: str) -> str:
-        async with _audited(place, "dead_letter.resolve", each, before="dead", after={"resolved": note}, by=by):
+        async with audited(place, "dead_letter.resolve", each, before="dead", after={"resolved": note}, by=by):
             await engine.resolve_dead_letter(each, note=note or "", by=actor_at(place, by))
         return f"{each} is resolved: {note}"
 
@@ -222,7 +222,7 @@ def resolve(
 
 
 @asynccontextmanager
-async def _audited(
+async def audited(
     place: CommandPlace, action: str, target: str, *, before: object, after: object, by: str | None
 ) -> AsyncGenerator[None]:
     """Write an action on a store to the audit log of its home, before the block; a server writes its own (F1)."""
@@ -645,7 +645,7 @@ class _Removal:
                 await pruner.run(self._add)
                 return
             what = {"older_than_s": self.older_than_s, "history_only": self.history_only, "with_owed": self.with_owed}
-            async with _audited(place, "workflows.prune", name or "workflows", before=None, after=what, by=by):
+            async with audited(place, "workflows.prune", name or "workflows", before=None, after=what, by=by):
                 await pruner.run(self._add)
 
     async def run_on_server(self, place: CommandPlace, by: str | None) -> None:

@@ -105,6 +105,10 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
             "List the events that have a transition from a workflow's current state. Changes nothing.",
             "allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop",
         ),
+        "interlock.cli.task_commands:tasks": (
+            "List the tasks that wait for a person, the most urgent first, page by page. Changes nothing.",
+            "tasks shop.orders:order --role finance --home lanes:///var/shop",
+        ),
         "interlock.cli.operator_commands:compensations": (
             "List the undos that are owed: pending, being tried, or given up. Changes nothing.",
             "compensations shop.orders --home lanes:///var/shop",
@@ -129,6 +133,9 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "interlock.cli.operator_commands:dead_letters": (
             "List dead letters: steps, undos and effects that gave up. Retry or resolve them.",
+        ),
+        "interlock.cli.task_commands:task": (
+            "Claim a task for yourself, release it, or show it. List them with `interlock tasks`.",
         ),
         "interlock.cli.schedule_commands:schedules": (
             "List schedules (cron or interval), or put, pause, resume, trigger and delete them.",
@@ -281,6 +288,8 @@ WORDS_OF_OTHER_TOOLS: Final = {
     **dict.fromkeys(("signal", "event", "emit"), "send"),
     **dict.fromkeys(("retry", "failed", "dlq"), "dead-letters"),
     **dict.fromkeys(("cron", "schedule"), "schedules"),
+    **dict.fromkeys(("approvals", "inbox"), "tasks"),
+    **dict.fromkeys(("approve", "reject"), "send"),
     **dict.fromkeys(("gc", "clean", "cleanup"), "prune"),
     "move": "route",
     "undo": "compensations",

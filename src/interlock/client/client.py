@@ -32,6 +32,7 @@ from interlock.client.retries import HttpCall, Transport
 from interlock.client.signal_stream import Stream, Streamed, Subscription
 from interlock.client.workflow_requests import (
     CONTENT,
+    PAGE_MAX,
     ClientWorkflows,
     EventBatch,
     Item,
@@ -63,6 +64,7 @@ from interlock.engine.engine_settings import Admission
 from interlock.engine.leases import LEASE_S, WAIT_S
 from interlock.engine.operators.attempts import AttemptPage
 from interlock.engine.operators.retention import BATCH, Pruned
+from interlock.engine.operators.tasks import Task, TaskPage
 from interlock.engine.operators.why import Why
 from interlock.engine.path.caller_commands import Beginning, check_kind, start_of
 from interlock.engine.pauses import PauseView
@@ -503,6 +505,37 @@ class Client:
         )
         return await self._remote.transport.fetch(HttpCall("GET", f"/v1/charts{query}"), Charts)
 
+    async def tasks(
+        self,
+        *,
+        role: str | None = None,
+        by: str | None = None,
+        machine: AnyMachine | str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> TaskPage:
+        """Return one page of the tasks that wait for a person, the most urgent first (F2)."""
+        name = machine if isinstance(machine, str | None) else machine.name
+        query = query_of(role=role, by=by, machine=name, limit=max(1, min(limit, PAGE_MAX)), cursor=cursor)
+        page = await self._remote.transport.fetch(HttpCall("GET", "/v1/tasks" + query), Listing[Task])
+        return TaskPage(page.items, page.cursor)
+
+    async def task(self, id: str) -> Task:  # noqa: A002 -- the public name.
+        """Return one task. Raises VersionConflict for one that has ended, with the decision."""
+        return await self._remote.transport.fetch(HttpCall("GET", f"/v1/tasks/{escaped(id)}"), Task)
+
+    async def claim_task(self, id: str, *, by: str | None = None) -> Task:  # noqa: A002 -- the public name.
+        """Claim a task for a person; without `by` for the holder of the key. Raises TaskClaimed."""
+        target = f"/v1/tasks/{escaped(id)}/claim{query_of(by=by)}"
+        call = HttpCall("POST", target, None, (), repeatable=True, moves=True)
+        return await self._remote.transport.fetch(call, Task)
+
+    async def release_task(self, id: str, *, by: str | None = None, force: bool = False) -> Task:  # noqa: A002
+        """Release a task. Raises TaskClaimed if another person has claimed it, unless `force` is set."""
+        target = f"/v1/tasks/{escaped(id)}/release{query_of(by=by, force=force or None)}"
+        call = HttpCall("POST", target, None, (), repeatable=True, moves=True)
+        return await self._remote.transport.fetch(call, Task)
+
     async def breakers(self) -> Breakers:
         """Return the breakers of all dependencies, as the process that answers has them."""
         return Breakers(await self._list("/v1/breakers", Listing[BreakerView]))
@@ -822,6 +855,10 @@ class BlockingClient(ClosingProxy[Client]):
     subscribe = blocking(Client.subscribe)
     unsubscribe = plain(Client.unsubscribe)
 
+    tasks = blocking(Client.tasks)
+    task = blocking(Client.task)
+    claim_task = blocking(Client.claim_task)
+    release_task = blocking(Client.release_task)
     compensations = blocking(Client.compensations)
     dead_letters = blocking(Client.dead_letters)
     retry_dead_letter = blocking(Client.retry_dead_letter)

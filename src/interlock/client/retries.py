@@ -86,7 +86,8 @@ def error_of(
     error.args = (what,)
     facts: dict[str, object] = {"what": what, "why": why or cls.default_why, "fix": fix or cls.default_fix}
     for name, (kind, default) in members_of(cls).items():
-        facts[name] = _convert(document.get(name), kind, default)
+        if name in document or not hasattr(cls, name):  # Otherwise the class has the value of an error without it.
+            facts[name] = _convert(document.get(name), kind, default)
     if issubclass(cls, errors.Overloaded) and "retry_after_s" not in document and retry_after_s is not None:
         facts["retry_after_s"] = retry_after_s
     if issubclass(cls, errors.GuardRejected) and not facts["guards"] and facts["guard"]:

@@ -45,6 +45,7 @@ def advice(table: Table) -> list[Finding]:
         *_overlapping_guards(table),
         *_silent_steps(table),
         *_no_dwell(table),
+        *_tasks(table),
         *_children(table),
     ]
 
@@ -155,6 +156,23 @@ def _no_dwell(table: Table) -> Iterator[Finding]:
             why = "A workflow that stays there too long is found only by a query with an explicit age."
             fix = f"Declare dwell({_member(node)}, max_s=...), or mark it resting."
             yield finding("no-dwell-limit", "info", table.declared.location, what, why, fix)
+
+
+def _tasks(table: Table) -> Iterator[Finding]:
+    for node in table.nodes.values():
+        task = node.task
+        if task is None:
+            continue
+        if all(move.target is None for event in task.events for move in node.moves.get(event, ())):
+            what = f"no event of the task in state {node.name!r} leaves the state."
+            why = "A task ends when its workflow leaves the state: a person would decide, and be asked again."
+            fix = "Give one of its transitions a target; to= the same state enters it again, as a new task."
+            yield finding("task-without-end", "warning", task.location, what, why, fix)
+        if node.resting and (task.due_s is not None or task.due is not None):
+            what = f"the task in state {node.name!r} has a due time, and the state is resting."
+            why = "A listing shows that it is overdue; a resting state never stalls, so no alert is sent."
+            fix = f"Take {node.name!r} out of resting=, or declare a timer that escalates."
+            yield finding("task-due-unnoticed", "info", task.location, what, why, fix)
 
 
 def _member(node: Node) -> str:

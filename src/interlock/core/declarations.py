@@ -1,15 +1,17 @@
-"""Declarations of a machine: transitions, steps, undos, effects, timers and dwell limits, each with its source line.
+"""Declarations of a machine: transitions, steps, undos, effects, timers, dwell limits and tasks, each with its line.
 
 `Machine` records them; `table` compiles them for `decide`. They are the only mutable values of the core, and only until
 the machine is first used: a decorator adds the action to a transition, the undo to a step.
 """
 
+import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from interlock.core.events import Event, wire_name
 from interlock.core.policies import Classification, Retry
@@ -223,6 +225,56 @@ class DwellDeclaration:
     location: str
 
 
+TITLE_CHARACTERS_MAX = 500
+"""Characters of the title of a task; the rest is cut off."""
+
+
+@dataclass(slots=True)
+class TaskDeclaration:
+    """`machine.task(state, role=..., title=..., events=..., due=...)`: the state waits for a person (F2)."""
+
+    state: Enum
+    role: str
+    parts: tuple[tuple[str, str | None], ...]
+    """The pieces of the title: a text, and the name of the field of the context that follows it, if one does."""
+    events: tuple[type[Event], ...]
+    location: str
+    due_s: float | None = None
+    """Seconds after which it is due; None without a fixed time."""
+    due: TimerFunction | None = None
+    """Returns the time of one workflow from its context."""
+
+    def title_of(self, context: object) -> str:
+        """Return the title for a context. Only whole fields are inserted: no attribute, index or call is evaluated."""
+        return "".join(text + (_field_text(context, name) if name else "") for text, name in self.parts)[
+            :TITLE_CHARACTERS_MAX
+        ]
+
+    def length_s(self, context: object) -> float | None:
+        """Return the seconds after which it is due for a context; None without a due time.
+
+        Raises what the function raises, and TypeError for another result than a time.
+        """
+        if self.due is None:
+            return self.due_s
+        length = self.due(context)
+        seconds: object = length.total_seconds() if isinstance(length, timedelta) else length
+        if seconds is None:
+            return None
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+            raise TypeError(f"due= returned {type(length).__name__}; it returns a timedelta, seconds or None")
+        return float(seconds)
+
+
+def _field_text(context: object, name: str) -> str:
+    value: object = (
+        cast("dict[str, object]", context).get(name) if isinstance(context, dict) else getattr(context, name)
+    )
+    if isinstance(value, Enum):
+        value = value.value
+    return "" if value is None else str(value)
+
+
 @dataclass(slots=True)
 class Declarations:
     """Everything declared about one machine."""
@@ -248,6 +300,7 @@ class Declarations:
     joins: list[JoinDeclaration] = field(default_factory=list)
     timers: list[TimerDeclaration] = field(default_factory=list)
     dwells: dict[Enum, DwellDeclaration] = field(default_factory=dict)
+    tasks: dict[Enum, TaskDeclaration] = field(default_factory=dict)
 
 
 # --- Source lines, with which every definition error starts ----------------------------------------------------------

@@ -3,11 +3,12 @@
 An error says what is wrong (with the offending value and the allowed ones), why it matters and how to fix it. Rules
 that need the whole graph are in `checks`.
 
-Sections: machines, transitions, steps and timers; user functions.
+Sections: machines, transitions, steps, timers and tasks; user functions.
 """
 
 import inspect
 import math
+import string
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from interlock.core.codec import not_storable
-from interlock.core.decide import bounded_repr, member_suggestion
+from interlock.core.decide import bounded_repr, member_suggestion, suggestion
 from interlock.core.declarations import (
     AnyState,
     ChildrenDeclaration,
@@ -28,17 +29,19 @@ from interlock.core.declarations import (
     JoinDeclaration,
     Needs,
     StepDeclaration,
+    TaskDeclaration,
     TimerDeclaration,
+    TimerFunction,
     TransitionDeclaration,
     declared_at,
 )
 from interlock.core.events import WHY_EVENT, Event, events_below, is_event, is_group, mistake_in, wire_name
-from interlock.core.policies import Retry
+from interlock.core.policies import Retry, Seconds, in_seconds
 from interlock.core.table import class_of, name_of
 from interlock.core.values import StepContext
 from interlock.errors import DefinitionError
 
-# --- Machines, transitions, steps and timers -------------------------------------------------------------------------
+# --- Machines, transitions, steps, timers and tasks ------------------------------------------------------------------
 
 KeyT = TypeVar("KeyT")
 
@@ -384,6 +387,89 @@ def in_dwell(declared: Declarations, dwell: DwellDeclaration) -> None:
     if state in declared.dwells:
         raise _conflict(f"{_names([state])} already has a dwell limit", dwell.location)
     _positive("max_s", dwell.max_s, dwell.location)
+
+
+def in_task(
+    declared: Declarations,
+    state: object,
+    *,
+    role: object,
+    title: object,
+    events: object,
+    due: object,
+    local: Mapping[str, object],
+    location: str,
+) -> TaskDeclaration:
+    """Check `machine.task(...)`, and return what it declares."""
+    known = _known_state(declared, state, location)
+    ending = ": no person can move a workflow there"
+    _refuse_kinds(known, ending, location, final=declared.final, unwinding=declared.unwind)
+    if known in declared.tasks:
+        raise _conflict(f"{_names([known])} already has a task", location)
+    _good_name("role", role, location)
+    passed = events
+    classes = tuple(cast("Iterable[object]", events)) if isinstance(events, list | tuple) else ()
+    if not classes:
+        raise _bad_value("events", passed, "the events with which a person decides: (Approve, Reject)", location)
+    found = tuple(_task_event(declared, known, each, location) for each in classes)
+    if len(set(found)) < len(found):
+        raise _conflict(f"the task of {_names([known])} names an event twice", location)
+    parts = _title_parts(declared, title, location)
+    task = TaskDeclaration(known, cast("str", role), parts, found, location)
+    if callable(due):
+        check_pure(due, "due time", (declared.context,), None, local, location)
+        task.due = cast("TimerFunction", due)
+    elif due is not None:
+        seconds = in_seconds(cast("Seconds", due))
+        _positive("due", seconds, location)
+        task.due_s = float(seconds)
+    return task
+
+
+def _task_event(declared: Declarations, state: Enum, event: object, location: str) -> type[Event]:
+    known = _good_event(declared, event, location)
+    for each in declared.transitions:
+        if each.event is known and (each.catch_all or state in each.sources):
+            return known
+    member = f"{type(state).__name__}.{state.name}"
+    what = f"{wire_name(known)} has no transition from {_names([state])}, which waits for a person to send it."
+    why = "A person would decide, and the workflow would refuse the decision."
+    raise _error(
+        "task-event-refused", location, what, why, f"Declare on({known.__name__}, {member}, to=...) above the task."
+    )
+
+
+def _title_parts(declared: Declarations, title: object, location: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the pieces of a title. Only names of fields may stand in braces: no attribute, index, format or call."""
+    if not isinstance(title, str) or not title.strip():
+        raise _bad_value("title", title, "a text, such as 'Approve {cents} for {customer}'", location)
+    why = "A title is filled in with fields of the context, and evaluates nothing."
+    try:
+        pieces = list(string.Formatter().parse(title))
+    except ValueError as error:
+        what = f"title={bounded_repr(title)} cannot be read: {error}."
+        raise _error("bad-title", location, what, why, "Write a brace that is not a field twice: {{ or }}.") from error
+    fields, context = _field_names(declared.context), name_of(declared.context)
+    for _, name, form, conversion in pieces:
+        if name is None:
+            continue
+        if form or conversion or not name.isidentifier():
+            field = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            what = f"title={bounded_repr(title)} has {{{field}}}, which is not the name of a field."
+            fix = "Write the name of a field alone, {cents}; put a text that is made of fields into a field of its own."
+            raise _error("bad-title", location, what, why, fix)
+        if name not in fields:
+            what = f"title={bounded_repr(title)} has {{{name}}}, which is not a field of {context}."
+            fix = f"Use some of its fields: {', '.join(fields) or 'it has none'}.{suggestion(name, fields)}"
+            raise _error("bad-title", location, what, why, fix)
+    return tuple((text, name) for text, name, _, _ in pieces)
+
+
+def _field_names(context: type[object]) -> list[str]:
+    """Return the fields of a context's class, without looking at their types: a name may not be resolvable yet."""
+    own: Iterable[str] = getattr(context, "__struct_fields__", None) or getattr(context, "model_fields", None) or ()
+    classes: Iterable[type[object]] = reversed(getattr(context, "__mro__", ()))
+    return list(own) or list(dict.fromkeys(name for each in classes for name in inspect.get_annotations(each)))
 
 
 def _known_state(declared: Declarations, state: object, location: str) -> Enum:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from interlock.core.codec import Codec
+from interlock.core.declarations import TaskDeclaration
 from interlock.core.events import CHILDREN_JOINED, STEP_FAILED, UNWOUND, Event, wire_name
 from interlock.core.table import Ends, Node, Table, Transition, name_of
 from interlock.core.values import ContextT
@@ -46,6 +47,19 @@ class TimerDescription(msgspec.Struct, frozen=True, kw_only=True):
     """How the time of each workflow is computed on entering the state; `after_s` is 0 then. Not encoded when unset."""
 
 
+class TaskDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person does in a state."""
+
+    role: str
+    title: str
+    """With the names of fields of the context in braces."""
+    events: tuple[str, ...]
+    """Wire names of the events with which the person decides."""
+    due_s: float | None = None
+    computed: bool = False
+    """Whether the due time of each workflow is computed from its context; `due_s` is None then."""
+
+
 class StateDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One state and everything attached to it."""
 
@@ -58,6 +72,8 @@ class StateDescription(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[str, ...] = ()
     timers: tuple[TimerDescription, ...] = ()
     dwell_max_s: float | None = None
+    task: TaskDescription | msgspec.UnsetType = msgspec.UNSET
+    """Not encoded when unset, so that saved descriptions stay the same."""
 
 
 class TransitionDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +168,21 @@ def _state(node: Node, *, initial: bool) -> StateDescription:
             for timer in node.timers
         ),
         dwell_max_s=None if node.dwell_max_s is None else float(node.dwell_max_s),
+        task=UNSET if node.task is None else _task(node.task),
+    )
+
+
+def _task(task: TaskDeclaration) -> TaskDescription:
+    braced = {"{": "{{", "}": "}}"}
+    return TaskDescription(
+        role=task.role,
+        title="".join(
+            "".join(braced.get(each, each) for each in text) + (f"{{{name}}}" if name else "")
+            for text, name in task.parts
+        ),
+        events=tuple(wire_name(event) for event in task.events),
+        due_s=task.due_s,
+        computed=task.due is not None,
     )
 
 

@@ -1,4 +1,4 @@
-"""`Machine`: the declaration of states, events, transitions, guards, actions, steps, timers and children (A1).
+"""`Machine`: the declaration of states, events, transitions, guards, actions, steps, timers, children, tasks (A1).
 
 The class records declarations, checks each at its own line (A2), and compiles them when the machine is first used;
 from then on it is frozen. Deciding, checking, drawing and encoding are other modules: this one is the façade that
@@ -640,6 +640,36 @@ class Machine(Generic[StateT, ContextT, EventT]):
         declaration = DwellDeclaration(state=state, max_s=in_seconds(max_s), location=location)
         definition_errors.in_dwell(self._declared, declaration)
         self._declared.dwells[state] = declaration
+
+    def task(
+        self,
+        state: StateT,
+        *,
+        role: str,
+        title: str,
+        events: Sequence[type[EventT]],
+        due: Seconds | Callable[[ContextT], Seconds | None] | None = None,
+    ) -> None:
+        """Declare that the state waits for a person with a role, who decides with one of these events (F2).
+
+        `title` says what to decide, with fields of the context in braces: "Approve {cents} for {customer}". `due` is
+        the time in the state after which the task is overdue: seconds, a timedelta, or a pure function of the context
+        that returns one of them, or None. A fixed one is also the state's dwell, unless the state declares one.
+        Declare the transitions of the events first.
+        """
+        frame = declaring_frame()
+        location = line_of(frame)
+        definition_errors.after_first_use(self._declared, location)
+        self._declared.tasks[state] = definition_errors.in_task(
+            self._declared,
+            state,
+            role=role,
+            title=title,
+            events=events,
+            due=due,
+            local=frame.f_locals,
+            location=location,
+        )
 
     # --- deciding, by hand and in microseconds -------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from interlock.core.declarations import (
     Guard,
     JoinDeclaration,
     StepDeclaration,
+    TaskDeclaration,
     TimerDeclaration,
     TransitionDeclaration,
 )
@@ -84,6 +85,7 @@ class Node:
     computed: tuple[TimerDeclaration, ...]
     """The timers whose time is computed from the context on entering (B16); not in `entering`."""
     dwell_max_s: float | None
+    """The declared one; of a task without one, the time after which it is due."""
     entering: tuple[Command, ...]
     leaving: tuple[Command, ...]
     undoable: bool
@@ -91,6 +93,8 @@ class Node:
     failed: "Node | None" = None
     joins: tuple["Join", ...] = ()
     """The moves of its children's joins, in declared order; the one without a condition is the last."""
+    task: TaskDeclaration | None = None
+    """What a person does here."""
     moves: dict[type[Event], tuple[Transition, ...]] = field(default_factory=dict)
     timeless: dict[type[Event], tuple[Transition, ...]] = field(default_factory=dict)
     """The moves of events whose guards and actions take no time: the fast path of `decide`."""
@@ -137,6 +141,8 @@ class Table:
     """True when a state starts children."""
     has_turns: bool = False
     """True when a step takes its turn at a dependency by a key or a priority."""
+    has_tasks: bool = False
+    """True when a state waits for a person."""
     copy_context: Callable[[Any], Any] | None = None
     """Copies a context before user code receives it; None when its class cannot be changed in place."""
 
@@ -174,6 +180,7 @@ def compile_table(declared: Declarations) -> Table:
         takes_time=any(len(node.timeless) < len(node.moves) for node in nodes.values()),
         has_children=any(step.children is not None for step in declared.steps.values()),
         has_turns=any(step.per is not None or step.priority is not None for step in declared.steps.values()),
+        has_tasks=bool(declared.tasks),
     )
 
 
@@ -186,7 +193,7 @@ def _node(declared: Declarations, state: Enum) -> Node:
     entering += [StartTimer(timer.send, timer.after_s, timer.policy) for timer in timers if timer.function is None]
     leaving: list[Command] = [StopStep(step.name)] if step else []
     leaving += [StopTimers()] if timers else []
-    dwell = declared.dwells.get(state)
+    dwell, task = declared.dwells.get(state), declared.tasks.get(state)
     return Node(
         state=state,
         name=state.value,
@@ -196,7 +203,8 @@ def _node(declared: Declarations, state: Enum) -> Node:
         effects=effects,
         timers=timers,
         computed=tuple(timer for timer in timers if timer.function is not None),
-        dwell_max_s=dwell.max_s if dwell else None,
+        dwell_max_s=dwell.max_s if dwell else task.due_s if task and state not in declared.resting else None,
+        task=task,
         entering=tuple(entering),
         leaving=tuple(leaving),
         # Children of a machine that never unwinds are only cancelled when their state is left.

@@ -390,6 +390,11 @@ class BlockingEngine(ClosingProxy[Engine]):
     subscribe = plain(Engine.subscribe)
     unsubscribe = plain(Engine.unsubscribe)
 
+    tasks = blocking(Engine.tasks)
+    task = blocking(Engine.task)
+    claim_task = blocking(Engine.claim_task)
+    release_task = blocking(Engine.release_task)
+
     compensations = blocking(Engine.compensations)
     dead_letters = blocking(Engine.dead_letters)
     retry_dead_letter = blocking(Engine.retry_dead_letter)

@@ -165,6 +165,13 @@ class PastAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Only the newest attempt beside the row has one."""
 
 
+class TaskClaim(msgspec.Struct, frozen=True, gc=False):
+    """The person who has claimed the task of the current visit (F2)."""
+
+    by: str
+    since_us: int
+
+
 class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All pending work of one workflow, besides its effects."""
 
@@ -182,6 +189,7 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     parent: ParentRef | None = None
     tried: tuple[PastAttempt, ...] = ()
     """Attempts since the last move: those that have ended, and those of effects that are under way."""
+    claim: TaskClaim | None = None
 
     @property
     def current(self) -> StepRun | UndoRun | None:

@@ -24,7 +24,6 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar
 
 from interlock.clock import Chance, Clock, Ids
 from interlock.core.decide import allowed as allowed_here
-from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Dependency, Seconds, in_seconds
@@ -39,13 +38,25 @@ from interlock.engine.dependencies.wait_queue import Line
 from interlock.engine.engine_settings import Admission
 from interlock.engine.families import WorkflowCalls
 from interlock.engine.follow_moves import Follower
-from interlock.engine.internals import EngineParts
+from interlock.engine.internals import EngineParts, not_called, not_given
 from interlock.engine.leases import LEASE_S, WAIT_S, Leasing
 from interlock.engine.open_engine import EngineOpening
 from interlock.engine.operators.attempts import AttemptPage, read_attempts
 from interlock.engine.operators.bulk import Bulk, BulkCalls, BulkSource
 from interlock.engine.operators.bulk_runs import BulkRuns, RunCalls
 from interlock.engine.operators.retention import BATCH, Pruned, Pruner
+from interlock.engine.operators.tasks import (
+    ClaimTask,
+    ReleaseTask,
+    Task,
+    TaskFilter,
+    TaskPage,
+    command_task,
+    list_tasks,
+    name_decision,
+    person_of,
+    read_task,
+)
 from interlock.engine.operators.why import Why, read_why
 from interlock.engine.path.caller_commands import (
     Beginning,
@@ -71,8 +82,10 @@ from interlock.engine.pauses import (
     PauseView,
     Pausing,
     Resumed,
+    no_scope,
     pause_machine,
     read_pauses,
+    too_many_pauses,
     view_of_pause,
 )
 from interlock.engine.schedules import Calls, Schedule, Schedules
@@ -92,7 +105,14 @@ from interlock.engine.views import (
     moment,
     view_of,
 )
-from interlock.errors import BadUsage, InterlockError, UnavailableError, WorkflowNotFound
+from interlock.errors import (
+    BadUsage,
+    InterlockError,
+    InvalidTransition,
+    UnavailableError,
+    VersionConflict,
+    WorkflowNotFound,
+)
 from interlock.lanes.hot_rows import HotRow
 from interlock.signals import Observer
 from interlock.store.records import Letter, child_cursor, parse_child_cursor
@@ -239,7 +259,11 @@ class Engine:
         envelope = SendEvent(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version, by=by)
         if start is not None:
             self._with_start(envelope, start)
-        return cast("Moved[Enum]", await self._admit(envelope))
+        try:
+            return cast("Moved[Enum]", await self._admit(envelope))
+        except (VersionConflict, InvalidTransition) as error:
+            await name_decision(self._inside, workflow, error, event=type(event), after=expect_version)
+            raise
 
     async def send_many(self, items: Iterable[Item], *, by: str | None = None) -> list[Moved[Enum] | Refused]:
         """Send many events, each with its workflow and, unless left out, its key and its start; one answer per item.
@@ -513,6 +537,43 @@ class Engine:
         bound = None if machine is None else self._bound(machine)
         return await self._inside.charts.read(bound, since, until, step_s)
 
+    # --- tasks (F2) ---------------------------------------------------------------------------------------------------
+
+    @_repeat_after_move
+    async def tasks(
+        self,
+        *,
+        role: str | None = None,
+        by: str | None = None,
+        machine: AnyMachine | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> TaskPage:
+        """Return a page of the tasks that wait for a person, the most urgent first; of one role, or claimed `by` one.
+
+        Where a due time is computed from the context, the order is that of their beginning.
+        """
+        chosen = TaskFilter(role, by, None if machine is None else self._bound(machine).name)
+        return await list_tasks(self._inside, chosen, limit=max(1, min(limit, PAGE_MAX)), cursor=cursor)
+
+    @_repeat_after_move
+    async def task(self, id: str) -> Task:  # noqa: A002 -- the public name.
+        """Return one task. Raises VersionConflict for one that has ended, with the decision."""
+        return await read_task(self._inside, id)
+
+    @_repeat_after_move
+    async def claim_task(self, id: str, *, by: str) -> Task:  # noqa: A002 -- the public name.
+        """Claim a task for a person, until it is released or ends. Raises TaskClaimed, which names another holder.
+
+        A claim is not a move, and refuses no decision. The holder may claim again.
+        """
+        return await command_task(self._inside, ClaimTask(id, person_of(by)))
+
+    @_repeat_after_move
+    async def release_task(self, id: str, *, by: str, force: bool = False) -> Task:  # noqa: A002 -- the public name.
+        """Release a task. Raises TaskClaimed if another person has claimed it, unless `force` is set."""
+        return await command_task(self._inside, ReleaseTask(id, person_of(by), force=force))
+
     # --- pauses (E7) -------------------------------------------------------------------------------------------------
 
     async def pause(
@@ -532,11 +593,7 @@ class Engine:
         """
         scope = await self._scope(id, machine, state)
         if len(await self.pauses()) >= PAUSES_MAX:
-            raise BadUsage(
-                f"{PAUSES_MAX:,} pauses are active.",
-                why="Every engine has all of them in memory.",
-                fix="Resume some, or pause a state or a machine instead of its workflows.",
-            )
+            raise too_many_pauses()
         begin = (pause_machine, Pausing(*scope))
         _ = await self.send(scope.id, Paused(checked_actor(by) or "", note), start=begin, by=by)
         return view_of_pause(cast("Pausing", (await self.get(scope.id)).context))
@@ -571,11 +628,7 @@ class Engine:
 
     async def _scope(self, workflow: str | None, machine: AnyMachine | None, state: Enum | None) -> PauseScope:
         if (workflow is None) == (machine is None) or (state is not None and machine is None):
-            raise BadUsage(
-                "a pause names neither a workflow nor a machine, or both, or a state without its machine.",
-                why="It concerns one workflow, one machine, or one state of a machine.",
-                fix='Pass id="o-1", or machine=order, or machine=order and state=State.CHARGING.',
-            )
+            raise no_scope()
         if workflow is not None:
             if (await self.get(workflow)).machine not in self._inside.declared:
                 raise no_workflow(workflow)
@@ -855,11 +908,7 @@ class Engine:
         self._inside.refuse_if_closed()
         lines = self._inside.places.lines
         if dependency not in lines:
-            raise BadUsage(
-                f"nothing here calls a dependency {dependency!r}.{suggestion(repr(dependency), map(repr, lines))}",
-                why=f"The machines of this engine call {', '.join(map(repr, lines)) or 'none'}.",
-                fix=f"Use one of those names, or have a step name it: dependency={str(dependency)!r}.",
-            )
+            raise not_called(dependency, lines)
         return lines[dependency]
 
     def _bound(self, machine: AnyMachine) -> BoundMachine:
@@ -867,24 +916,7 @@ class Engine:
         name = machine.name if isinstance(value, Machine) else ""
         bound = self._inside.machines.get(name)
         if bound is None or bound.machine is not machine:
-            known = ", ".join(sorted(self._inside.declared)) or "none"
-            if not isinstance(value, Machine):
-                raise UnavailableError(
-                    f"{value!r:.100} is not a machine of this engine; it has {known}.",
-                    why="Only HTTP and the command line name machines by texts.",
-                    fix="Pass the machine itself: engine.start(order, ...).",
-                )
-            if bound is not None:
-                raise UnavailableError(
-                    f"this machine {name!r} is another object than the machine {name!r} of this engine.",
-                    why="It was built twice: its module was imported under two names, or a function made it again.",
-                    fix="Import it from one module, and pass that object to Engine.open and to this call.",
-                )
-            raise UnavailableError(
-                f"machine {name!r} was not given to this engine; it has {known}.",
-                why="An engine runs the machines it was opened with.",
-                fix="Open the engine with it: Engine.open(url, machines=[…]).",
-            )
+            raise not_given(machine, bound, self._inside.declared)
         return bound
 
 

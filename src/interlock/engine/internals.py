@@ -10,12 +10,14 @@ Sections: settings of an opening, the parts.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
 
 from interlock.clock import Chance, Clock, Ids, SystemClock
+from interlock.core.decide import suggestion
+from interlock.core.machine import Machine
 from interlock.core.policies import Dependency
 from interlock.core.search import Search
 from interlock.core.table import Node
@@ -49,6 +51,7 @@ from interlock.engine.steps.runner import Runner
 from interlock.engine.tracer_protocol import tracer_of
 from interlock.engine.views import Moved, Waiters
 from interlock.errors import (
+    BadUsage,
     CorruptionError,
     InterlockError,
     MachineMismatch,
@@ -636,6 +639,38 @@ class EngineParts:
             cursor = found.cursor
             if cursor is None:
                 return rows
+
+
+def not_given(machine: object, bound: BoundMachine | None, declared: Iterable[str]) -> UnavailableError:
+    """Return the error for a machine that is not one of this engine; `bound` is another one of its name."""
+    known = ", ".join(sorted(declared)) or "none"
+    if not isinstance(machine, Machine):
+        return UnavailableError(
+            f"{machine!r:.100} is not a machine of this engine; it has {known}.",
+            why="Only HTTP and the command line name machines by texts.",
+            fix="Pass the machine itself: engine.start(order, ...).",
+        )
+    if bound is not None:
+        return UnavailableError(
+            f"this machine {bound.name!r} is another object than the machine {bound.name!r} of this engine.",
+            why="It was built twice: its module was imported under two names, or a function made it again.",
+            fix="Import it from one module, and pass that object to Engine.open and to this call.",
+        )
+    return UnavailableError(
+        f"machine {machine.name!r} was not given to this engine; it has {known}.",
+        why="An engine runs the machines it was opened with.",
+        fix="Open the engine with it: Engine.open(url, machines=[…]).",
+    )
+
+
+def not_called(dependency: object, lines: Iterable[str]) -> BadUsage:
+    """Return the error for a dependency that no machine of this engine calls."""
+    known = list(map(repr, lines))
+    return BadUsage(
+        f"nothing here calls a dependency {dependency!r}.{suggestion(repr(dependency), known)}",
+        why=f"The machines of this engine call {', '.join(known) or 'none'}.",
+        fix=f"Use one of those names, or have a step name it: dependency={str(dependency)!r}.",
+    )
 
 
 def _nothing() -> None:

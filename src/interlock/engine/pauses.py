@@ -21,6 +21,7 @@ import msgspec
 
 from interlock.core.events import Event
 from interlock.core.machine import Machine
+from interlock.errors import BadUsage
 from interlock.store.protocol import Store, Stored
 from interlock.store.records import Row
 
@@ -140,6 +141,24 @@ def view_of_pause(pause: Pausing) -> PauseView:
         by=pause.by,
         note=pause.note,
         since=pause.since,
+    )
+
+
+def no_scope() -> BadUsage:
+    """Return the error for a pause that does not say what it is about."""
+    return BadUsage(
+        "a pause names neither a workflow nor a machine, or both, or a state without its machine.",
+        why="It concerns one workflow, one machine, or one state of a machine.",
+        fix='Pass id="o-1", or machine=order, or machine=order and state=State.CHARGING.',
+    )
+
+
+def too_many_pauses() -> BadUsage:
+    """Return the error for a pause beyond `PAUSES_MAX`."""
+    return BadUsage(
+        f"{PAUSES_MAX:,} pauses are active.",
+        why="Every engine has all of them in memory.",
+        fix="Resume some, or pause a state or a machine instead of its workflows.",
     )
 
 

@@ -10,6 +10,7 @@ import html
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import metadata
 from typing import NamedTuple, cast
 
@@ -53,6 +54,8 @@ def _sample_errors() -> Iterable[errors.InterlockError]:
     yield errors.WorkflowNotFound("there is no workflow 'o-1'.")
     yield errors.WorkflowExists("workflow 'o-1' exists already, with other input.")
     yield errors.VersionConflict("workflow 'o-1' is at version 3, not 2.")
+    since = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    yield errors.TaskClaimed("task 'o-1@3' cannot be claimed: ada has claimed it.", by="ada", since=since)
     yield errors.KeyReused("the key 'click-7' was used for another event of workflow 'o-1'.")
     yield errors.WaitFailed("workflow 'o-1' ended in state 'cancelled', not in 'done'.")
     yield errors.WaitTimeout("workflow 'o-1' did not reach the state 'done' within 10 s.")
@@ -114,6 +117,7 @@ _CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
     (401, "/v1/webhooks"): ("bad-signature",),
     (404, "/v1/workflows/{"): ("workflow-not-found",),
     (404, "/v1/pauses"): ("machine-not-found", "workflow-not-found"),
+    (404, "/v1/tasks"): ("workflow-not-found", "machine-not-found"),
     (404, "/v1/dead-letters"): ("target-not-found",),
     (404, "/v1/breakers"): ("breaker-not-found",),
     (404, "/v1/limits"): ("breaker-not-found",),
@@ -123,6 +127,8 @@ _CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
     (409, "/v1/machines/{machine}/workflows"): ("workflow-exists",),
     (409, "/v1/workflows/{id}/events"): ("invalid-transition",),
     (409, "/v1/workflows/{id}/wait"): ("wait-failed",),
+    (409, "/v1/tasks/{task}/"): ("task-claimed", "version-conflict"),
+    (409, "/v1/tasks"): ("version-conflict",),
     (409, "/v1/pauses"): ("workflow-exists", "invalid-transition"),
     (409, "/v1/databases"): ("transaction", "limit-reached"),
     (422, "/v1/databases"): ("constraint-violation", "transaction", "key-reused"),

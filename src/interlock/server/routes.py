@@ -22,6 +22,7 @@ from interlock.engine.dependencies.breakers import BreakerView
 from interlock.engine.engine_settings import Admission
 from interlock.engine.operators.attempts import Attempt
 from interlock.engine.operators.bulk_runs import BulkRun
+from interlock.engine.operators.tasks import Task
 from interlock.engine.operators.why import Why
 from interlock.engine.path.caller_commands import DOT_SEGMENTS
 from interlock.engine.pauses import PauseView
@@ -57,9 +58,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     """The scope that a key must have; None if no key is needed."""
     path: str
     handler: Handler
-    about: Literal["workflow", "machine", "letter", "items", "home"] | None = None
-    """How the limits of a key apply: to the workflow, machine or dead letter in the path, to each item by itself (left
-    out of a listing, refused in a batch), or to the whole home, which a key with limits may not use. None without
+    about: Literal["workflow", "machine", "letter", "task", "items", "home"] | None = None
+    """How the limits of a key apply: to the workflow, machine, dead letter or task in the path, to each item by itself
+    (left out of a listing, refused in a batch), or to the whole home, which a key with limits may not use. None without
     workflow data.
     """
     summary: str = ""
@@ -707,6 +708,76 @@ _PAUSES = (
         also=(404, 409),
     ),
 )
+TASK: dict[str, object] = {
+    "id": "o-1@3",
+    "workflow": "o-1",
+    "machine": "order",
+    "state": "review",
+    "version": 3,
+    "role": "finance",
+    "title": "Approve 4200 for ada",
+    "since": "2026-01-01T12:00:00Z",
+    "due_at": "2026-01-02T12:00:00Z",
+    "overdue": False,
+    "claimed_by": "ada",
+    "claimed_at": "2026-01-01T12:30:00Z",
+    "events": ["APPROVE", "REJECT"],
+}
+_FORM: dict[str, object] = {"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]}
+_TASKS = (
+    _read(
+        "/v1/tasks",
+        operator_routes.tasks,
+        "items",
+        "The tasks that wait for a person, the most urgent first, page by page",
+        parameters=(
+            RouteParameter("role", "Only tasks of this role.", TEXT, example="finance"),
+            RouteParameter(
+                "by",
+                "Only tasks that this person has claimed; a page may then be short although its cursor is set.",
+                TEXT,
+                example="ada",
+            ),
+            MACHINE,
+            CURSOR,
+            LIMIT,
+        ),
+        answer=Task,
+        lists=True,
+        also=(404,),
+    ),
+    _read(
+        "/v1/tasks/{task}",
+        operator_routes.task,
+        "task",
+        "One task, with the schema of the fields of each event with which it is decided",
+        answer=wire.ShownTask,
+        answer_example=TASK | {"forms": {"APPROVE": _FORM, "REJECT": _FORM}},
+        also=(409,),
+    ),
+    _send(
+        "/v1/tasks/{task}/claim",
+        operator_routes.claim_task,
+        "task",
+        "Claim a task for the person that `by` names, or for the holder of the key",
+        answer=Task,
+        answer_example=TASK,
+        also=(409,),
+    ),
+    _send(
+        "/v1/tasks/{task}/release",
+        operator_routes.release_task,
+        "task",
+        "Release a task; with `force` and the scope `operate`, also one that another person has claimed",
+        parameters=(
+            BY,
+            RouteParameter("force", "Release it from another person.", {"type": "boolean"}, example=True),
+        ),
+        answer=Task,
+        answer_example=TASK | {"claimed_by": None, "claimed_at": None},
+        also=(409,),
+    ),
+)
 _SCHEDULES = (
     _read(
         "/v1/schedules",
@@ -940,6 +1011,7 @@ ROUTES: tuple[Endpoint, ...] = tuple(
         "Workflows": _WORKFLOWS,
         "Machines": _MACHINES,
         "Operating": _OPERATING,
+        "Tasks": _TASKS,
         "Schedules": _SCHEDULES,
         "Pauses": _PAUSES,
         "Bulk": _BULK,

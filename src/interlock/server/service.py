@@ -30,6 +30,7 @@ from interlock.engine.engine import Engine
 from interlock.engine.engine_settings import Admission
 from interlock.engine.internals import EngineParts
 from interlock.engine.operators.retention import Pruner
+from interlock.engine.operators.tasks import TaskFilter, TaskPage, list_tasks
 from interlock.engine.path.caller_commands import Beginning, Start, check_id, no_workflow
 from interlock.engine.views import View
 from interlock.errors import (
@@ -603,6 +604,12 @@ class Service:
         who = by or request.person
         async with self._audit.action(request.identity, action, target, before=before, after=after, by=who):
             yield
+
+    async def tasks(self, chosen: TaskFilter, *, limit: int, cursor: str | None) -> TaskPage:
+        """Return a page of tasks, of those that the client may see."""
+        return await self.engine._repeated(  # noqa: SLF001 -- see above.
+            lambda: list_tasks(self._inside, chosen, limit=limit, cursor=cursor)
+        )
 
     @property
     def admission(self) -> Admission:

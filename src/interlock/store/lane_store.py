@@ -748,7 +748,8 @@ class SqliteStore:
             found = await self._read(lambda run: _find_in_state(run, machine, state, begin, limit + 1))
         page = found[:limit]
         end = Cursor(page[-1][ENTERED_AT], page[-1][-1]) if len(found) > limit else None
-        return RowsPage(tuple(map(row_of, page)), None if end is None else str(end))
+        numbers = tuple(values[-1] for values in page)
+        return RowsPage(tuple(map(row_of, page)), None if end is None else str(end), numbers)
 
     async def declare_search(self, searches: Sequence[MachineSearch]) -> bool:
         """Create and drop the tables of indexes, and add the first workflows to them."""

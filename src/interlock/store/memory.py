@@ -112,9 +112,10 @@ class MemoryStore:
             places = [place for place in places if place > start]
         ids = {number: workflow for workflow, number in kept.numbers.items()}
         rows = tuple(kept.rows[ids[place.number]] for place in places[:limit])
+        numbers = tuple(place.number for place in places[:limit])
         if len(places) <= limit:
-            return RowsPage(rows, None)
-        return RowsPage(rows, str(Cursor(rows[-1].entered_us, places[limit - 1].number)))
+            return RowsPage(rows, None, numbers)
+        return RowsPage(rows, str(Cursor(rows[-1].entered_us, numbers[-1])), numbers)
 
     async def declare_search(self, searches: Sequence[MachineSearch]) -> bool:
         """Return False: a search reads all workflows."""

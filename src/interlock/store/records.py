@@ -188,6 +188,8 @@ class RowsPage(msgspec.Struct, frozen=True):
 
     rows: tuple[Row, ...]
     cursor: str | None
+    numbers: tuple[int, ...] = ()
+    """Of `find`: the number of each row. With its time of entry it is the cursor after the row, within one state."""
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from interlock.engine.bound_machine import AnyMachine, BoundMachine, Strategy
 from interlock.engine.engine import Engine, Workflows
 from interlock.engine.internals import EngineParts
 from interlock.engine.open_engine import add_own_machines, bind, check_dependencies, split_settings
+from interlock.engine.operators.tasks import Task
 from interlock.engine.schedules import Schedule, Schedules
 from interlock.engine.views import DeadLetter, HistoryRow, Moved, View
 from interlock.errors import BadUsage, OutcomeUnknown
@@ -403,6 +404,10 @@ class Harness(Generic[StateT, ContextT, EventT]):
         """Return the same calls for another machine of this harness."""
         self.engine.of(machine)  # Raises for a machine that was not given.
         return Tested(self, machine)
+
+    def tasks(self, *, role: str | None = None, by: str | None = None) -> list[Task]:
+        """Return the tasks that wait for a person, the most urgent first: the first thousand."""
+        return list(self.run(self.engine.tasks(role=role, by=by, limit=1_000)).items)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return all dead letters."""

@@ -12,6 +12,12 @@ from interlock.errors import InterlockError, UserCodeError
 from interlock.wire import ERROR_MEMBERS
 from tests.unit.client.server import problem
 
+
+def _decided(error: errors.VersionConflict) -> errors.VersionConflict:
+    error.decided = errors.DecidedMove("APPROVE", "ada", datetime(2027, 1, 15, tzinfo=UTC), "review", "paid", 4)
+    return error
+
+
 SAMPLES: list[InterlockError] = [
     errors.InvalidTransition(machine="order", state="draft", event="CHARGED", allowed=["SUBMIT", "CANCEL"]),
     errors.GuardRejected(machine="order", state="draft", event="SUBMIT", guards=[("rich", "No.")], allowed=["SUBMIT"]),
@@ -23,6 +29,8 @@ SAMPLES: list[InterlockError] = [
     errors.MissingExtra("it needs x.", extra="x"),
     errors.DefinitionError("wrong.", rule="some-rule", location="shop.py:3"),
     errors.LeaseHeld("held.", lease="nightly", owner="host:1", since=datetime(2027, 1, 15, tzinfo=UTC)),
+    errors.TaskClaimed("claimed.", by="ada", since=datetime(2027, 1, 15, tzinfo=UTC)),
+    _decided(errors.VersionConflict("decided.")),
 ]
 
 

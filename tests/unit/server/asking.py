@@ -18,7 +18,15 @@ EVERY: tuple[Endpoint, ...] = (*ROUTES, *PAGES, *DASHBOARD)
 WITH_BODY = [route for route in ROUTES if route.body is not None]
 WITH_VALUES = [route for route in ROUTES if "{" in route.path]
 
-VALUES = {"machine": "order", "id": "o-1", "letter": "none", "source": "shop", "folder": "views", "path": "app.js"}
+VALUES = {
+    "machine": "order",
+    "id": "o-1",
+    "letter": "none",
+    "task": "o-1@1",
+    "source": "shop",
+    "folder": "views",
+    "path": "app.js",
+}
 NAMES = {"/v1/databases/{name}/transactions": "stock"}
 """What `{name}` is, where it is not the name of a dependency."""
 

@@ -90,6 +90,7 @@ async def refund(order: Order, done: Charged | None, ctx: StepContext) -> None:
 
 
 order.dwell(State.CHARGING, max_s=120)
+order.task(State.DRAFT, role="clerk", title="Submit {cents}: {note}", events=(Submit, Cancel))
 
 
 class TicketState(Enum):

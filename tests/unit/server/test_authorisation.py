@@ -75,7 +75,7 @@ class Home:
             lines = [{"id": each, "event": "REMARK", "data": {"note": "y"}} for each in WORKFLOWS]
             body = msgspec.json.Encoder().encode_lines(lines).decode()
         letter = self.letters.get(workflow, "none")
-        request = asked(route, body, machine=WORKFLOWS[workflow], id=workflow, letter=letter)
+        request = asked(route, body, machine=WORKFLOWS[workflow], id=workflow, letter=letter, task=f"{workflow}@1")
         return await self.app.client.request(
             request.method, request.target, content=request.content, headers={**request.headers, **bearer.headers}
         )
@@ -86,6 +86,7 @@ class Home:
         found = [(await engine.find(shop.order)).items, (await engine.find(shop.ticket)).items]
         return (
             found,
+            (await engine.tasks()).items,
             [await engine.stats(each) for each in WORKFLOWS],
             await engine.dead_letters(),
             list(engine.breakers()),
@@ -163,7 +164,7 @@ def may(route: Endpoint, bearer: Bearer, workflow: str) -> bool:
         allowed = not limited  # There is no letter of that one, which only those may learn who see all of them.
     elif subject == "machine" and route.method == "GET":
         allowed = not bearer.machines or WORKFLOWS[workflow] in bearer.machines
-    elif subject in {"machine", "workflow", "letter"}:
+    elif subject in {"machine", "workflow", "letter", "task"}:
         allowed = bearer.sees(workflow)
     return allowed
 

@@ -21,7 +21,14 @@ from tests.unit.server.serving import Served, problem, serving
 CLOCK = SystemClock()
 GUARDED = [route for route in ROUTES if route.scope is not None]
 OPEN = [route for route in ROUTES if route.scope is None]
-VALUES = {"{machine}": "order", "{id}": "o-1", "{letter}": "l-1", "{name}": "gateway", "{source}": "shop"}
+VALUES = {
+    "{machine}": "order",
+    "{id}": "o-1",
+    "{letter}": "l-1",
+    "{task}": "o-1@1",
+    "{name}": "gateway",
+    "{source}": "shop",
+}
 BODIES = {
     "/v1/machines/{machine}/workflows": {"id": "o-9", "context": {}},
     "/v1/workflows/{id}/events": {"event": "REMARK", "data": {"note": "x"}},

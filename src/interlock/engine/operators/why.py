@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from interlock.core.decide import allowed
-from interlock.core.declarations import StepDeclaration
+from interlock.core.declarations import StepDeclaration, TaskDeclaration
 from interlock.core.events import CHILDREN_JOINED, FORKED, STARTED, STEP_FAILED, UNWOUND
 from interlock.core.table import Node
 from interlock.core.values import Allowed
@@ -183,12 +183,18 @@ def _wait(live: LoadedWorkflow, living: Sequence[str], letters: Sequence[Letter]
         return _family(live, run, living)
     if run is not None:
         return _due(live, run, now)
-    if node.resting:
+    if node.resting and node.task is None:
         return _Wait("event", entered, "That state is resting: it may stay there for any time, until an event comes.")
-    text = "It waits for an event; no step runs in this state."
+    text = "It waits for an event; no step runs in this state." if node.task is None else _task(live, node.task)
     if node.dwell_max_s is not None and now - entered > timedelta(seconds=node.dwell_max_s):
         text += f" It is stalled: {_span(now - entered)} are longer than the {node.dwell_max_s:g} s declared."
     return _Wait("event", entered, text)
+
+
+def _task(live: LoadedWorkflow, task: TaskDeclaration) -> str:
+    claim = live.owed.claim
+    who = "It is not claimed." if claim is None else f"{claim.by} claimed it at {_time(moment(claim.since_us))}."
+    return f"It waits for a person with the role {task.role!r}: {task.title_of(live.lend_context())!r}. {who}"
 
 
 def _final(entered: datetime, letters: Sequence[Letter]) -> _Wait:

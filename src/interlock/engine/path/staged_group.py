@@ -41,6 +41,7 @@ from interlock.engine.bound_machine import (
     PastAttempt,
     PastRun,
     StepRun,
+    TaskClaim,
     TimerRun,
     UndoRun,
     encode_attempts,
@@ -467,6 +468,7 @@ class Staged(msgspec.Struct, gc=False):
         past = owed.past if log is live.snapshot.undo_log else _past(bound, log, owed)
         run, timers, undos, dead, letter = None if result else owed.run, owed.timers, owed.undos, owed.dead, owed.letter
         trace, parent, tried = owed.trace, owed.parent, running_attempts(owed.tried) if owed.tried else ()
+        claim = owed.claim
         for command in decision.commands:
             kind = type(command)  # A match statement tests each class in turn, and this runs with every move.
             if kind is StopStep:
@@ -503,7 +505,7 @@ class Staged(msgspec.Struct, gc=False):
             if letter:
                 # The workflow has left the state that gave up: no person needs to look at its letter.
                 self.letters_gone += (letter,)
-            dead, letter = None, ""
+            dead, letter, claim = None, "", None
             node = bound.table.nodes[snapshot.state._name_]
             undos = undos if node.unwinds_to is not None else ()
             past, trace = ((), "") if node.final else (past, trace)
@@ -516,9 +518,10 @@ class Staged(msgspec.Struct, gc=False):
             and not trace
             and parent is None
             and not tried
+            and claim is None
         ):
             return NOTHING
-        return Owed(run, timers, past, undos, dead, letter, trace, parent, tried)
+        return Owed(run, timers, past, undos, dead, letter, trace, parent, tried, claim)
 
     def _attempts_ended(
         self, tried: tuple[PastAttempt, ...] | None, means: DecisionContext, *, left: bool, result: bool
@@ -562,9 +565,15 @@ class Staged(msgspec.Struct, gc=False):
 
     def record(self, tried: tuple[PastAttempt, ...]) -> None:
         """Keep these attempts with the row. Nothing else that is owed changes."""
+        self._keep(replace(self.live.owed, tried=tried))
+
+    def claim(self, claim: TaskClaim | None) -> None:
+        """Keep the claim of the visit's task with the row, or remove it. The version stays: it is not a move."""
+        self._keep(replace(self.live.owed, claim=claim))
+
+    def _keep(self, owed: Owed) -> None:
         self.touch()
         live = self.live
-        owed = replace(live.owed, tried=tried)
         if owed == NOTHING:
             owed = NOTHING
         self.live = LoadedWorkflow(live.bound, replace(live.row, owed=encode_owed(owed)), live.snapshot, owed)

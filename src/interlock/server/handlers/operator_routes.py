@@ -1,4 +1,4 @@
-"""Handlers of the routes for operators: undos, letters, schedules, pauses, breakers, limits, retention, waits, health.
+"""Handlers of the routes for operators: undos, letters, tasks, schedules, pauses, breakers, limits, waits, health.
 
 Every change is written to the audit log first, with the identity of the client. Limits and admission are those of the
 process that answers. One request works for a bounded time: a wait answers at the latest after WAIT_S_MAX, and pruning
@@ -17,6 +17,7 @@ from interlock.core.decide import suggestion
 from interlock.engine.bound_machine import AnyMachine, BoundMachine
 from interlock.engine.dependencies.breakers import BreakerView
 from interlock.engine.engine_settings import Admission
+from interlock.engine.operators.tasks import TaskFilter, parse_task_id
 from interlock.engine.schedules import Schedule, timing_of
 from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WorkflowNotFound
 from interlock.server.http_messages import (
@@ -29,9 +30,11 @@ from interlock.server.http_messages import (
     json_answer,
     listing,
     seconds,
+    switch,
     whole_number,
 )
 from interlock.server.problems import HttpProblem
+from interlock.server.security.keys import Scope
 from interlock.server.service import Service
 from interlock.wire import (
     AdmissionBody,
@@ -46,9 +49,11 @@ from interlock.wire import (
     ShownResume,
     ShownRuling,
     ShownStarts,
+    ShownTask,
     shown_view,
 )
 
+LIMIT = 100
 LETTERS = 1_000
 LETTERS_MAX = 10_000
 
@@ -133,6 +138,63 @@ async def _permit_letter(service: Service, request: Request, letter: str) -> Non
                 return
         # Raises: a key that may not see a letter must not learn whether it exists.
         await service.permit(request, "", "")
+
+
+# --- Tasks -----------------------------------------------------------------------------------------------------------
+# The holder of a claim is the person that the query names, so that a claim does not depend on the key that is used.
+# The audit log has the key too.
+
+
+async def tasks(service: Service, request: Request) -> HttpAnswer:
+    """List the tasks that wait for a person, the most urgent first."""
+    query = request.query
+    limit = whole_number(query, "limit", default=LIMIT, most=LETTERS)
+    machine = query.get("machine")
+    await service.permit(request, machine, None)
+    if machine is not None:
+        service.machine(machine)
+    sees = request.identity.allows if request.identity.limited else None
+    chosen = TaskFilter(query.get("role"), query.get("by"), machine, sees)
+    page = await service.tasks(chosen, limit=limit, cursor=query.get("cursor") or None)
+    return listing(page.items, page.cursor)
+
+
+async def task(service: Service, request: Request) -> HttpAnswer:
+    """Return one task, with the forms of its events."""
+    found = await service.engine.task(await _permit_task(service, request))
+    schemas = {each.name: each.schema for each in service.machine(found.machine).machine.describe().events}
+    forms = {name: schemas[name] for name in found.events}
+    return json_answer(ShownTask(**msgspec.structs.asdict(found), forms=forms))
+
+
+async def claim_task(service: Service, request: Request) -> HttpAnswer:
+    """Claim a task."""
+    await request.body()  # It should be empty, and is ignored.
+    name = await _permit_task(service, request)
+    who = request.person or request.actor
+    async with service.audit_action(request, "task.claim", name, before=None, after={"claimed_by": who}):
+        return json_answer(await service.engine.claim_task(name, by=who))
+
+
+async def release_task(service: Service, request: Request) -> HttpAnswer:
+    """Release a task, or take it from another person."""
+    await request.body()  # It should be empty, and is ignored.
+    force = switch(request.query, "force")
+    if force:
+        request.identity.require(Scope.OPERATE)
+    name = await _permit_task(service, request)
+    who = request.person or request.actor
+    async with service.audit_action(request, "task.release", name, before=None, after={"force": force}):
+        return json_answer(await service.engine.release_task(name, by=who, force=force))
+
+
+async def _permit_task(service: Service, request: Request) -> str:
+    """Return the id of the task in the path. Raises 403 or 404 for a workflow that the key may not see."""
+    name = request.parts[0]
+    workflow, _ = parse_task_id(name)
+    await service.permit(request, None, workflow)
+    await service.machine_of(workflow)  # None of the engine's own workflows.
+    return name
 
 
 # --- Schedules -------------------------------------------------------------------------------------------------------

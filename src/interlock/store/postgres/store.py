@@ -683,7 +683,8 @@ class PostgresStore:
         end = None
         if len(found) > limit:
             end = str(Cursor(page[-1][statement.ENTERED_AT], page[-1][statement.ROW_WIDTH]))
-        return RowsPage(tuple(map(statement.row_of, page)), end)
+        numbers = tuple(values[statement.ROW_WIDTH] for values in page)
+        return RowsPage(tuple(map(statement.row_of, page)), end, numbers)
 
     async def declare_search(self, searches: Sequence[MachineSearch]) -> bool:
         """Create the indexes of a small table; `fill_search` creates those of a large one."""

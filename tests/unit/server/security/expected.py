@@ -39,6 +39,10 @@ PUT /v1/admission operate home
 POST /v1/prune admin home
 GET /v1/contention read items
 GET /v1/charts read items
+GET /v1/tasks read items
+GET /v1/tasks/{task} read task
+POST /v1/tasks/{task}/claim send task
+POST /v1/tasks/{task}/release send task
 GET /v1/pauses read home
 POST /v1/pauses operate home
 POST /v1/pauses/resume operate home

@@ -36,3 +36,5 @@ def test_a_route_with_a_machine_or_a_workflow_in_its_path_looks_at_it() -> None:
             assert route.about == "workflow"
         if re.search(r"/dead-letters/\{letter\}", route.path):
             assert route.about == "letter"
+        if re.search(r"/tasks/\{task\}", route.path):
+            assert route.about == "task"
