@@ -358,6 +358,7 @@ class BlockingEngine(ClosingProxy[Engine]):
     attempts = blocking(Engine.attempts)
     why = blocking(Engine.why)
     fork = blocking(Engine.fork)
+    rewind = blocking(Engine.rewind)
     find = blocking(Engine.find)
     stalled = blocking(Engine.stalled)
     allowed = blocking(Engine.allowed)

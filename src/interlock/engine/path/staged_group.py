@@ -516,7 +516,8 @@ class Staged(msgspec.Struct, gc=False):
             and not tried
         ):
             return NOTHING
-        return Owed(run, timers, past, undos, dead, letter, trace, parent, tried)
+        rewind = owed.rewind if undos else None
+        return Owed(run, timers, past, undos, dead, letter, trace, parent, tried, rewind)
 
     def _attempts_ended(
         self, tried: tuple[PastAttempt, ...] | None, means: DecisionContext, *, left: bool, result: bool
