@@ -5,6 +5,8 @@ the machine's own JSON, as stored: nothing is lost or reordered. `Reader` conver
 states are its Enum members, and contexts and events have its types. Without it, a state is a `PlainState` and
 everything else is plain JSON. Unknown members of answers are ignored, so that an older client understands a newer
 server.
+
+Sections: bodies of requests, answers, engine values to answers and back, problem documents, signals of the stream.
 """
 
 import re
@@ -24,7 +26,7 @@ from interlock.engine.operators.bulk_runs import BulkAction
 from interlock.engine.operators.retention import BATCH
 from interlock.engine.operators.tasks import Task
 from interlock.engine.schedules import CatchUp, Overlap
-from interlock.engine.views import HistoryRow, Moved, Timer, View, plain_state
+from interlock.engine.views import HistoryRow, Moved, Rewind, RunToUndo, Timer, View, plain_state
 from interlock.lanes.hot_rows import HotRow
 from interlock.signals import Signal
 
@@ -58,6 +60,16 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
 
     at_version: int
     id: str
+
+
+class RewindBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The version that a workflow is set back to; with `dry_run` it is only shown what would be undone first."""
+
+    to_version: int
+    note: str = ""
+    dry_run: bool = False
+    key: str | None = None
+    """As the header Idempotency-Key, for a key that is not ASCII."""
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -237,6 +249,20 @@ class ShownMove(msgspec.Struct, frozen=True, kw_only=True):
     ignored: bool = False
 
 
+class ShownRewind(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow that is set back to an earlier version, and what is undone first, in this order."""
+
+    id: str
+    to_version: int
+    state: str
+    """The state of that version; of a repetition after its end, the state in which the workflow is now."""
+    version: int
+    """The version with which it has begun; of a dry run, the version of the workflow now."""
+    undo: tuple[RunToUndo, ...] = ()
+    """Of a repetition, what is still owed of it."""
+    duplicate: bool = False
+
+
 class ShownRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of history; `context` is the context after the transition."""
 
@@ -363,6 +389,18 @@ def shown_view(bound: BoundMachine | None, view: View[Enum, object]) -> ShownWor
     )
 
 
+def shown_rewind(found: Rewind) -> ShownRewind:
+    """Convert a rewind to its JSON form."""
+    return ShownRewind(
+        id=found.workflow,
+        to_version=found.to_version,
+        state=state_text(found.state),
+        version=found.version,
+        undo=found.undo,
+        duplicate=found.duplicate,
+    )
+
+
 def shown_move(workflow: str, moved: Moved[Enum]) -> ShownMove:
     """Convert the outcome of an event to its JSON form."""
     return ShownMove(
@@ -440,6 +478,17 @@ class Reader:
     def moved(self, wire: ShownMove) -> Moved[Enum]:
         """Convert the answer to an event."""
         return Moved(state=self.state(wire.state), version=wire.version, duplicate=wire.duplicate, ignored=wire.ignored)
+
+    def rewind(self, wire: ShownRewind) -> Rewind:
+        """Convert a rewind."""
+        return Rewind(
+            workflow=wire.id,
+            to_version=wire.to_version,
+            state=self.state(wire.state),
+            version=wire.version,
+            undo=wire.undo,
+            duplicate=wire.duplicate,
+        )
 
     def row(self, wire: ShownRow) -> HistoryRow[Enum, object]:
         """Convert a row of history."""

@@ -5,7 +5,33 @@ from tests.mutation.mutant import CORE, Mutant
 
 TABLE, UNWINDING = f"{CORE}/table.py", f"{CORE}/decide.py"
 
+REWINDS = ("tests/unit/core/test_rewinds.py",)
+
 UNDOING = [
+    Mutant(
+        "rewind undoes what stays",
+        UNWINDING,
+        "undos_of(table, _with_interrupted(table, snapshot)[keep:])",
+        "undos_of(table, _with_interrupted(table, snapshot))",
+        "F6: only what was done since that version.",
+        REWINDS,
+    ),
+    Mutant(
+        "rewind forgets the interrupted run",
+        UNWINDING,
+        "snapshot.visit, None) if snapshot.attempted else log",
+        "snapshot.visit, None) if not snapshot.attempted else log",
+        "G5: it may have happened.",
+        REWINDS,
+    ),
+    Mutant(
+        "rewind owes effects again",
+        UNWINDING,
+        "    kept = tuple(each for each in entering if not isinstance(each, RunEffect))\n",
+        "    kept = entering\n",
+        "F6: they were owed when it was there before.",
+        REWINDS,
+    ),
     Mutant(
         "undo oldest first",
         UNWINDING,

@@ -1,6 +1,6 @@
-"""`interlock attempts`, `why` and `fork`: what was tried, why a workflow is where it is, a new one from its past.
+"""`interlock attempts`, `why`, `fork` and `rewind`: what was tried, why a workflow is where it is, and its past again.
 
-The first two only read: at a server, or from the store of a home. A fork starts a workflow.
+The first two only read: at a server, or from the store of a home. A fork starts a workflow, a rewind sets one back.
 """
 
 import asyncio
@@ -33,12 +33,13 @@ from interlock.cli.console import (
 from interlock.cli.load_machines import load_machines
 from interlock.cli.parse_arguments import By, Failures, Limit, Output, OutputOfOne, refuse_invalid_payloads
 from interlock.cli.workflow_commands import Words, read_row, show_workflows, split_words
-from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.bound_machine import BoundMachine, state_text
 from interlock.engine.operators.attempts import Attempt, AttemptPage, read_attempts
 from interlock.engine.operators.why import Why, read_why
 from interlock.engine.path.caller_commands import check_id, no_workflow
+from interlock.engine.views import Rewind
 from interlock.errors import BadUsage
-from interlock.wire import ShownWorkflow, shown_view
+from interlock.wire import ShownWorkflow, shown_rewind, shown_view
 
 
 def attempts(
@@ -182,3 +183,64 @@ def fork(
 
     with refuse_invalid_payloads():
         show_workflows([asyncio.run(act())], output, many=False)
+
+
+def rewind(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[MACHINE] ID", help="The id of a workflow; MODULE[:ATTR] before it on a store."),
+    ],
+    *,
+    to: Annotated[int, typer.Option("--to", min=1, metavar="VERSION", help="The version that it is set back to.")],
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; its history keeps it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be undone first.")] = False,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Repeated with the same key, it happens once.")] = None,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    by: By = None,
+    output: OutputOfOne = ResultFormat.TABLE,
+) -> None:
+    """Set a workflow back to the state and context of an earlier version.
+
+    What it has done since then and can undo is undone first, newest first. On a store this begins it; an engine with
+    the machine's steps runs the undos. Exits with 2 when it cannot be set back to that version, with 3 when another
+    event came between, and with 4 when there is no such workflow or version.
+    """
+    place = place_of(home, server, key_file)
+    target, ids = (words[0], words[1:]) if len(words) == len(("machine", "id")) else (None, words)
+    if len(ids) != 1:
+        raise missing_word("[MACHINE] ID")
+
+    async def act() -> Rewind:
+        actor = actor_at(place, by)
+        if place.server is not None:
+            async with client_at(place) as client:
+                return await client.rewind(ids[0], to, by=actor, note=note or "", dry_run=dry_run, key=key)
+        if target is None:
+            raise missing_word("MACHINE ID")
+        async with engine_at(place.home, load_machines(target)) as engine:
+            return await engine.rewind(ids[0], to, by=actor, note=note or "", dry_run=dry_run, key=key)
+
+    with refuse_invalid_payloads():
+        found = asyncio.run(act())
+    if output is not ResultFormat.TABLE:
+        show_json(shown_rewind(found))
+        return
+    show_listing(
+        ListingFormat.TABLE,
+        found.undo,
+        ("step", "undo", "outcome", "key"),
+        lambda each: (each.step, each.undo, "known" if each.known else "unknown", each.key),
+        ids=dict.fromkeys(each.key for each in found.undo),
+    )
+    say(escaped(_rewind_text(found, dry_run=dry_run)))
+
+
+def _rewind_text(found: Rewind, *, dry_run: bool) -> str:
+    undos = "1 undo" if len(found.undo) == 1 else f"{len(found.undo)} undos"
+    first = f"after {undos}" if found.undo else "with nothing to undo"
+    back = f"set back to version {found.to_version}, in state {state_text(found.state)!r}"
+    if found.duplicate:
+        return f"{found.workflow!r} is {back} since version {found.version}; {undos} still owed."
+    return f"{found.workflow!r} {'would be' if dry_run else 'is'} {back}, {first}."

@@ -24,8 +24,9 @@ from interlock.cli.console import Exit, ListingFormat, ResultFormat, counting, e
 from interlock.cli.load_machines import load_machines
 from interlock.core.decide import suggestion
 from interlock.core.events import Event
-from interlock.core.search import Search, search_of, where_of
+from interlock.core.search import MachineSearch, Search, search_from_json, search_of, where_of
 from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.check_definitions import SEARCH_PREFIX
 from interlock.errors import BadUsage, InterlockError, InternalError, InvalidPayload
 from interlock.store.protocol import Store
 from interlock.store.records import Row, RowsPage
@@ -214,26 +215,36 @@ class SearchOptions(NamedTuple):
 
     arguments: SearchArguments
 
-    def check_code(self, target: str | None) -> None:
-        """Raise BadUsage for a search whose machine is not given with its code."""
-        if self.arguments and ":" not in (target or ""):
+    def check_machine(self, target: str | None) -> None:
+        """Raise BadUsage for a search without a machine."""
+        if self.arguments and target is None:
             raise BadUsage(
-                f"{target or 'no machine'} is searched, and its code is not given.",
+                "no machine is searched.",
                 why="The machine declares which fields can be searched, and of which types they are.",
-                fix="Write MODULE:ATTR as MACHINE; with --server its name is enough.",
+                fix="Write its name as MACHINE, or MODULE:ATTR.",
             )
 
-    def search(self, bound: BoundMachine, state: str | None, *, limit: int, cursor: str | None) -> Search:
+    async def declared(self, store: Store, machine: str) -> MachineSearch:
+        """Return what the store's note says that a machine declares searchable. Raises BadUsage without one."""
+        text = (await store.notes()).get(f"{SEARCH_PREFIX}{machine}")
+        if text is None:
+            raise BadUsage(
+                f"{machine!r} is searched without its code, and the store does not say which fields it declares.",
+                why="An engine of this release whose machine has search= writes that when it opens the store.",
+                fix="Write MODULE:ATTR as MACHINE, or open the store once with this release.",
+            )
+        return search_from_json(machine, text)
+
+    def search(self, declared: MachineSearch, states: Sequence[str], *, limit: int, cursor: str | None) -> Search:
         """Return the search of a page. Raises InvalidPayload."""
-        declared, arguments = bound.machine.search, self.arguments
-        node = None if state is None else bound.node_of(state)
+        arguments = self.arguments
         return search_of(
             declared,
-            where=where_of(bound.name, declared.fields, arguments.get("where", [])),
+            where=where_of(declared.machine, declared.fields, arguments.get("where", [])),
             updated_after=arguments.get("updated_after"),
             updated_before=arguments.get("updated_before"),
             order=arguments.get("order"),
-            states=tuple(name for name, each in bound.stored.items() if each is node),
+            states=tuple(states),
             limit=limit,
             cursor=cursor,
         )
@@ -281,16 +292,24 @@ async def search_all(
     store: Store,
     options: SearchOptions,
     bound: BoundMachine | None,
+    machine: str,
     state: str | None,
     *,
     limit: int,
     cursor: str | None,
 ) -> RowsPage:
-    """Return up to `limit` workflows; a store may return them in several short pages."""
-    assert bound is not None, "check_code has refused a search without the code of its machine"
+    """Return up to `limit` workflows; a store may return them in several short pages.
+
+    Without the machine's code the store's own note says what it declares, and a state is named as it is stored.
+    """
+    declared = await options.declared(store, machine) if bound is None else bound.machine.search
+    states: Sequence[str] = () if state is None else (state,)
+    if bound is not None and state is not None:
+        node = bound.node_of(state)
+        states = [name for name, each in bound.stored.items() if each is node]
     rows: list[Row] = []
     while True:
-        page = await store.search(options.search(bound, state, limit=limit - len(rows), cursor=cursor))
+        page = await store.search(options.search(declared, states, limit=limit - len(rows), cursor=cursor))
         rows += page.rows
         cursor = page.cursor
         if cursor is None or len(rows) == limit:

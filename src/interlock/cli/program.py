@@ -131,6 +131,10 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
             "Start a new workflow in the state and with the context that another one had at a version.",
             "fork shop.orders:order o-1 o-1-again --at 3 --home lanes:///var/shop",
         ),
+        "interlock.cli.explanations:rewind": (
+            "Set a workflow back to an earlier version, after what it did since then is undone.",
+            "rewind shop.orders:order o-1 --to 3 --dry-run --home lanes:///var/shop",
+        ),
         "interlock.cli.operator_commands:dead_letters": (
             "List dead letters: steps, undos and effects that gave up. Retry or resolve them.",
         ),

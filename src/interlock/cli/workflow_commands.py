@@ -727,7 +727,7 @@ def find(
                 rows, after = await _find_of_all(store, state, cursor=cursor, limit=limit)
                 pauses = await _pauses_of(store)
                 return [_stored_workflow(row, None, pauses) for row in rows], after
-        options.check_code(target)
+        options.check_machine(target)
         bound = BoundMachine(load_machine(str(target))) if ":" in str(target) else None
         machines = None if bound is None else {bound.name: bound}
         name = str(target) if bound is None else bound.name
@@ -736,7 +736,7 @@ def find(
             if bound is None:
                 await refuse_unknown(store, name)
             if options.arguments:
-                found = await search_all(store, options, bound, wanted, limit=limit, cursor=cursor)
+                found = await search_all(store, options, bound, name, wanted, limit=limit, cursor=cursor)
             else:
                 found = await store.find(name, wanted, after=cursor, limit=limit)
             pauses = await _pauses_of(store)

@@ -39,6 +39,7 @@ from interlock.client.workflow_requests import (
     KnownMachines,
     Remote,
     checked_id,
+    checked_key,
     text_of,
 )
 from interlock.clock import Chance, SystemChance
@@ -69,7 +70,18 @@ from interlock.engine.operators.why import Why
 from interlock.engine.path.caller_commands import Beginning, check_kind, start_of
 from interlock.engine.pauses import PauseView
 from interlock.engine.schedules import Schedule, ScheduleView, codec_of, timing_of
-from interlock.engine.views import Compensation, Counts, DeadLetter, HistoryRow, Moved, Page, PlainState, Refused, View
+from interlock.engine.views import (
+    Compensation,
+    Counts,
+    DeadLetter,
+    HistoryRow,
+    Moved,
+    Page,
+    PlainState,
+    Refused,
+    Rewind,
+    View,
+)
 from interlock.errors import BadUsage, DefinitionError, TargetNotFound, UnavailableError
 from interlock.lanes.hot_rows import HotRow
 from interlock.signals import Observer
@@ -78,9 +90,11 @@ from interlock.wire import (
     ForkBody,
     Listing,
     PauseBody,
+    RewindBody,
     ShownHot,
     ShownPruned,
     ShownResume,
+    ShownRewind,
     ShownStarts,
     ShownWorkflow,
     encode,
@@ -322,6 +336,29 @@ class Client:
         body = encode(ForkBody(at_version, new_id))
         call = HttpCall("POST", target, body, (CONTENT,), moves=True)
         return self._remote.view(None, await self._remote.transport.fetch(call, ShownWorkflow))
+
+    async def rewind(
+        self,
+        workflow: str,
+        to_version: int,
+        *,
+        by: str | None = None,
+        note: str = "",
+        dry_run: bool = False,
+        key: str | None = None,
+        expect_version: int | None = None,
+    ) -> Rewind:
+        """Set a workflow back to the state and context of an earlier version, as `Engine.rewind` does (F6)."""
+        match = () if expect_version is None else (("If-Match", f'"{expect_version:d}"'),)
+        call = HttpCall(
+            "POST",
+            f"/v1/workflows/{escaped(checked_id(workflow))}/rewind" + query_of(by=by),
+            encode(RewindBody(to_version, note, dry_run, checked_key(key))),
+            (CONTENT, *match),
+            repeatable=dry_run or key is not None,
+            moves=not dry_run,
+        )
+        return self._remote.rewind(await self._remote.transport.fetch(call, ShownRewind))
 
     async def why(self, workflow: str) -> Why:
         """Return why a workflow is where it is: how it came there, what it waits for, what can move it (F8)."""
@@ -848,6 +885,7 @@ class BlockingClient(ClosingProxy[Client]):
     attempts = blocking(Client.attempts)
     why = blocking(Client.why)
     fork = blocking(Client.fork)
+    rewind = blocking(Client.rewind)
     find = blocking(Client.find)
     stalled = blocking(Client.stalled)
     allowed = blocking(Client.allowed)

@@ -29,7 +29,7 @@ from interlock.engine.bound_machine import AnyMachine, state_text
 from interlock.engine.operators.attempts import Attempt, AttemptPage
 from interlock.engine.path.caller_commands import Beginning, check_id, start_of
 from interlock.engine.schedules import codec_of
-from interlock.engine.views import HistoryRow, Moved, Page, Refused, View
+from interlock.engine.views import HistoryRow, Moved, Page, Refused, Rewind, View
 from interlock.errors import (
     InterlockError,
     InvalidPayload,
@@ -47,6 +47,7 @@ from interlock.wire import (
     Reader,
     ShownAllowed,
     ShownMove,
+    ShownRewind,
     ShownRow,
     ShownWorkflow,
     StartBody,
@@ -287,6 +288,11 @@ class Remote:
                 f"there is no workflow {wire.id!r} of machine {machine!r}: it is one of {wire.machine!r}."
             )
         return (reader or self.readers.named(wire.machine)).view(wire)
+
+    def rewind(self, answer: ShownRewind) -> Rewind:
+        """Convert a rewind, with the machine's state if the workflow shows its machine."""
+        reader = self.readers.named(self._machines.get(answer.id, ""))
+        return (reader if reader.knows(answer.state) else self.readers.plain).rewind(answer)
 
     async def check_machine(self, workflow: str, machine: str | None) -> None:
         """Raise WorkflowNotFound when the workflow belongs to another machine; None permits all machines."""

@@ -5,6 +5,7 @@ lane's writer and in a simulation.
 
 - `decide` applies an event from outside, or a step's result (`result=True`);
 - `fail` applies a step that gave up, `unwound` a finished unwinding, `start` the start of a workflow;
+- `rewind` begins to set a workflow back to what it was, and `rewound` ends that;
 - `can` and `allowed` list the transitions from a state and change nothing (A6).
 
 Every function raises before it builds anything: a refusal changes nothing (A3). `_move` is looked up in the module on
@@ -22,9 +23,19 @@ from enum import Enum
 from typing import Any, cast
 
 from interlock.core.declarations import StepDeclaration
-from interlock.core.events import CHILDREN_JOINED, FORKED, STARTED, STEP_FAILED, UNWOUND, Event, wire_name
+from interlock.core.events import (
+    CHILDREN_JOINED,
+    FORKED,
+    REWINDING,
+    REWOUND,
+    STARTED,
+    STEP_FAILED,
+    UNWOUND,
+    Event,
+    wire_name,
+)
 from interlock.core.policies import is_number
-from interlock.core.table import Join, Node, Table, Transition, name_of
+from interlock.core.table import Join, Node, Table, Transition, is_unwinding, name_of, reached_from
 from interlock.core.values import (
     Allowed,
     Command,
@@ -560,6 +571,59 @@ def fork(table: Table, state: StateT, context: ContextT, payload: StoredJson) ->
     commands = _entering(table, node_of(table, state), FORKED, context)
     kept = tuple(each for each in commands if not isinstance(each, RunEffect))
     return Decision(Snapshot(state, context), (record,), kept)
+
+
+def runs_to_undo(table: Table, snapshot: Snapshot[StateT, ContextT], keep: int) -> tuple[Undo, ...]:
+    """Return what would be undone, newest first, to set a workflow back to the first `keep` runs of its undo log."""
+    return undos_of(table, _with_interrupted(table, snapshot)[keep:])
+
+
+def _with_interrupted(table: Table, snapshot: Snapshot[StateT, ContextT]) -> tuple[Run, ...]:
+    """Return the undo log with the run of this visit, which is interrupted and may have happened (G5)."""
+    log = snapshot.undo_log
+    return logged(log, node_of(table, snapshot.state), snapshot.visit, None) if snapshot.attempted else log
+
+
+def rewind(
+    table: Table, snapshot: Snapshot[StateT, ContextT], keep: int, state: StateT, context: ContextT, payload: StoredJson
+) -> Decision[StateT, ContextT]:
+    """Begin to set a workflow back to a state, a context and the first `keep` runs of its undo log.
+
+    It unwinds in an unwinding state of the machine, whose effects it does not owe. If nothing is to be undone it is set
+    back by this decision. Raises InvalidPayload if the machine has no such state.
+    """
+    undos = runs_to_undo(table, snapshot, keep)
+    if not undos:
+        return rewound(table, snapshot, keep, state, context, payload)
+    node = node_of(table, snapshot.state)
+    found = [each for each in reached_from([node]) if is_unwinding(each)]
+    unwinding = next((each for each in table.nodes.values() if each in found), None)
+    unwinding = unwinding or next((each for each in table.nodes.values() if is_unwinding(each)), None)
+    if unwinding is None:
+        raise _wrong_state(table, node, f"step {undos[0].step!r} cannot be undone", "leads to no unwinding state")
+    version = snapshot.version + 1
+    undoing: StateT = unwinding.state  # type: ignore[assignment]  # As in _enter.
+    record = Record(version, snapshot.state, undoing, REWINDING, payload, snapshot.context)
+    return Decision(
+        Snapshot(undoing, snapshot.context, version, version, _with_interrupted(table, snapshot)),
+        (record,),
+        (*node.leaving, RunUndos(undos)),
+    )
+
+
+def rewound(
+    table: Table, snapshot: Snapshot[StateT, ContextT], keep: int, state: StateT, context: ContextT, payload: StoredJson
+) -> Decision[StateT, ContextT]:
+    """Enter the state that a workflow is set back to. It owes no effects: they were owed when it was there before."""
+    version = snapshot.version + 1
+    record = Record(version, snapshot.state, state, REWOUND, payload, context)
+    entering = _entering(table, node_of(table, state), REWOUND, context)
+    kept = tuple(each for each in entering if not isinstance(each, RunEffect))
+    return Decision(
+        Snapshot(state, context, version, version, snapshot.undo_log[:keep]),
+        (record,),
+        node_of(table, snapshot.state).leaving + kept,
+    )
 
 
 def can(table: Table, state: Enum, event: type[Event]) -> bool:

@@ -30,7 +30,11 @@ TIMER = "TIMER"
 UNWOUND = "UNWOUND"
 CHILDREN_JOINED = "CHILDREN_JOINED"
 FORKED = "FORKED"
+REWINDING = "REWINDING"
+REWOUND = "REWOUND"
 RESERVED_NAMES = frozenset({STARTED, STEP_FAILED, TIMER, UNWOUND, CHILDREN_JOINED, FORKED})
+REWIND_NAMES = frozenset({REWINDING, REWOUND})
+"""Names that history also uses. A machine may have an event of that name, and its workflows cannot be rewound then."""
 
 WHY_EVENT = "An event is written to history and sent again after a crash: a value with a fixed shape and name."
 """Why a class with a mistake cannot be an event."""

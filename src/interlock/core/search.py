@@ -78,6 +78,46 @@ class MachineSearch(NamedTuple):
     """None: nothing, also not the time of the last move."""
 
 
+class _StoredField(msgspec.Struct, frozen=True):
+    """A searchable field as a store's note has it."""
+
+    name: str
+    stored: str
+    kind: SearchKind
+    basis: Basis
+    default: str | int | float | bool | None
+    members: dict[str, str | int | float] | None
+    """Those of an Enum, by name."""
+
+
+class _StoredSearch(msgspec.Struct, frozen=True):
+    """What a machine declares searchable, as a store's note has it."""
+
+    version: int
+    fields: tuple[_StoredField, ...] | None
+
+
+def search_to_json(search: MachineSearch) -> str:
+    """Return what a machine declares searchable as JSON, so that a program without its code can search."""
+    fields: list[_StoredField] = []
+    for each in search.fields or ():
+        members = None if each.members is None else {member.name: member.value for member in each.members}
+        fields.append(_StoredField(each.name, each.stored, each.kind, each.basis, each.default, members))
+    found = _StoredSearch(search.version, None if search.fields is None else tuple(fields))
+    return msgspec.json.encode(found).decode()
+
+
+def search_from_json(machine: str, text: str) -> MachineSearch:
+    """Return what `search_to_json` has written. Enums have the same members, in a class of their own."""
+    found = msgspec.json.decode(text, type=_StoredSearch)
+    fields: list[SearchField] = []
+    for each in found.fields or ():
+        # `Enum(name, members)` makes a class, which a type checker knows for names that it can read only.
+        members = None if each.members is None else cast("type[Enum]", Enum(each.name, each.members))
+        fields.append(SearchField(each.name, each.stored, each.kind, each.basis, each.default, members))
+    return MachineSearch(machine, found.version, None if found.fields is None else tuple(fields))
+
+
 class _Member(NamedTuple):
     """A field of a context's class."""
 

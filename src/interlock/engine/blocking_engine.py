@@ -382,6 +382,7 @@ class BlockingEngine(ClosingProxy[Engine]):
     why = blocking(Engine.why)
     charts = blocking(Engine.charts)
     fork = blocking(Engine.fork)
+    rewind = blocking(Engine.rewind)
     find = blocking(Engine.find)
     stalled = blocking(Engine.stalled)
     allowed = blocking(Engine.allowed)

@@ -22,7 +22,7 @@ from interlock.core.decide import foreign_state
 from interlock.core.declarations import EffectDeclaration, StepDeclaration, UndoDeclaration
 from interlock.core.definition_errors import is_async, needs_of
 from interlock.core.describe import MachineDescription
-from interlock.core.events import CHILDREN_JOINED, FORKED, Event, wire_name
+from interlock.core.events import CHILDREN_JOINED, FORKED, REWIND_NAMES, Event, wire_name
 from interlock.core.plan import Plan
 from interlock.core.policies import Retry
 from interlock.core.search import MachineSearch
@@ -172,6 +172,25 @@ class TaskClaim(msgspec.Struct, frozen=True, gc=False):
     since_us: int
 
 
+class RewindTarget(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The version that a workflow is set back to, after its undos (F6)."""
+
+    version: int
+    state: str
+    context: bytes
+    """The context as the history of that version has it."""
+    keep: int
+    """The number of the oldest runs in the undo log that stay."""
+    note: str = ""
+    by: str | None = None
+
+    @property
+    def payload(self) -> StoredJson:
+        """Return the payload of its rows of history."""
+        text = msgspec.json.encode({"to_version": self.version, "note": self.note}).decode()
+        return StoredJson(text, "the version that the workflow is set back to")
+
+
 class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All pending work of one workflow, besides its effects."""
 
@@ -190,6 +209,8 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tried: tuple[PastAttempt, ...] = ()
     """Attempts since the last move: those that have ended, and those of effects that are under way."""
     claim: TaskClaim | None = None
+    rewind: RewindTarget | None = None
+    """What the workflow is set back to when everything is undone; None: it unwinds as its machine declares."""
 
     @property
     def current(self) -> StepRun | UndoRun | None:
@@ -591,6 +612,8 @@ class BoundMachine:
             return None
         if event == FORKED:
             return StoredJson(data.decode(), "the workflow and the version that it begins with")
+        if event in REWIND_NAMES and event not in self.table.events:
+            return StoredJson(data.decode(), "the version that the workflow is set back to")
         if event == CHILDREN_JOINED:
             return StoredJson(data.decode(), "the children of the state, as they were counted")
         return _decode_failure(data) if event == "STEP_FAILED" else self.codec.read_event(event, data)

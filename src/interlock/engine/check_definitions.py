@@ -14,12 +14,16 @@ import msgspec
 from interlock.core.describe import MachineDescription, description_from_json
 from interlock.core.plan import Plan, plan
 from interlock.core.plan.findings import proves_safe
+from interlock.core.search import search_from_json, search_to_json
 from interlock.core.values import Finding
 from interlock.engine.bound_machine import BoundMachine
 from interlock.errors import DefinitionError
 from interlock.store.protocol import Store
 
 PREFIX = "machine/"
+
+SEARCH_PREFIX = "search/"
+"""Prefix of the notes with what each machine declares searchable: see `search_to_json`."""
 
 EVERYWHERE = frozenset({"rename-ambiguous"})
 """Findings about a state that concern every workflow: history names states without the version that wrote them."""
@@ -58,6 +62,17 @@ async def check_definitions(
                 await store.note(f"{OWING}{bound.name}", owing)
             await store.note(name, text)
     return accepted
+
+
+async def note_search(store: Store, machines: Iterable[BoundMachine], notes: dict[str, str]) -> None:
+    """Record what the machines declare searchable, for programs without their code. A later version is not replaced."""
+    for bound in machines:
+        name, search = f"{SEARCH_PREFIX}{bound.name}", bound.machine.search
+        text = search_to_json(search)
+        if notes.get(name) == text or (search.fields is None and name not in notes):
+            continue
+        if name not in notes or search_from_json(bound.name, notes[name]).version <= search.version:
+            await store.note(name, text)
 
 
 def owing_before(bound: BoundMachine, notes: dict[str, str]) -> set[str]:

@@ -30,7 +30,7 @@ from interlock.core.policies import Dependency, Seconds, in_seconds
 from interlock.core.search import Where, search_of
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.engine.alerts.receivers import Receiver
-from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, Strategy
+from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, RewindTarget, Strategy
 from interlock.engine.caller_transactions import TransactionBlock, TransactionCalls
 from interlock.engine.charts import Charts
 from interlock.engine.dependencies.breakers import Breakers, view_of_line
@@ -57,6 +57,7 @@ from interlock.engine.operators.tasks import (
     person_of,
     read_task,
 )
+from interlock.engine.operators.rewind import RewindCall, record_at
 from interlock.engine.operators.why import Why, read_why
 from interlock.engine.path.caller_commands import (
     Beginning,
@@ -97,6 +98,7 @@ from interlock.engine.views import (
     Moved,
     Page,
     Refused,
+    Rewind,
     View,
     Waiter,
     compensations_of,
@@ -302,14 +304,39 @@ class Engine:
         live = await self._load(workflow)
         if live.row.machine not in self._inside.declared:
             raise no_workflow(workflow)
-        records = await self._store.history(workflow, after=at_version - 1, limit=1)
-        if not records or records[0].version != at_version:
-            raise WorkflowNotFound(
-                f"version {at_version} of workflow {workflow!r} is not in its history.",
-                why="It has not been there, or its history was pruned.",
-                fix="Choose another version: `interlock history` lists them.",
-            )
-        return fork_of(live.bound, records[0], new_id, by)
+        return fork_of(live.bound, await record_at(self._store, workflow, at_version), new_id, by)
+
+    async def rewind(
+        self,
+        workflow: str,
+        to_version: int,
+        *,
+        by: str | None = None,
+        note: str = "",
+        dry_run: bool = False,
+        key: str | None = None,
+        expect_version: int | None = None,
+    ) -> Rewind:
+        """Set a workflow back to the state and context of an earlier version (F6).
+
+        What it did since then and can undo is undone first. With `dry_run` that is only listed. The same `key` again
+        returns the rewind that has begun. Raises BadUsage with the reason where this is impossible, WorkflowNotFound
+        for a version without a row of history.
+        """
+        call = RewindCall(workflow, to_version, by=by, note=note, key=key, expect_version=expect_version)
+        if dry_run:
+            return (await self._read_rewind(call))[1]
+        found = await call.run(partial(self._read_rewind, call), self._pipeline.admit)
+        if not found.duplicate:
+            self._inside.operated(f"workflow {workflow!r} is set back to version {to_version}: {note}", by)
+        return found
+
+    @_repeat_after_move
+    async def _read_rewind(self, call: RewindCall) -> tuple[RewindTarget | None, Rewind]:
+        live = await self._load_stored(call.workflow)
+        if live.row.machine not in self._inside.declared:
+            raise no_workflow(call.workflow)
+        return await call.read(self._store, live)
 
     def transaction(self, connection: object) -> TransactionBlock:
         """Send events inside a transaction of your own, on PostgreSQL: they commit or roll back with your data (B11).

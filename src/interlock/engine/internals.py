@@ -26,7 +26,7 @@ from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.alerts.detector import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
 from interlock.engine.bound_machine import OWN_MACHINES, BoundMachine, LoadedWorkflow
 from interlock.engine.charts import ChartRecorder
-from interlock.engine.check_definitions import check_definitions
+from interlock.engine.check_definitions import check_definitions, note_search
 from interlock.engine.dependencies.breakers import BreakerPublisher
 from interlock.engine.dependencies.outlet import BreakerTransition
 from interlock.engine.dependencies.wait_queue import Places, lines_of
@@ -259,6 +259,7 @@ class EngineParts:
         self._filling = await self.store.declare_search([bound.machine.search for bound in self.machines.values()])
         if self._filling:
             self.keep(self._fill_search())
+        await note_search(self.store, self.machines.values(), notes)
         await self.pauses.read(self.store)
         if self._worker:
             await self.policy.take_up(notes)

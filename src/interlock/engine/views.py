@@ -144,6 +144,33 @@ class Compensation(msgspec.Struct, frozen=True, kw_only=True):
     """"waiting", "running", "retrying" or "dead"."""
 
 
+class RunToUndo(msgspec.Struct, frozen=True):
+    """A run of a step that a rewind undoes."""
+
+    step: str
+    undo: str
+    """The event that the undo is declared for."""
+    key: str
+    """The idempotency key of the run that is undone."""
+    known: bool
+    """Whether its outcome is known. An unknown one is undone by every undo of its step, with `done=None`."""
+
+
+class Rewind(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow that is set back to an earlier version (F6)."""
+
+    workflow: str
+    to_version: int
+    state: Enum
+    """The state of that version; of a repetition after its end, the state in which the workflow is now."""
+    version: int
+    """The version with which it has begun; of a dry run, the version of the workflow now."""
+    undo: tuple[RunToUndo, ...] = ()
+    """What is undone first, in this order; of a repetition, what is still owed of it."""
+    duplicate: bool = False
+    """Whether it has begun before."""
+
+
 def view_of(live: LoadedWorkflow) -> View[Enum, object]:
     """Return the view of a workflow."""
     row = live.row
@@ -175,6 +202,14 @@ def _waiting(live: LoadedWorkflow) -> str | None:
         return None
     if owed.dead is None and isinstance(run, StepRun) and run.family is not None:
         return _family_text(run.family)
+    if owed.rewind is not None:
+        return f"is set back to version {owed.rewind.version}: {_reason(live, run) or f'{_name_of(run)} is under way'}"
+    return _reason(live, run)
+
+
+def _reason(live: LoadedWorkflow, run: StepRun | UndoRun) -> str | None:
+    """Return why the step or the newest undo is not under way; None if it is."""
+    owed = live.owed
     if owed.dead is not None:
         return dead_text(owed)
     if run.started:

@@ -378,6 +378,17 @@ _WORKFLOWS = (
         answer_example=WORKFLOW,
         also=(404, 409, 429),
     ),
+    _operate(
+        "/v1/workflows/{id}/rewind",
+        workflows.rewind,
+        "workflow",
+        "Set a workflow back to the state and context of an earlier version, after what it did since then is undone",
+        parameters=(KEY, MATCH, BY),
+        body=wire.RewindBody,
+        body_example={"to_version": 3, "note": "charged twice", "dry_run": True},
+        answer=wire.ShownRewind,
+        also=(404, 409, 412),
+    ),
     _read(
         "/v1/workflows/{id}/why",
         workflows.why,

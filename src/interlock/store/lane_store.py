@@ -539,9 +539,10 @@ CREATE TABLE IF NOT EXISTS workflow_children (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS workflow_children_by_parent ON workflow_children (parent, visit, position);
 CREATE INDEX IF NOT EXISTS workflow_children_to_count ON workflow_children (parent, visit, position) WHERE stage = 1;
+CREATE INDEX IF NOT EXISTS dead_letters_by_workflow ON dead_letters (workflow, since);
 """
 LATER_TABLES = f"{CHILDREN_TABLE}{LANE_TABLE}"
-"""Tables that stores of earlier releases do not have: they are added when one is opened, and its format stays.
+"""What stores of earlier releases do not have: it is added when one is opened, and its format stays.
 
 The same holds for `ADDED_COLUMNS` of history. An earlier release that opens the store afterwards goes on: it names the
 columns that it writes and reads.
@@ -634,11 +635,14 @@ SELECT * FROM workflow_effects INDEXED BY workflow_effects_to_wake
 WHERE (wake_at, id) > (?, ?) ORDER BY wake_at, id LIMIT ?"""
 LETTERS = """
 SELECT * FROM dead_letters INDEXED BY dead_letters_by_age
-WHERE (since, id) > (?1, ?2) AND (?3 IS NULL OR kind = ?3) AND (?5 IS NULL OR workflow = ?5)
-ORDER BY since, id LIMIT ?4"""
+WHERE (since, id) > (?1, ?2) AND (?3 IS NULL OR kind = ?3) ORDER BY since, id LIMIT ?4"""
+LETTERS_OF = """
+SELECT * FROM dead_letters INDEXED BY dead_letters_by_workflow
+WHERE workflow = ?5 AND (since, id) > (?1, ?2) AND (?3 IS NULL OR kind = ?3) ORDER BY since, id LIMIT ?4"""
 IS_CURRENT = """
 SELECT 1 WHERE
-(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('workflow_children', 'workflow_charts')) = 2
+(SELECT count(*) FROM sqlite_schema
+WHERE name IN ('workflow_children', 'workflow_charts', 'dead_letters_by_workflow')) = 3
 AND (SELECT count(*) FROM pragma_table_info('workflow_events') WHERE name IN ('actor', 'attempts')) = 2"""
 CHILDREN = """
 SELECT id, parent, visit, position, state, stage FROM workflow_children INDEXED BY workflow_children_by_parent
@@ -806,7 +810,9 @@ class SqliteStore:
     ) -> list[Letter]:
         """Return the dead letters, of all workflows or of one, oldest first."""
         begin = (BEFORE_ALL_US, "") if after is None else (after.since_us, after.id)
-        return [Letter(*values) for values in await self._all(LETTERS, *begin, kind, limit, workflow)]
+        if workflow is None:
+            return [Letter(*values) for values in await self._all(LETTERS, *begin, kind, limit)]
+        return [Letter(*values) for values in await self._all(LETTERS_OF, *begin, kind, limit, workflow)]
 
     async def children(
         self,

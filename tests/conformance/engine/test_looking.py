@@ -82,7 +82,7 @@ def test_a_workflow_is_never_older_than_what_a_listing_showed(place: Place) -> N
             store = engine._store
             commit, is_durable, goes_on = store.commit, asyncio.Event(), asyncio.Event()
 
-            async def commit_and_pause(changes: Sequence[Change]) -> Sequence[str]:
+            async def commit_and_pause(changes: Sequence[Change]) -> list[str]:
                 lost = await commit(changes)
                 is_durable.set()
                 await goes_on.wait()

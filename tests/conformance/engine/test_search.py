@@ -7,7 +7,10 @@ from enum import Enum
 import pytest
 
 from interlock import Event, InvalidPayload, Machine, UnavailableError
+from interlock.core.search import search_from_json
 from interlock.engine import internals
+from interlock.engine.bound_machine import BoundMachine
+from interlock.engine.check_definitions import note_search
 from interlock.store import lane_search, lane_store
 from interlock.store.postgres import search_indexes
 from tests.conformance.engine.places import Place, SetClock, names, run
@@ -152,3 +155,22 @@ def test_an_engine_completes_a_new_index_while_it_runs(kept: Place, monkeypatch:
 
     run(scenario)
     assert not failures
+
+
+def test_the_store_notes_what_the_latest_version_declares(place: Place) -> None:
+    """A program without the machine's code searches by it."""
+
+    async def scenario() -> None:
+        async with place.engine(declared(version=2)) as engine:
+            notes = await engine._store.notes()
+            assert search_from_json("order", notes["search/order"]) == declared(version=2).search
+            assert "search/plain" not in notes
+            earlier = [BoundMachine(declared(("cents",))), BoundMachine(declared(None, name="plain"))]
+            await note_search(engine._store, earlier, notes)
+            assert await engine._store.notes() == notes
+            later = declared(None, version=3)
+            await note_search(engine._store, [BoundMachine(later)], notes)
+            noted = (await engine._store.notes())["search/order"]
+            assert search_from_json("order", noted) == later.search
+
+    run(scenario)

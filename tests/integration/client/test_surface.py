@@ -146,6 +146,14 @@ async def of_waits(ask: Asked, clock: StandingClock) -> None:
     await ask(lambda api: api.fork("o-1", 2, "o-1-again"))
     await ask(lambda api: api.fork("o-1", 99, "o-9"))
     await ask(lambda api: api.fork("nobody", 1, "o-9"))
+    await ask(lambda api: api.start(shop.order, "o-7", Order()))
+    await ask(lambda api: api.rewind("o-7", 1, dry_run=True))
+    await ask(lambda api: api.rewind("o-7", 1, note="again", key="k-ö", expect_version=1))
+    await ask(lambda api: api.rewind("o-7", 1, key="k-ö"))
+    await ask(lambda api: api.rewind("o-7", 1, expect_version=1))
+    await ask(lambda api: api.rewind("o-7", 99))
+    await ask(lambda api: api.rewind("nobody", 1))
+    await ask(lambda api: api.history("o-7"))
     await ask(lambda api: api.wait("o-1", State.CANCELLED, timeout_s=60))
 
 

@@ -1,4 +1,4 @@
-"""`interlock attempts`, `why` and `fork`, on a store."""
+"""`interlock attempts`, `why`, `fork` and `rewind`, on a store."""
 
 import io
 import json
@@ -83,3 +83,36 @@ def test_a_fork_is_started_from_a_version(interlock: Interlock, tmp_path: Path) 
     assert interlock("fork", NAME, "o-1", "o-3", "--at", "7", "--home", home).code == 4
     assert interlock("fork", "o-1", "o-3", "--at", "1", "--home", home).code == 2
     assert interlock("fork", "o-1", "--at", "1", "--home", home).code == 2
+
+
+def test_a_workflow_is_set_back_to_a_version(interlock: Interlock, tmp_path: Path) -> None:
+    home = f"lanes://{tmp_path}/home"
+
+    async def scenario() -> None:
+        order, _, _ = shop()
+        async with Place(tmp_path, home).engine(order) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Submit())
+            await engine.wait("o-1", State.DONE)
+            await settled(engine)
+
+    run(scenario)
+    here = ("tests.unit.cli.test_attempts:ORDER", "o-1")
+    done = interlock("rewind", *here, "--to", "1", "--dry-run", "--home", home)
+    assert done.code == 0, done.err
+    assert [line.split()[:3] for line in done.out.splitlines()[1:3]] == [
+        ["reserve", "RESERVED", "known"], ["charge", "CHARGED", "known"],
+    ]  # fmt: skip
+    assert done.out.endswith("'o-1' would be set back to version 1, in state 'draft', after 2 undos.\n")
+    found = interlock("rewind", *here, "--to", "1", "--home", home, "--by", "ada", "--note", "x", "-o", "json")
+    assert (found.code, len(json.loads(found.out)["undo"]), json.loads(found.out)["version"]) == (0, 2, 5)
+    row = json.loads(interlock("history", "o-1", "--home", home, "-o", "json").out)[-1]
+    assert (row["event"], row["by"], row["payload"]) == ("REWINDING", "ada", {"to_version": 1, "note": "x"})
+    done = interlock("rewind", *here, "--to", "1", "--home", home)
+    assert done.out.endswith("'o-1' is set back to version 1, in state 'draft' since version 5; 2 undos still owed.\n")
+    assert interlock("rewind", *here, "--to", "2", "--home", home).code == 2
+    assert interlock("rewind", "o-1", "--to", "2", "--home", home).code == 2
+    assert interlock("rewind", here[0], "x", "--to", "1", "--home", home).code == 4
+
+
+ORDER = shop().machine

@@ -37,6 +37,9 @@ def test_workflows_are_found_by_conditions_times_and_order(shop: Interlock) -> N
     assert shop("find", NAME, "--order", "-updated_at", "--state", "draft", "-o", "ids").out == f"{ODD}\n"
     assert shop("find", NAME, "--updated-after", "2020-01-01", "-o", "ids").out == f"o-1\n{ODD}\n"
     assert shop("find", NAME, "--updated-before", "2020-01-01", "-o", "ids").out == ""
+    # The store says what the machine declares, for a program that does not have its code.
+    assert shop("find", "order", "--where", "cents>100", "-o", "ids").out == "o-1\n"
+    assert shop("find", "order", "--order", "-cents", "--state", "draft", "-o", "ids").out == f"{ODD}\n"
     first = shop("find", NAME, "--order", "cents", "--limit", "1")
     cursor = first.err.partition("--cursor ")[2].strip()
     assert shop("find", NAME, "--order", "cents", "--cursor", cursor, "-o", "ids").out == "o-1\n"
@@ -45,8 +48,9 @@ def test_workflows_are_found_by_conditions_times_and_order(shop: Interlock) -> N
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("find", "--where", "cents=5"), "its code is not given"),
-        (("find", "order", "--order", "cents"), "its code is not given"),
+        (("find", "--where", "cents=5"), "no machine is searched"),
+        (("find", "order", "--order", "nope"), "is not an order"),
+        (("find", "order", "--where", "cents=x"), "'x' is not an int"),
         (("find", NAME, "--where", "cents"), "is not a condition"),
         (("find", NAME, "--where", "cents=x"), "'x' is not an int"),
         (("find", NAME, "--where", "nope=5"), "not a searchable field"),

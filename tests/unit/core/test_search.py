@@ -21,7 +21,9 @@ from interlock.core.search import (
     SearchField,
     condition_text,
     search_fields,
+    search_from_json,
     search_of,
+    search_to_json,
     split_condition,
     where_of,
 )
@@ -119,6 +121,20 @@ def test_a_machine_tells_what_it_declares_searchable() -> None:
         "level": "number",
         "positive": "number",
     }
+
+
+def test_what_is_declared_is_read_back_from_its_json() -> None:
+    """Members of an Enum have their names and values, in a class of its own: a condition takes the values."""
+    declared = machine(list(SEARCHED)).search
+    found = search_from_json("order", search_to_json(declared))
+    assert (found.machine, found.version) == ("order", 3)
+    for one, other in zip(found.fields or (), declared.fields or (), strict=True):
+        members = [None if each.members is None else {m.name: m.value for m in each.members} for each in (one, other)]
+        assert members[0] == members[1]
+        assert msgspec.structs.replace(one, members=None) == msgspec.structs.replace(other, members=None)
+    assert where_of("order", found.fields, ["color=red", "level=1"]) == [("color", "=", "red"), ("level", "=", 1)]
+    for search in (None, ()):
+        assert search_from_json("order", search_to_json(machine(search).search)) == machine(search).search
 
 
 def test_fields_have_their_stored_names_and_the_defaults_that_are_not_written() -> None:

@@ -270,9 +270,13 @@ def test_a_store_of_an_earlier_release_gets_the_table_of_children(tmp_path: Path
     async def scenario() -> None:
         store = await opened(tmp_path)
         (row,) = await begun(store, started("p"))
-        await store._write(lambda connection: connection.cursor().execute("DROP TABLE workflow_children").fetchall())
+        await execute(store, "DROP TABLE workflow_children")
+        await execute(store, "DROP INDEX dead_letters_by_workflow")
         await store.close()
         store = await opened(tmp_path)
+        assert await store.letters(workflow="p") == []
+        [(*_, plan)] = await store._all(f"EXPLAIN QUERY PLAN {lane_store.LETTERS_OF}", 0, "", None, 9, "p")
+        assert "dead_letters_by_workflow (workflow=? AND" in plan
         assert await store.children("p", limit=9) == []
         record = ChildRecord("p.a", "p", 1, 0)
         await begun(store, msgspec.structs.replace(moved(row), children=(record,)))

@@ -14,7 +14,16 @@ import msgspec
 
 from interlock.core.decide import allowed
 from interlock.core.declarations import StepDeclaration, TaskDeclaration
-from interlock.core.events import CHILDREN_JOINED, FORKED, STARTED, STEP_FAILED, UNWOUND
+from interlock.core.events import (
+    CHILDREN_JOINED,
+    FORKED,
+    REWIND_NAMES,
+    REWINDING,
+    REWOUND,
+    STARTED,
+    STEP_FAILED,
+    UNWOUND,
+)
 from interlock.core.table import Node
 from interlock.core.values import Allowed
 from interlock.engine.bound_machine import LoadedWorkflow, StepRun, UndoRun, decode_attempts, named_in
@@ -41,6 +50,8 @@ ERROR_CHARACTERS_MAX = 200
 CAUSES = {
     STARTED: "",
     FORKED: "",
+    REWINDING: "",
+    REWOUND: "",
     STEP_FAILED: ", because its step gave up",
     UNWOUND: ", after everything was undone",
     CHILDREN_JOINED: ", the join of its children",
@@ -138,11 +149,21 @@ def _came(live: LoadedWorkflow, last: HistoryRecord | None) -> str:
         origin = msgspec.json.decode(last.payload, type=dict[str, str | int])
         other = f"workflow {origin['workflow']!r} at version {origin['version']}"
         return f"{what} was forked from {other}, in state {row.state!r} at {at}{by}."
+    if last.event in REWIND_NAMES and last.event not in live.bound.table.events and row.visit == last.version:
+        return f"{what} {_set_back(last)} at {at}{by} (version {row.version})."
     if row.visit == last.version:
         way = f"from {last.from_state!r} to {row.state!r} by {last.event}"
         return f"{what} came {way} at {at}{by} (version {row.version})."
     entered, event = _time(moment(row.entered_us)), f"{last.event} at {at}{by}"
     return f"{what} is in state {row.state!r} since {entered}; {event} left it there (version {row.version})."
+
+
+def _set_back(last: HistoryRecord) -> str:
+    back = msgspec.json.decode(last.payload, type=dict[str, str | int])
+    to = f"version {back['to_version']}" + (f" ({back['note']})" if back["note"] else "")
+    if last.event == REWOUND:
+        return f"was set back to {to}, from {last.from_state!r} to {last.to_state!r}"
+    return f"is set back to {to}, and went from {last.from_state!r} to {last.to_state!r} to undo what was done since"
 
 
 def _cause(live: LoadedWorkflow, last: HistoryRecord) -> str:
@@ -288,8 +309,11 @@ def _overdue(live: LoadedWorkflow, run: StepRun | UndoRun, begun: datetime, now:
 def _then(live: LoadedWorkflow, run: StepRun | UndoRun) -> str:
     """Return what would happen after the attempt."""
     if isinstance(run, UndoRun):
-        target = _node(live).unwinds_to
-        return "" if target is None else f"After {_count(len(live.owed.undos), 'undo')} it moves to {target.name!r}."
+        target, rewind = _node(live).unwinds_to, live.owed.rewind
+        undos = _count(len(live.owed.undos), "undo")
+        if rewind is not None:
+            return f"After {undos} it is set back to version {rewind.version}, to {rewind.state!r}."
+        return "" if target is None else f"After {undos} it moves to {target.name!r}."
     step = _step(live, run)
     if step is None:
         return "The machine has no such step any more: an operator decides."

@@ -26,7 +26,7 @@ from interlock.engine.bound_machine import (
     ParentRef,
     event_text,
 )
-from interlock.engine.path.engine_commands import Report, undone
+from interlock.engine.path.engine_commands import Report, open_pipeline, undone
 from interlock.engine.path.staged_group import Group, LookFirst, Staged, count, replace
 from interlock.engine.views import Moved, View, view_of
 from interlock.errors import (
@@ -148,10 +148,7 @@ class Start:
         if self.birth is not None:
             staged.children = (ChildRecord(self.workflow, self.birth.id, self.birth.visit, self.birth.position),)
         staged.move(decision, group.means, by=self.by)
-        if bound.opening is not None and self.origin is None:
-            # A pipeline begins in the same commit: a crash cannot leave it unbegun.
-            opened = decide.decide(bound.table, staged.live.snapshot, bound.opening, at=group.at(bound))
-            staged.move(opened, group.means)
+        open_pipeline(staged, group)
         return staged
 
 

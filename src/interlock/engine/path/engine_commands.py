@@ -12,14 +12,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from interlock.core import decide
 from interlock.core.events import Event
 from interlock.core.policies import Retry
-from interlock.core.values import ChildResult, Family, StepFailure
+from interlock.core.values import ChildResult, Decision, Family, StepFailure
 from interlock.engine.bound_machine import (
     ATTEMPT_CHARACTERS_MAX,
     AttemptOutcome,
@@ -47,7 +47,7 @@ from interlock.engine.path.staged_group import (
     place_of,
     replace,
 )
-from interlock.errors import InterlockError, InvalidPayload, Refusal, RequestError, UserCodeError
+from interlock.errors import CorruptionError, InterlockError, InvalidPayload, Refusal, RequestError, UserCodeError
 from interlock.redaction import bounded_text, bounded_traceback, storable_text
 from interlock.store.records import COUNTED, ChildRecord, Letter, OwedEffect, letter_error
 
@@ -407,15 +407,36 @@ def undone(staged: Staged, group: Group, *, by: str | None = None) -> object:
         staged.begin(group.means, called=False)
         return None
     try:
-        decision = decide.unwound(live.bound.table, live.snapshot)
-    except UserCodeError as error:
-        # A timer of the next state cannot be computed. A person decides; a retry repeats the undo with the same key.
+        decision = _ended_unwinding(live)
+    except (UserCodeError, InvalidPayload, CorruptionError) as error:
+        # A timer of the next state cannot be computed, or a changed machine cannot be set back to what it was. A person
+        # decides; a retry repeats the undo with the same key.
         kept = replace(live.owed, undos=(replace(newest, started=False),), tried=tried)
         _give_up(staged, group, kept, "undo", newest.step, newest, _failure_of(error, unknown=False))
         return Bug(error, newest.key)
     staged.owe(left, group.now_us)
-    staged.move(decision, group.means, by=by)
+    rewind = live.owed.rewind
+    staged.move(decision, group.means, by=by if rewind is None else by or rewind.by)
+    if rewind is not None:
+        open_pipeline(staged, group)
     return None
+
+
+def open_pipeline(staged: Staged, group: Group) -> None:
+    """Begin a pipeline that is where it starts, in the same commit: a crash cannot leave it unbegun."""
+    bound, initial = staged.live.bound, staged.live.bound.table.initial
+    if bound.opening is not None and initial is not None and staged.live.snapshot.state is initial.state:
+        opened = decide.decide(bound.table, staged.live.snapshot, bound.opening, at=group.at(bound))
+        staged.move(opened, group.means)
+
+
+def _ended_unwinding(live: LoadedWorkflow) -> Decision[Any, Any]:
+    """Decide the end of an unwinding: where the machine leads, or what the workflow is set back to."""
+    bound, rewind = live.bound, live.owed.rewind
+    if rewind is None:
+        return decide.unwound(bound.table, live.snapshot)
+    state, context = bound.node_of(rewind.state).state, bound.codec.decode_context(rewind.context)
+    return decide.rewound(bound.table, live.snapshot, rewind.keep, state, context, rewind.payload)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -521,7 +521,8 @@ class Staged(msgspec.Struct, gc=False):
             and claim is None
         ):
             return NOTHING
-        return Owed(run, timers, past, undos, dead, letter, trace, parent, tried, claim)
+        rewind = owed.rewind if undos else None
+        return Owed(run, timers, past, undos, dead, letter, trace, parent, tried, claim, rewind)
 
     def _attempts_ended(
         self, tried: tuple[PastAttempt, ...] | None, means: DecisionContext, *, left: bool, result: bool

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -46,12 +47,14 @@ from interlock.wire import (
     EventBody,
     ForkBody,
     Problem,
+    RewindBody,
     ShownMove,
     StartBody,
     encode,
     encode_lines,
     shown_allowed,
     shown_move,
+    shown_rewind,
     shown_row,
     shown_view,
 )
@@ -64,6 +67,7 @@ PAGE_MAX = 10_000
 _start = msgspec.json.Decoder(StartBody)
 _event = msgspec.json.Decoder(EventBody)
 _fork = msgspec.json.Decoder(ForkBody)
+_rewind = msgspec.json.Decoder(RewindBody)
 
 
 async def start(service: Service, request: Request) -> HttpAnswer:
@@ -120,13 +124,18 @@ async def send(service: Service, request: Request) -> HttpAnswer:
             by=request.actor,
         )
     except VersionConflict as error:
-        if expected == 0:
-            error.what = (
-                f"If-Match is {request.header(b'if-match')!r:.100}, which is not a version of workflow {workflow!r}."
-            )
-            error.why = "The ETag of a workflow is its version in quotes, and only the same one matches."
-        return answer_to(error, status=409 if expected is None else 412)
+        return _conflict(request, workflow, expected, error)
     return HttpAnswer(200, encode(shown_move(workflow, moved)), JSON + etag(moved.version))
+
+
+def _conflict(request: Request, workflow: str, expected: int | None, error: VersionConflict) -> HttpAnswer:
+    """Return the answer to a change that found another version: 412 if the request has named one."""
+    if expected == 0:
+        error.what = (
+            f"If-Match is {request.header(b'if-match')!r:.100}, which is not a version of workflow {workflow!r}."
+        )
+        error.why = "The ETag of a workflow is its version in quotes, and only the same one matches."
+    return answer_to(error, status=409 if expected is None else 412)
 
 
 async def history(service: Service, request: Request) -> HttpAnswer:
@@ -266,6 +275,36 @@ async def fork(service: Service, request: Request) -> HttpAnswer:
         except BadUsage as error:
             return answer_to(error, status=409)
     return json_answer(shown_view(bound, view), status=201, headers=etag(view.version))
+
+
+async def rewind(service: Service, request: Request) -> HttpAnswer:
+    """Set a workflow back to an earlier version, or with `dry_run` list what would be undone first."""
+    workflow = request.parts[0]
+    await service.permit(request, None, workflow)
+    await service.machine_of(workflow)  # None of the engine's own workflows.
+    body = await request.json(_rewind)
+    expected = request.expected_version() if b"if-match" in request.headers else None
+    call = partial(
+        service.engine.rewind,
+        workflow,
+        body.to_version,
+        by=request.actor,
+        note=body.note,
+        dry_run=body.dry_run,
+        key=request.idempotency_key() if body.key is None else body.key,
+        expect_version=expected,
+    )
+    try:
+        if body.dry_run:
+            found = await call()
+        else:
+            async with service.audit_action(request, "rewind", workflow, before=None, after=body):
+                found = await call()
+    except VersionConflict as error:
+        return _conflict(request, workflow, expected, error)
+    except BadUsage as error:
+        return answer_to(error, status=409)
+    return json_answer(shown_rewind(found), headers=etag(found.version))
 
 
 async def why(service: Service, request: Request) -> HttpAnswer:

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 import interlock.testing.engine_simulation.sample_machines as samples
 from interlock.core.decide import can
-from interlock.core.events import Event, wire_name
+from interlock.core.events import REWIND_NAMES, REWINDING, REWOUND, Event, wire_name
 from interlock.engine.bound_machine import BoundMachine, decode_owed
 from interlock.engine.engine_settings import EngineSettings
 from interlock.engine.internals import EngineParts
@@ -257,18 +259,34 @@ def _check_effects(story: Story, workflow: str, history: list[HistoryRecord], ca
     done = {(call.name, call.visit) for call in calls if call.deed is not None}
     for row in history:
         for name, (machine, states) in samples.EFFECTS.items():
-            owed = machine[0] == workflow[0] and row.to_state in states and row.event not in samples.INTERNAL
+            enters = row.event not in samples.INTERNAL | REWIND_NAMES
+            owed = machine[0] == workflow[0] and row.to_state in states and enters
             if owed and (name, row.version) not in done:
                 story.complain(f"G5: effect {name} of version {row.version} never ran", workflow)
 
 
 def _check_order(story: Story, workflow: str, calls: list[Visit]) -> None:
-    """A8: the newest is undone first."""
+    """A8: the newest is undone first, in each unwinding."""
     visits = {call.key: call.visit for call in calls if call.name in STATES}
-    undone = list(dict.fromkeys(call.undoes for call in calls if call.name in samples.UNDOS))
-    order = [visits[key] for key in undone if key in visits]
-    if order != sorted(order, reverse=True):
-        story.complain(f"A8: undone in the order of the visits {order}", workflow)
+    for unwinding in sorted({call.visit for call in calls if call.name in samples.UNDOS}):
+        mine = (call.undoes for call in calls if call.name in samples.UNDOS and call.visit == unwinding)
+        order = [visits[key] for key in dict.fromkeys(mine) if key in visits]
+        if order != sorted(order, reverse=True):
+            story.complain(f"A8: undone in the order of the visits {order}", workflow)
+
+
+def _taken_back(history: list[HistoryRecord]) -> list[range]:
+    """Return the visits that each rewind has taken back: those from the target's own one up to its beginning."""
+    found: list[range] = []
+    visits, begun = [1], 0
+    for row in history:
+        visits.append(visits[-1] if row.event in samples.INTERNAL else row.version)
+        begun = row.version if row.event == REWINDING else begun
+        if row.event == REWOUND:
+            target = int(msgspec.json.decode(row.payload, type=dict[str, int | str])["to_version"])
+            found.append(range(visits[target], begun or row.version))
+            begun = 0
+    return found
 
 
 def _check_deeds(simulation: Seed, row: Row, history: list[HistoryRecord], calls: list[Visit]) -> None:
@@ -276,11 +294,13 @@ def _check_deeds(simulation: Seed, row: Row, history: list[HistoryRecord], calls
     gateway, story = simulation.gateway, simulation.story
     applied = {_run_of(simulation, row.id, each) for each in history}
     logged = {run.key for run in decode_owed(row.owed).past}
+    back = _taken_back(history)
+    story.counts["rewinds that ended"] += len(back)
     for call in calls:
         if call.name not in samples.UNDOS.values() or call.key not in gateway.done:
             continue
         undone = gateway.undone.get(call.key)
-        if row.state in UNWOUND:
+        if row.state in UNWOUND or any(call.visit in visits for visits in back):
             if undone is None:
                 story.complain(f"G5: {call.name} of visit {call.visit} was done and is not undone", row.id)
         elif undone is not None:

@@ -19,7 +19,7 @@ from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.engine import Engine
 from interlock.engine.engine_settings import EngineSettings
 from interlock.engine.internals import EngineParts
-from interlock.engine.views import Moved, View
+from interlock.engine.views import Moved, Rewind, View
 from interlock.errors import InterlockError, OutcomeUnknown, UnavailableError
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Store
@@ -156,6 +156,8 @@ class Simulation:
         self._store_luck = Luck(luck.number())
         self._chance = Luck(luck.number()).chance
         self._ids = SeededIds(luck.number())
+        self._rewinds = Luck(seed + 2**40)
+        """Its own source: the other draws of a seed stay what they were."""
         self._commit_faults = luck.one((0.0, 0.01, 0.04, 0.1))
         self.kills = luck.one((0.0, 0.02, 0.08))
         self.settings = EngineSettings(
@@ -313,6 +315,8 @@ class Simulation:
             self._begin()
         if luck.often(0.1):
             self._wait(luck.one(self._workflows))
+        if self._rewinds.often(0.04):
+            self._rewind(self._rewinds.one(self._workflows))
         again = [op for op in self.story.ops if op.key is not None or op.event is None]
         if again and luck.often(0.2):
             before = luck.one(again)  # The same delivery once more.
@@ -352,6 +356,22 @@ class Simulation:
         task = self.loop.create_task(call)
         self._calls.add(task)
         task.add_done_callback(lambda done: self._record_answer(op, done))
+
+    def _rewind(self, workflow: str) -> None:
+        """Start a client that sets the workflow back to a version that is durable now."""
+        engine, _ = self._engine()
+        version = self._rewinds.count(1, max(1, self.story.version(workflow)))
+        self.story.tell(workflow, f"is to be set back to version {version}")
+        key = f"rewind{self._rewinds.count(0, 3)}" if self._rewinds.often(0.3) else None
+        self.loop.create_task(engine.rewind(workflow, version, key=key)).add_done_callback(self._rewound)
+
+    def _rewound(self, task: "asyncio.Task[Rewind]") -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        self.story.counts["rewinds" if error is None else "refused rewinds"] += 1
+        if error is not None and not isinstance(error, InterlockError):
+            self.story.complain(f"a rewind raised {error!r}")
 
     def _wait(self, workflow: str) -> None:
         """Start a client that waits for the workflow, and may be cancelled."""

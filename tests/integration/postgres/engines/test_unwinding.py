@@ -77,6 +77,36 @@ def test_a_refund_waits_for_the_end_of_the_charge_wherever_that_runs(postgres_ur
     run(scenario)
 
 
+def test_a_rewind_undoes_after_the_end_of_the_charge_wherever_that_runs(postgres_url: str) -> None:
+    """F6, G5: of two processes that rewind at once one begins it, and the charge of a third has ended before."""
+
+    async def scenario() -> None:
+        world = World()
+        order = Orders(world.charge, refund=world.refund).machine
+        async with Engine.open(postgres_url, machines=[order], lease_s=LEASE_S, poll_s=POLL_S) as one:
+            await one.start(order, "o-1", Order())
+            await one.send("o-1", Submit())
+            await world.charging.wait()
+            async with (
+                Engine.open(postgres_url, machines=[order], lease_s=LEASE_S, poll_s=POLL_S) as two,
+                Engine.open(postgres_url, machines=[order], worker=False, lease_s=LEASE_S, poll_s=POLL_S) as api,
+            ):
+                found = await asyncio.gather(api.rewind("o-1", 1), two.rewind("o-1", 1), api.rewind("o-1", 1))
+                assert sorted(each.duplicate for each in found) == [False, True, True]
+                assert all(len(each.undo) == 1 and not each.undo[0].known for each in found)
+                await world.cancelled.wait()
+                for _ in range(10):
+                    await two._inside.policy.claiming._poll()  # type: ignore[union-attr]
+                assert world.told == ["charge begins"]
+                world.end.set()
+                initial = order.compiled.initial
+                assert initial is not None
+                view = await api.wait("o-1", initial.state)
+                assert (view.version, world.told) == (4, ["charge begins", "charge ends", "refund"])
+
+    run(scenario)
+
+
 @pytest.mark.slow
 def test_the_charge_of_a_dead_worker_is_refunded_when_its_lease_is_over(postgres_url: str) -> None:
     """G5: nobody waits for ever for one who cannot say that it has ended."""

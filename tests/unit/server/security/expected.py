@@ -19,6 +19,7 @@ GET /v1/workflows/{id}/children read workflow
 GET /v1/workflows/{id}/attempts read workflow
 GET /v1/workflows/{id}/why read workflow
 POST /v1/workflows/{id}/fork operate workflow
+POST /v1/workflows/{id}/rewind operate workflow
 GET /v1/workflows/{id}/allowed read workflow
 GET /v1/workflows/{id}/stats read workflow
 GET /v1/workflows/{id}/wait read workflow
