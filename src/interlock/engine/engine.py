@@ -45,6 +45,7 @@ from interlock.engine.operators.attempts import AttemptPage, read_attempts
 from interlock.engine.operators.bulk import Bulk, BulkCalls, BulkSource
 from interlock.engine.operators.bulk_runs import BulkRuns, RunCalls
 from interlock.engine.operators.retention import BATCH, Pruned, Pruner
+from interlock.engine.operators.rewind import RewindCall, record_at
 from interlock.engine.operators.tasks import (
     ClaimTask,
     ReleaseTask,
@@ -57,7 +58,6 @@ from interlock.engine.operators.tasks import (
     person_of,
     read_task,
 )
-from interlock.engine.operators.rewind import RewindCall, record_at
 from interlock.engine.operators.why import Why, read_why
 from interlock.engine.path.caller_commands import (
     Beginning,
