@@ -19,7 +19,8 @@ from interlock.observe.metrics import METRICS
 from interlock.server.app_declaration import Limits
 from interlock.server.openapi import document
 from interlock.server.problems import HTTP_STATUS, phrase, status_of
-from interlock.server.routes import ROUTES, Endpoint
+from interlock.server.router import Endpoint
+from interlock.server.routes import ROUTES
 from interlock.wire import Problem
 
 DOCS = Path(__file__).parent

@@ -22,7 +22,7 @@ from interlock.clock import SystemClock
 from interlock.server.asgi import AsgiApp
 from interlock.server.http_messages import HttpAnswer, Request
 from interlock.server.lifecycle import admission_from, bound_socket, run_until_stopped, server_maker, stop_on_signals
-from interlock.server.routes import Endpoint
+from interlock.server.router import Endpoint
 from interlock.server.security.guard import Guard
 from interlock.server.security.keys import Scope
 from interlock.server.security.stores import security_at

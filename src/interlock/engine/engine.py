@@ -15,12 +15,11 @@ Sections: `Engine`; `Workflows`, the calls typed by a machine.
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from functools import partial
 from types import EllipsisType
-from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
 
 from interlock.clock import Chance, Clock, Ids
 from interlock.core.decide import allowed as allowed_here
@@ -33,7 +32,7 @@ from interlock.engine.alerts.receivers import Receiver
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, RewindTarget, Strategy
 from interlock.engine.caller_transactions import TransactionBlock, TransactionCalls
 from interlock.engine.charts import Charts
-from interlock.engine.dependencies.breakers import Breakers, view_of_line
+from interlock.engine.dependencies.breakers import Breakers, forced_state, view_of_line
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.engine.engine_settings import Admission
 from interlock.engine.families import WorkflowCalls
@@ -44,6 +43,7 @@ from interlock.engine.open_engine import EngineOpening
 from interlock.engine.operators.attempts import AttemptPage, read_attempts
 from interlock.engine.operators.bulk import Bulk, BulkCalls, BulkSource
 from interlock.engine.operators.bulk_runs import BulkRuns, RunCalls
+from interlock.engine.operators.letter_commands import LetterCommands
 from interlock.engine.operators.retention import BATCH, Pruned, Pruner
 from interlock.engine.operators.rewind import RewindCall, record_at
 from interlock.engine.operators.tasks import (
@@ -68,10 +68,7 @@ from interlock.engine.path.caller_commands import (
     check_id,
     check_kind,
     checked_actor,
-    digest_of,
-    find_letter,
     fork_of,
-    no_letter,
     no_workflow,
     start_of,
 )
@@ -101,7 +98,6 @@ from interlock.engine.views import (
     Rewind,
     View,
     Waiter,
-    compensations_of,
     history_row,
     letter_of,
     moment,
@@ -122,8 +118,6 @@ from interlock.store.records import Letter, child_cursor, parse_child_cursor
 PAGE = 1_000
 
 PAGE_MAX = 10_000
-
-FORCES: Final[dict[str, Literal["open", "closed"] | None]] = {"open": "open", "closed": "closed", "auto": None}
 
 EventT = TypeVar("EventT", bound=Event)
 ResultT = TypeVar("ResultT")
@@ -168,7 +162,7 @@ class Engine:
             follower.entered.append(self._enter)
         self._enter(inside)
         inside.schedules.enter(cast("Calls", self), self._store_time)
-        self._in_command: set[str] = set()
+        self._letters = LetterCommands()
         """Dead letters with a command under way."""
 
     @staticmethod
@@ -282,7 +276,7 @@ class Engine:
                 requests.append(envelope)
             except InterlockError as error:
                 requests.append(Refused(error))
-        answers = self._admit_many(requests)
+        answers = self._inside.admit_many(requests, self._admit, self._loop.time())
         for answer in answers:
             # Most are answered together: after the wait for the first, the others are done.
             if not isinstance(answer, Refused) and not answer.done():
@@ -670,14 +664,7 @@ class Engine:
     async def compensations(self) -> list[Compensation]:
         """Return the pending and running undos of all workflows that unwind."""
         self._inside.refuse_if_closed()
-        found: list[Compensation] = []
-        for bound in self._inside.machines.values():
-            for node in bound.table.nodes.values():
-                if node.unwinds_to is not None:
-                    rows = await self._inside.all_in(bound, node)
-                    lives = self._inside.readable(bound, rows)
-                    found += [each for live in lives for each in compensations_of(live)]
-        return found
+        return await self._inside.compensations()
 
     @_repeat_after_move
     async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
@@ -731,13 +718,7 @@ class Engine:
         All engines of this process share it. The breaker's reason names the actor `by`.
         """
         line = self._line(dependency)
-        if state not in FORCES:
-            raise BadUsage(
-                f"a breaker cannot be forced to be {state!r}.",
-                why="It is forced open, forced closed, or decides by itself.",
-                fix='Use "open", "closed" or "auto".',
-            )
-        forced, who = FORCES[state], checked_actor(by) or "a person"
+        forced, who = forced_state(state), checked_actor(by) or "a person"
         line.outlet.force(forced, f"released by {who}" if forced is None else f"held {forced} by {who}")
 
     def set_limit(
@@ -752,16 +733,10 @@ class Engine:
 
         `rate_per_s=None` removes the limit. Only this process is changed, and only until it ends.
         """
-        outlet = self._line(dependency).outlet
-        now = outlet.rate.rate_per_s if outlet.rate is not None else None
-        rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
-        wanted = Dependency(
-            dependency, outlet.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate
+        outlet, who = self._line(dependency).outlet, checked_actor(by)
+        self._inside.operated(
+            f"the limits of {dependency!r} are {outlet.change_limits(concurrency_max, rate_per_s)}", who
         )
-        who = checked_actor(by)
-        outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
-        limits = f"{wanted.concurrency_max} at a time, {wanted.rate_per_s or 'any number'} per second"
-        self._inside.operated(f"the limits of {dependency!r} are {limits}", who)
 
     def set_admission(self, admission: Admission, *, by: str | None = None) -> None:
         """Change the admission limits of the engine while it runs (C7)."""
@@ -855,29 +830,6 @@ class Engine:
             # A start cannot be fenced while its outcome is unknown; by this key a late commit of it is recognised.
             envelope.key = self._pipeline.means.ids.text()
 
-    def _admit_many(self, requests: "Sequence[SendEvent | Refused]") -> "list[asyncio.Future[object] | Refused]":
-        """Admit many events in their order; those for which there is room are admitted together."""
-        inside, admit, since_s = self._inside, self._pipeline.admit, self._loop.time()
-        room = 0
-        if inside.tracing is None:
-            with suppress(InterlockError):  # Each event gets its own error below.
-                inside.refuse_if_closed()
-                room = inside.gate.enter_many(sum(type(each) is SendEvent and each.first is None for each in requests))
-        answers: list[asyncio.Future[object] | Refused] = []
-        for each in requests:
-            if isinstance(each, Refused):
-                answers.append(each)
-            elif room and each.first is None:
-                room -= 1
-                each.since_s = since_s
-                answers.append(admit(each))
-            else:
-                try:
-                    answers.append(self._admit(each))
-                except InterlockError as error:
-                    answers.append(Refused(error))
-        return answers
-
     def _time_out(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
         self._inside.policy.fail_wait(workflow, waiter, timeout_s)  # The workflows may have moved since the wait began.
 
@@ -907,29 +859,7 @@ class Engine:
     async def _command_letter(
         self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None, workflow: str | None = None
     ) -> Letter:
-        """Apply an operator's command to a letter. Of two concurrent ones the second gets WorkflowNotFound."""
-        self._inside.refuse_if_closed()
-        who = checked_actor(by)
-        if letter_id in self._in_command:
-            raise no_letter(letter_id)
-        self._in_command.add(letter_id)
-        try:
-            if not self._store.shared:
-                return await self._apply_command(letter_id, ruling, who, workflow)
-            # The lease makes that hold for two engines of a shared store too.
-            name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
-            async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
-                return await self._apply_command(letter_id, ruling, who, workflow)
-        finally:
-            self._in_command.discard(letter_id)
-
-    async def _apply_command(
-        self, letter_id: str, ruling: type[TryAgain | Settle], by: str | None, workflow: str | None
-    ) -> Letter:
-        letter = await find_letter(self._store, letter_id, workflow)
-        if ruling is not TryAgain or not await self._inside.families.retry(letter):
-            await self._pipeline.admit(ruling(letter, by))
-        return letter
+        return await self._letters.apply(self._inside, letter_id, ruling, by, workflow)
 
     def _line(self, dependency: str) -> Line:
         self._inside.refuse_if_closed()

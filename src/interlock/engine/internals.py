@@ -8,6 +8,7 @@ Sections: settings of an opening, the parts.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -49,7 +50,7 @@ from interlock.engine.steps.attempt import Judge
 from interlock.engine.steps.loop_watch import BlockedLoop, watch_loop
 from interlock.engine.steps.runner import Runner
 from interlock.engine.tracer_protocol import tracer_of
-from interlock.engine.views import Moved, Waiters
+from interlock.engine.views import Compensation, Moved, Refused, Waiters, compensations_of
 from interlock.errors import (
     BadUsage,
     CorruptionError,
@@ -629,6 +630,43 @@ class EngineParts:
             except (CorruptionError, MachineMismatch) as error:
                 log.error("workflow %r is left out of a listing: %s", row.id, error.what)  # noqa: TRY400 -- what is enough.
         return lives
+
+    def admit_many(
+        self,
+        requests: "Sequence[SendEvent | Refused]",
+        admit_one: "Callable[[SendEvent], asyncio.Future[object]]",
+        since_s: float,
+    ) -> "list[asyncio.Future[object] | Refused]":
+        """Admit many events in their order; those for which there is room are admitted together."""
+        room = 0
+        if self.tracing is None:
+            with contextlib.suppress(InterlockError):  # Each event gets its own error below.
+                self.refuse_if_closed()
+                room = self.gate.enter_many(sum(type(each) is SendEvent and each.first is None for each in requests))
+        answers: list[asyncio.Future[object] | Refused] = []
+        for each in requests:
+            if isinstance(each, Refused):
+                answers.append(each)
+            elif room and each.first is None:
+                room -= 1
+                each.since_s = since_s
+                answers.append(self.pipeline.admit(each))
+            else:
+                try:
+                    answers.append(admit_one(each))
+                except InterlockError as error:
+                    answers.append(Refused(error))
+        return answers
+
+    async def compensations(self) -> list[Compensation]:
+        """Return the pending and running undos of all workflows that unwind."""
+        found: list[Compensation] = []
+        for bound in self.machines.values():
+            for node in bound.table.nodes.values():
+                if node.unwinds_to is not None:
+                    lives = self.readable(bound, await self.all_in(bound, node))
+                    found += [each for live in lives for each in compensations_of(live)]
+        return found
 
     async def all_in(self, bound: BoundMachine, node: Node) -> list[Row]:
         """Load every workflow of a machine in a state."""

@@ -31,7 +31,8 @@ from interlock.server.http_messages import (
 )
 from interlock.server.openapi import PAGES
 from interlock.server.problems import HttpProblem, log_unexpected
-from interlock.server.routes import ROUTES, Endpoint, Router
+from interlock.server.router import Endpoint, Router
+from interlock.server.routes import ROUTES
 from interlock.server.security.guard import Audit, Guard, Identity
 from interlock.server.service import Service
 from interlock.ui import PAGE, PREFIX, answer, assets

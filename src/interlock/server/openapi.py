@@ -20,7 +20,8 @@ import interlock.errors as errors  # noqa: PLR0402 -- `from interlock` would be 
 from interlock.engine.bound_machine import BoundMachine
 from interlock.server.http_messages import PAGE, HttpAnswer, Request, json_answer
 from interlock.server.problems import HTTP_KINDS, TITLES, Headers, HttpProblem, phrase, problem_of
-from interlock.server.routes import ROUTES, Endpoint, mounted_at
+from interlock.server.router import Endpoint, mounted_at
+from interlock.server.routes import ROUTES
 from interlock.server.security.keys import Scope
 from interlock.server.service import Service
 from interlock.wire import Problem, encode

@@ -88,7 +88,7 @@ def test_a_workflow_is_never_older_than_what_a_listing_showed(place: Place) -> N
                 await goes_on.wait()
                 return lost
 
-            store.commit = commit_and_pause  # type: ignore[method-assign, assignment]
+            store.commit = commit_and_pause  # type: ignore[method-assign]
             sent = asyncio.create_task(engine.send("o-1", Note("new")))
             try:
                 if not store.shared:

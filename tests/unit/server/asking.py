@@ -12,7 +12,8 @@ import msgspec
 
 from interlock.server.asgi import DASHBOARD
 from interlock.server.openapi import PAGES
-from interlock.server.routes import ROUTES, Endpoint
+from interlock.server.router import Endpoint
+from interlock.server.routes import ROUTES
 
 EVERY: tuple[Endpoint, ...] = (*ROUTES, *PAGES, *DASHBOARD)
 WITH_BODY = [route for route in ROUTES if route.body is not None]

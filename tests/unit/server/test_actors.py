@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from interlock.engine.schedules import PREFIX, Schedule
-from interlock.server.routes import ROUTES, Endpoint
+from interlock.server.router import Endpoint
+from interlock.server.routes import ROUTES
 from interlock.server.security.keys import Scope
 from tests.unit.server import shop
 from tests.unit.server.asking import asked

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from interlock import Webhook
-from interlock.server.routes import Endpoint
+from interlock.server.router import Endpoint
 from interlock.server.security.guard import LATE_S, Audit, Guard
 from interlock.server.security.keys import LADDER, CreatedKey, KeyStore, Scope
 from interlock.server.security.stores import MemoryDocument, MemoryTrail

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.server.app_declaration import Limits
-from interlock.server.routes import Endpoint
+from interlock.server.router import Endpoint
 from tests.unit.server.asking import EVERY, WITH_BODY, WITH_VALUES, Asked, asked, named
 from tests.unit.server.raw import PARTS, Answered, home, told
 

@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from interlock.server.routes import Endpoint
+from interlock.server.router import Endpoint
 from tests.unit.server.asking import WITH_BODY, asked, named
 from tests.unit.server.raw import home, told
 

@@ -11,7 +11,8 @@ import pytest
 
 from interlock.clock import SystemClock, SystemSecrets
 from interlock.server.handlers import workflows
-from interlock.server.routes import ROUTES, Endpoint
+from interlock.server.router import Endpoint
+from interlock.server.routes import ROUTES
 from interlock.server.security.guard import Audit, Guard
 from interlock.server.security.keys import LADDER, KeyBounds, KeyStore, Scope, make_key
 from interlock.server.security.stores import MemoryDocument, MemoryTrail

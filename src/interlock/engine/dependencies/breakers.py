@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, overload
+from typing import Final, Literal, overload
 
 import msgspec
 
@@ -19,7 +19,7 @@ from interlock.engine.alerts.alert import breaker_alert
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.dependencies.outlet import BreakerTransition, Forced
 from interlock.engine.dependencies.wait_queue import Line
-from interlock.errors import InterlockError
+from interlock.errors import BadUsage, InterlockError
 from interlock.signals import BreakerChanged, Subscribers
 from interlock.store.protocol import Store
 
@@ -204,3 +204,17 @@ class BreakerPublisher:
             name, text = self._notes.popitem()
             with contextlib.suppress(InterlockError):
                 await self._store.note(name, text)
+
+
+FORCES: Final[dict[str, Literal["open", "closed"] | None]] = {"open": "open", "closed": "closed", "auto": None}
+
+
+def forced_state(name: str) -> Literal["open", "closed"] | None:
+    """Return the state that a breaker is forced to; None for "auto". Raises BadUsage for another name."""
+    if name not in FORCES:
+        raise BadUsage(
+            f"a breaker cannot be forced to be {name!r}.",
+            why="It is forced open, forced closed, or decides by itself.",
+            fix='Use "open", "closed" or "auto".',
+        )
+    return FORCES[name]

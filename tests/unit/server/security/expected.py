@@ -5,7 +5,7 @@ A route that is added, lost, opened or made to look at another subject differs f
 
 from typing import NamedTuple
 
-from interlock.server.routes import Endpoint
+from interlock.server.router import Endpoint
 from interlock.server.security.keys import Scope
 
 WRITTEN = """

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.errors import NotAuthenticated, NotPermitted
 from interlock.server.asgi import authorize
-from interlock.server.routes import Endpoint
+from interlock.server.router import Endpoint
 from interlock.server.security.guard import Guard, Identity
 from interlock.server.security.keys import LADDER, CreatedKey, Scope
 from interlock.server.service import Service
