@@ -390,6 +390,7 @@ class EngineParts:
                 await self.policy.release()
             await self.charts.close(write=self.pipeline.dead is None)
         finally:
+            await self.charts.close(write=False)  # Also where the store has failed: its timer ends.
             self.runner.abort()
             self.pipeline.close()
             self.waiters.close(closed())

@@ -186,3 +186,17 @@ def test_a_span_that_cannot_be_shown_is_refused(place: Place) -> None:
             assert (await engine.charts(order, since=at(-1_430))).step_s == 300
 
     run(scenario)
+
+
+def test_an_engine_that_stops_without_its_store_writes_no_charts_later(place: Place) -> None:
+    async def scenario() -> None:
+        order, _, _ = shop()
+        engine = await place.engine(order, clock=SetClock(BEGIN_S))
+        await engine.start(order, "o-1", Order())
+        recorder = engine._inside.charts
+        assert recorder._timer is not None
+        await crash(engine)
+        assert recorder._timer.cancelled()
+        assert recorder.unwritten
+
+    run(scenario)

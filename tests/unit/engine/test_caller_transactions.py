@@ -25,6 +25,8 @@ class Book:
     def __init__(self, *, losing: int = 0, now_us: int = 1_000) -> None:
         self.row: Row | None = None
         self.asked: list[str] = []
+        self.counted: list[str] = []
+        """The states of what was written, as charts count them."""
         self.losing = losing
         self.now_us = now_us
 
@@ -50,7 +52,8 @@ class Book:
 
 def decided(book: Book, *envelopes: SendEvent | Start) -> list[Any]:
     """The answers; what was asked stands in the book."""
-    inside = SimpleNamespace(store=book, refuse_if_closed=lambda: None, machines={BOUND.name: BOUND})
+    charts = SimpleNamespace(count_from_thread=lambda staged, _now_us: book.counted.append(staged.live.row.state))
+    inside = SimpleNamespace(store=book, refuse_if_closed=lambda: None, machines={BOUND.name: BOUND}, charts=charts)
     calls = TransactionCalls(cast("EngineParts", inside), SeededIds(1), lambda _machine: BOUND)
     answers: list[Any] = []
     for envelope in envelopes:
@@ -103,6 +106,7 @@ def test_a_start_that_was_overtaken_is_decided_anew() -> None:
     [view] = decided(book, start())
     assert view.version == 1
     assert book.asked == ["load", "write"] * 2
+    assert len(book.counted) == 1
 
 
 def test_a_start_that_is_overtaken_for_ever_gives_up() -> None:
