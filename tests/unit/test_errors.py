@@ -29,6 +29,7 @@ MADE: dict[type[errors.InterlockError], Callable[[], errors.InterlockError]] = {
     errors.LeaseHeld: lambda: errors.LeaseHeld(
         "held", lease="report", owner="db1:4711", since=datetime(2027, 1, 15, tzinfo=UTC)
     ),
+    errors.TaskClaimed: lambda: errors.TaskClaimed("claimed", by="ada", since=datetime(2027, 1, 15, tzinfo=UTC)),
 }
 
 

@@ -129,9 +129,7 @@ def claim(
     async def act(engine: Engine | Client, each: str) -> Task:
         who = actor_at(place, by)
         async with audited(place, "task.claim", each, before=None, after={"claimed_by": who}, by=by):
-            return await (
-                engine.claim_task(each, by=who) if isinstance(engine, Client) else engine.claim_task(each, by=who or "")
-            )
+            return await engine.claim_task(each, by=who or "")
 
     _each(words, place, output, act)
 
@@ -153,8 +151,6 @@ def release(
     async def act(engine: Engine | Client, each: str) -> Task:
         who = actor_at(place, by)
         async with audited(place, "task.release", each, before=None, after={"force": force}, by=by):
-            if isinstance(engine, Client):
-                return await engine.release_task(each, by=who, force=force)
             return await engine.release_task(each, by=who or "", force=force)
 
     _each(words, place, output, act)

@@ -561,15 +561,15 @@ class Client:
         """Return one task. Raises VersionConflict for one that has ended, with the decision."""
         return await self._remote.transport.fetch(HttpCall("GET", f"/v1/tasks/{escaped(id)}"), Task)
 
-    async def claim_task(self, id: str, *, by: str | None = None) -> Task:  # noqa: A002 -- the public name.
-        """Claim a task for a person; without `by` for the holder of the key. Raises TaskClaimed."""
-        target = f"/v1/tasks/{escaped(id)}/claim{query_of(by=by)}"
+    async def claim_task(self, id: str, *, by: str) -> Task:  # noqa: A002 -- the public name.
+        """Claim a task for a person; for an empty name, for the holder of the key. Raises TaskClaimed."""
+        target = f"/v1/tasks/{escaped(id)}/claim{query_of(by=by or None)}"
         call = HttpCall("POST", target, None, (), repeatable=True, moves=True)
         return await self._remote.transport.fetch(call, Task)
 
-    async def release_task(self, id: str, *, by: str | None = None, force: bool = False) -> Task:  # noqa: A002
+    async def release_task(self, id: str, *, by: str, force: bool = False) -> Task:  # noqa: A002 -- the public name.
         """Release a task. Raises TaskClaimed if another person has claimed it, unless `force` is set."""
-        target = f"/v1/tasks/{escaped(id)}/release{query_of(by=by, force=force or None)}"
+        target = f"/v1/tasks/{escaped(id)}/release{query_of(by=by or None, force=force or None)}"
         call = HttpCall("POST", target, None, (), repeatable=True, moves=True)
         return await self._remote.transport.fetch(call, Task)
 

@@ -1,6 +1,7 @@
 """F7: what happened per minute, per machine and state, is read from the store: after a restart, of all processes."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -173,13 +174,14 @@ def test_a_span_that_cannot_be_shown_is_refused(place: Place) -> None:
     async def scenario() -> None:
         order, _, _ = shop()
         async with place.engine(order, clock=SetClock(BEGIN_S)) as engine:
-            for span, problem in (
+            spans: list[tuple[dict[str, Any], str]] = [
                 ({"since": at(0)}, "since is"),
                 ({"since": datetime(2026, 1, 1)}, "without a timezone"),  # noqa: DTZ001
                 ({"step_s": 90}, "multiple of 60"),
                 ({"step_s": 0}, "multiple of 60"),
                 ({"since": at(-1_430), "until": at(4_000), "step_s": 60}, "points"),
-            ):
+            ]
+            for span, problem in spans:
                 with pytest.raises(InvalidPayload, match=problem):
                     await engine.charts(**span)
             assert (await engine.charts(order)).step_s == 60

@@ -54,7 +54,7 @@ _decode_payload = msgspec.json.Decoder(dict[str, int | str]).decode
 
 
 async def record_at(store: Store, workflow: str, version: int) -> HistoryRecord:
-    """Return the row of history of a version. Raises WorkflowNotFound if there is none."""
+    """Return the row of history of a version. Raises WorkflowNotFound without one."""
     records = await store.history(workflow, after=version - 1, limit=1)
     if not records or records[0].version != version:
         raise WorkflowNotFound(
