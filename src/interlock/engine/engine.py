@@ -32,7 +32,7 @@ from interlock.engine.alerts.receivers import Receiver
 from interlock.engine.bound_machine import AnyMachine, BoundMachine, LoadedWorkflow, RewindTarget, Strategy
 from interlock.engine.caller_transactions import TransactionBlock, TransactionCalls
 from interlock.engine.charts import Charts
-from interlock.engine.dependencies.breakers import Breakers, forced_state, view_of_line
+from interlock.engine.dependencies.breakers import Breakers, change_limits, forced_state, view_of_line
 from interlock.engine.dependencies.wait_queue import Line
 from interlock.engine.engine_settings import Admission
 from interlock.engine.families import WorkflowCalls
@@ -733,10 +733,9 @@ class Engine:
 
         `rate_per_s=None` removes the limit. Only this process is changed, and only until it ends.
         """
-        outlet, who = self._line(dependency).outlet, checked_actor(by)
-        self._inside.operated(
-            f"the limits of {dependency!r} are {outlet.change_limits(concurrency_max, rate_per_s)}", who
-        )
+        who = checked_actor(by)
+        limits = change_limits(self._line(dependency), dependency, concurrency_max, rate_per_s)
+        self._inside.operated(f"the limits of {dependency!r} are {limits}", who)
 
     def set_admission(self, admission: Admission, *, by: str | None = None) -> None:
         """Change the admission limits of the engine while it runs (C7)."""

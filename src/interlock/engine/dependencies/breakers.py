@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import EllipsisType
 from typing import Final, Literal, overload
 
 import msgspec
 
 from interlock.clock import Clock
+from interlock.core.policies import Dependency
 from interlock.engine.alerts.alert import breaker_alert
 from interlock.engine.alerts.delivery import Alarms
 from interlock.engine.dependencies.outlet import BreakerTransition, Forced
@@ -218,3 +220,16 @@ def forced_state(name: str) -> Literal["open", "closed"] | None:
             fix='Use "open", "closed" or "auto".',
         )
     return FORCES[name]
+
+
+def change_limits(
+    line: Line, dependency: str, concurrency_max: int | None, rate_per_s: float | EllipsisType | None
+) -> str:
+    """Change the limits that are given, and return both in words. Raises DefinitionError for invalid ones."""
+    outlet = line.outlet
+    now = outlet.rate.rate_per_s if outlet.rate is not None else None
+    rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
+    most = outlet.concurrency_max if concurrency_max is None else concurrency_max
+    wanted = Dependency(dependency, most, rate_per_s=rate)
+    outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
+    return f"{wanted.concurrency_max} at a time, {wanted.rate_per_s or 'any number'} per second"

@@ -12,7 +12,6 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from types import EllipsisType
 from typing import Literal, Protocol, cast
 
 import msgspec
@@ -504,14 +503,6 @@ class Outlet:
             if rate_per_s != (None if self.rate is None else self.rate.rate_per_s):
                 self._limit_rate(rate_per_s)
         self.stir()
-
-    def change_limits(self, name: str, concurrency_max: int | None, rate_per_s: float | EllipsisType | None) -> str:
-        """Change the limits that are given, and return both in words. Raises DefinitionError for invalid ones."""
-        now = self.rate.rate_per_s if self.rate is not None else None
-        rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
-        wanted = Dependency(name, self.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate)
-        self.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
-        return f"{wanted.concurrency_max} at a time, {wanted.rate_per_s or 'any number'} per second"
 
     def remember(self, phase: str, forced: Forced | None, reason: str, since_s: float | None = None) -> bool:
         """Restore the note of an earlier process. An open breaker is probed before all waiting calls start.
