@@ -304,6 +304,35 @@ class ShownStarts(msgspec.Struct, frozen=True):
     """The workflow, where it is one."""
 
 
+class ShownLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters of one machine, of one step, effect or undo, with the same error."""
+
+    machine: str
+    kind: str
+    name: str
+    group: str
+    """The error without what differs: its first line, with quoted texts and numbers as "…"."""
+    count: int
+    since: datetime
+    """When the oldest gave up."""
+    latest: datetime
+    example: str
+    """A workflow of the group."""
+
+
+class ShownIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """The client of a request, and what it may do."""
+
+    actor: str
+    """Its name in history and the audit log."""
+    scopes: tuple[str, ...]
+    """From the least to the most: "read", "send", "operate", "admin"."""
+    machines: tuple[str, ...] = ()
+    """The machines that its key is limited to; empty without such a limit."""
+    prefixes: tuple[str, ...] = ()
+    """The beginnings of ids that its key is limited to; empty without such a limit."""
+
+
 class ShownResume(msgspec.Struct, frozen=True):
     """Whether it was paused."""
 

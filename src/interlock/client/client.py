@@ -92,6 +92,8 @@ from interlock.wire import (
     PauseBody,
     RewindBody,
     ShownHot,
+    ShownIdentity,
+    ShownLetterGroup,
     ShownPruned,
     ShownResume,
     ShownRewind,
@@ -476,15 +478,28 @@ class Client:
         """The schedules of the server's home."""
         return ClientSchedules(self._remote)
 
+    async def whoami(self) -> ShownIdentity:
+        """Return this client's name in the audit log, its scopes and its limits."""
+        return await self._remote.transport.fetch(HttpCall("GET", "/v1/whoami"), ShownIdentity)
+
     async def compensations(self) -> list[Compensation]:
         """Return the undos that are pending or being tried, of all workflows that unwind."""
         return await self._list("/v1/compensations", Listing[Compensation])
 
-    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
-        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+    async def dead_letters(
+        self, kind: str | None = None, *, workflow: str | None = None, limit: int = 1_000
+    ) -> list[DeadLetter]:
+        """Return the dead letters of all workflows or of one, oldest first.
+
+        `kind` is "step", "effect", "undo" or None for all.
+        """
         check_kind(kind)
-        query = query_of(kind=kind, limit=max(1, min(limit, LETTERS_MAX)))
+        query = query_of(kind=kind, workflow=workflow, limit=max(1, min(limit, LETTERS_MAX)))
         return await self._list(f"/v1/dead-letters{query}", Listing[DeadLetter])
+
+    async def dead_letter_groups(self) -> list[ShownLetterGroup]:
+        """Return how many dead letters there are of each error, by machine and step, effect or undo."""
+        return await self._list("/v1/dead-letters/groups", Listing[ShownLetterGroup])
 
     async def retry_dead_letter(self, letter_id: str, *, by: str | None = None) -> None:
         """Retry a dead letter, with the same idempotency key and all its attempts."""

@@ -667,11 +667,17 @@ class Engine:
         return await self._inside.compensations()
 
     @_repeat_after_move
-    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
-        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+    async def dead_letters(
+        self, kind: str | None = None, *, workflow: str | None = None, limit: int = 1_000
+    ) -> list[DeadLetter]:
+        """Return the dead letters of all workflows or of one, oldest first.
+
+        `kind` is "step", "effect", "undo" or None for all.
+        """
         self._inside.refuse_if_closed()
         check_kind(kind)
-        return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
+        found = await self._store.letters(kind, workflow=workflow, limit=max(1, min(limit, PAGE_MAX)))
+        return [letter_of(letter) for letter in found]
 
     # The actor of an operator's action (`by`) stands in the log `interlock.operators`, and in a server's audit log.
 

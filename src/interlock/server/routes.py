@@ -326,6 +326,14 @@ _CHARTS: dict[str, object] = {
 }
 _OPERATING = (
     _read(
+        "/v1/whoami",
+        operator_routes.whoami,
+        "items",
+        "The client of the request: its name in the audit log, its scopes and limits",
+        answer=wire.ShownIdentity,
+        answer_example={"actor": "the key 7e57 (ada)", "scopes": ["read", "send"], "machines": [], "prefixes": []},
+    ),
+    _read(
         "/v1/compensations",
         operator_routes.compensations,
         "items",
@@ -342,11 +350,23 @@ _OPERATING = (
             RouteParameter(
                 "kind", "Only dead letters of this kind.", {"type": "string", "enum": ["step", "effect", "undo"]}
             ),
+            MACHINE,
+            RouteParameter("workflow", "Only dead letters of this workflow.", TEXT, example="o-1"),
+            RouteParameter("name", "Only dead letters of the step, effect or undo of this name.", TEXT),
+            RouteParameter("group", "Only dead letters of this group of errors.", TEXT),
             RouteParameter(
                 "limit", "Maximum number of dead letters.", {"type": "integer", "minimum": 1, "maximum": 10_000}
             ),
         ),
         answer=DeadLetter,
+        lists=True,
+    ),
+    _read(
+        "/v1/dead-letters/groups",
+        operator_routes.dead_letter_groups,
+        "items",
+        "How many dead letters there are of each error, by machine and step, effect or undo; the most frequent first",
+        answer=wire.ShownLetterGroup,
         lists=True,
     ),
     _operate(

@@ -242,7 +242,10 @@ def svg(description: MachineDescription, *, visits: Mapping[str, int] | None = N
         f"<style>\n{style_sheet(theme)}</style>",
         _rectangle("canvas", Box(0.5, 0.5, layout.width - 1, layout.height - 1), _CANVAS_CORNER),
         f'<text class="title" x="{_number(PADDING)}" y="{_number(PADDING + 14)}">{title}</text>',
-        *(_paint_arrow(placed, layout.flow, _emphasis(layout, placed, most)) for placed in layout.arrows),
+        *(
+            _paint_arrow(placed, _ends(layout, placed), layout.flow, _emphasis(layout, placed, most))
+            for placed in layout.arrows
+        ),
         *(_paint_loop(placed, layout.flow) for placed in layout.nodes if placed.loop_label is not None),
         *(_paint_node(placed, most) for placed in layout.nodes),
         *_paint_legend(layout),
@@ -251,18 +254,24 @@ def svg(description: MachineDescription, *, visits: Mapping[str, int] | None = N
     return "\n".join(parts) + "\n"
 
 
+def _ends(layout: Layout, placed: PlacedArrow) -> tuple[PlacedNode, PlacedNode]:
+    return layout.nodes[placed.arrow.tail], layout.nodes[placed.arrow.head]
+
+
 def _emphasis(layout: Layout, placed: PlacedArrow, most: int) -> float | None:
     """Return how busy an arrow may be, from 0 to 1: no busier than either of its ends. None without `visits`."""
-    ends = [layout.nodes[index].node.visits for index in (placed.arrow.tail, placed.arrow.head)]
-    counts = [count for count in ends if count is not None]
+    counts = [end.node.visits for end in _ends(layout, placed) if end.node.visits is not None]
     return share(min(counts), most) if counts else None
 
 
-def _paint_arrow(placed: PlacedArrow, flow: Flow, emphasis: float | None) -> str:
+def _paint_arrow(placed: PlacedArrow, ends: tuple[PlacedNode, PlacedNode], flow: Flow, emphasis: float | None) -> str:
     kind = placed.arrow.kind
     group = "cold" if emphasis == 0 else "arrow"
     width = "" if emphasis is None else f' style="stroke-width:{_number(1.2 + 1.4 * emphasis)}px"'
-    parts = [f'<g class="{group}">']
+    # The dashboard finds the arrows of a workflow's path by their ends; a gathered arrow leaves "any" state.
+    tail, head = ends[0].node, ends[1].node
+    start = "" if tail.look == "any" else f' data-from="{escape(tail.name)}"'
+    parts = [f'<g class="{group}"{start} data-to="{escape(head.name)}">']
     if placed.arrow.note:
         parts.append(f"<title>{escape(placed.arrow.note)}</title>")
     *points, tip = placed.points

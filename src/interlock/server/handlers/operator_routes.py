@@ -19,6 +19,7 @@ from interlock.engine.dependencies.breakers import BreakerView
 from interlock.engine.engine_settings import Admission
 from interlock.engine.operators.tasks import TaskFilter, parse_task_id
 from interlock.engine.schedules import Schedule, timing_of
+from interlock.engine.views import DeadLetter
 from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WorkflowNotFound
 from interlock.server.http_messages import (
     Disconnected,
@@ -34,7 +35,7 @@ from interlock.server.http_messages import (
     whole_number,
 )
 from interlock.server.problems import HttpProblem
-from interlock.server.security.keys import Scope
+from interlock.server.security.keys import LADDER, Scope
 from interlock.server.service import Service
 from interlock.wire import (
     AdmissionBody,
@@ -46,6 +47,8 @@ from interlock.wire import (
     ResolveBody,
     ScheduleBody,
     ShownHealth,
+    ShownIdentity,
+    ShownLetterGroup,
     ShownResume,
     ShownRuling,
     ShownStarts,
@@ -88,15 +91,73 @@ async def compensations(service: Service, request: Request) -> HttpAnswer:
 
 
 async def dead_letters(service: Service, request: Request) -> HttpAnswer:
-    """List the dead letters, which wait for a person, oldest first."""
+    """List the dead letters, which wait for a person, oldest first; with `group` those of one error."""
     query = request.query
     limit = whole_number(query, "limit", default=LETTERS, most=LETTERS_MAX)
-    limited = request.identity.limited
-    # The dead letters that this key may see may come after those of other keys.
-    letters = await service.engine.dead_letters(query.get("kind"), limit=LETTERS_MAX if limited else limit)
-    if limited:
-        letters = [each for each in letters if await _is_visible(service, request, each.workflow)][:limit]
+    await service.permit(request, query.get("machine"), None)
+    if "machine" in query:
+        service.machine(query["machine"])  # Raises for an unknown one.
+    filtered = request.identity.limited or any(each in query for each in ("machine", "name", "group"))
+    letters = await service.engine.dead_letters(
+        query.get("kind"), workflow=query.get("workflow"), limit=LETTERS_MAX if filtered else limit
+    )
+    if filtered:
+        # The dead letters that this request is about may come after others.
+        letters = [each for each in letters if await _is_wanted(service, request, each)][:limit]
     return listing([*letters])
+
+
+async def _is_wanted(service: Service, request: Request, letter: DeadLetter) -> bool:
+    query = request.query
+    named = {"name": letter.name, "group": letter.group}
+    if any(query.get(each, value) != value for each, value in named.items()):
+        return False
+    if "machine" in query and query["machine"] != await _machine_of_letter(service, letter):
+        return False
+    return not request.identity.limited or await _is_visible(service, request, letter.workflow)
+
+
+async def dead_letter_groups(service: Service, request: Request) -> HttpAnswer:
+    """List the groups of dead letters by machine, step and error, the largest first."""
+    groups: dict[tuple[str, str, str, str], list[DeadLetter]] = {}
+    for letter in await service.engine.dead_letters(limit=LETTERS_MAX):
+        if request.identity.limited and not await _is_visible(service, request, letter.workflow):
+            continue
+        machine = await _machine_of_letter(service, letter)
+        groups.setdefault((machine, letter.kind, letter.name, letter.group), []).append(letter)
+    rows = [
+        ShownLetterGroup(
+            machine=machine,
+            kind=kind,
+            name=name,
+            group=group,
+            count=len(letters),
+            since=min(each.since for each in letters),
+            latest=max(each.since for each in letters),
+            example=letters[0].workflow,
+        )
+        for (machine, kind, name, group), letters in groups.items()
+    ]
+    rows.sort(key=lambda each: -each.count)
+    return listing([*rows])
+
+
+async def _machine_of_letter(service: Service, letter: DeadLetter) -> str:
+    """Return the machine of a letter: mostly only one declares a step or effect of that name, and nothing is read."""
+    known = [name for name, bound in service.machines.items() if _declares(bound, letter)]
+    if len(known) == 1:
+        return known[0]
+    try:
+        return (await service.machine_of(letter.workflow)).name
+    except WorkflowNotFound:
+        return ""  # It was pruned meanwhile, or is one of the engine's own workflows.
+
+
+def _declares(bound: BoundMachine, letter: DeadLetter) -> bool:
+    nodes = bound.table.nodes.values()
+    if letter.kind == "effect":
+        return any(effect.name == letter.name for node in nodes for effect in node.effects)
+    return any(node.step is not None and node.step.name == letter.name for node in nodes)
 
 
 async def _is_visible(service: Service, request: Request, workflow: str) -> bool:
@@ -328,7 +389,23 @@ def _breaker_of(service: Service, name: str) -> BreakerView:
     )
 
 
-# --- Charts, statistics and waits ------------------------------------------------------------------------------------
+# --- Identity --------------------------------------------------------------------------------------------------------
+
+
+async def whoami(_service: Service, request: Request) -> HttpAnswer:
+    """Return the client of the request and its scopes: a page disables what they do not allow."""
+    identity = request.identity
+    return json_answer(
+        ShownIdentity(
+            actor=identity.actor,
+            scopes=tuple(scope.value for scope in LADDER if scope in identity.scopes),
+            machines=identity.limits.machines,
+            prefixes=identity.limits.prefixes,
+        )
+    )
+
+
+# --- Statistics and waits --------------------------------------------------------------------------------------------
 # A server that stops ends its waits immediately, so that the client continues them on another one.
 
 

@@ -16,7 +16,7 @@ import msgspec
 from interlock.core.decide import suggestion
 from interlock.core.events import Event
 from interlock.core.machine import Machine
-from interlock.core.search import where_of
+from interlock.core.search import SearchField, where_of
 from interlock.engine.bound_machine import BoundMachine
 from interlock.engine.path.caller_commands import Beginning, check_id
 from interlock.engine.views import Moved, Refused
@@ -341,11 +341,7 @@ async def stalled(service: Service, request: Request) -> HttpAnswer:
 async def machines(service: Service, request: Request) -> HttpAnswer:
     """List the machines, as plain data."""
     return listing(
-        [
-            bound.machine.describe()
-            for bound in service.select_machines(None)
-            if request.identity.allows(bound.name, None)
-        ]
+        [_described(bound) for bound in service.select_machines(None) if request.identity.allows(bound.name, None)]
     )
 
 
@@ -359,9 +355,20 @@ async def machine(service: Service, request: Request) -> HttpAnswer:
     living = await service.living(bound.name) if counts and not request.identity.limits.prefixes else None
     if (request.header(b"accept") or "").startswith("image/svg+xml"):
         return HttpAnswer(200, itself.svg().encode(), SVG, secured=True)
-    described = msgspec.to_builtins(itself.describe())
-    found = {**described, "diagram": {"svg": itself.svg(), "mermaid": itself.mermaid()}}
+    found = {**_described(bound), "diagram": {"svg": itself.svg(), "mermaid": itself.mermaid()}}
     return json_answer(found if living is None else {**found, "counts": living})
+
+
+def _described(bound: BoundMachine) -> dict[str, object]:
+    """Return a machine as plain data, with the fields that it declares searchable; null where it declares nothing."""
+    described = cast("dict[str, object]", msgspec.to_builtins(bound.machine.describe()))
+    fields = bound.machine.search.fields
+    return {**described, "search": None if fields is None else [_search_field(field) for field in fields]}
+
+
+def _search_field(field: SearchField) -> dict[str, object]:
+    values = None if field.members is None else [str(each.value) for each in field.members]
+    return {"name": field.name, "stored": field.stored, "kind": field.kind, "values": values}
 
 
 def _machine(bound: BoundMachine) -> Machine[Any, Any, Any]:

@@ -29,7 +29,9 @@ GET /v1/stalled read items
 GET /v1/stream read items
 POST /v1/webhooks/{source} - -
 GET /v1/compensations read items
+GET /v1/whoami read items
 GET /v1/dead-letters read items
+GET /v1/dead-letters/groups read items
 POST /v1/dead-letters/{letter}/retry operate letter
 POST /v1/dead-letters/{letter}/resolve operate letter
 GET /v1/breakers read home
