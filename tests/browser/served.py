@@ -1,5 +1,5 @@
-"""What the server of these tests serves: the orders and checkouts of the examples, and two machines for what
-those never do.
+"""What the server of these tests serves: the orders and checkouts of the examples, and three machines for
+what those never do.
 
 It is imported by the server's process alone. The world outside behaves by what is asked of it: a card that declines, an
 article that is gone, a bank that refuses to give back, a carrier that fails or never answers.
@@ -7,6 +7,7 @@ article that is gone, a bank that refuses to give back, a carrier that fails or 
 
 import asyncio
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from enum import Enum
 
 from interlock import App, Breaker, Dependency, Event, Machine, NonRetryable, Retry, Retryable, StepContext
@@ -16,6 +17,7 @@ from interlock.examples.world import FakePayments, FakeWarehouse, world
 from tests.browser.hostile import HOSTILE, HOSTILE_NAME
 
 NAME = "tests.browser.served:app"
+LIMIT_CENTS = 100_000
 
 
 class State(Enum):
@@ -142,6 +144,125 @@ async def post(memo: Memo, ctx: StepContext) -> Posted:
     return Posted()
 
 
+class PurchaseState(Enum):
+    NEW = "new"
+    CHARGING = "charging"
+    REVIEW = "review"
+    APPROVED = "approved"
+    GIVING_BACK = "giving_back"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class Purchase:
+    customer: str = ""
+    cents: int = 0
+    urgent: bool = False
+    placed_on: date | None = None
+    fate: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class PurchaseEvent(Event):
+    pass
+
+
+@dataclass(frozen=True)
+class Place(PurchaseEvent):
+    """The customer places the purchase."""
+
+
+@dataclass(frozen=True)
+class Charged(PurchaseEvent):
+    """The money is here."""
+
+
+@dataclass(frozen=True)
+class Approve(PurchaseEvent):
+    """Finance approves it."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Reject(PurchaseEvent):
+    """Finance rejects it."""
+
+    reason: str
+
+
+class Ribbon(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True)
+class Amend(PurchaseEvent):
+    """Something of every type, so that the form has it."""
+
+    cents: int
+    ribbon: Ribbon
+    placed_on: date | None = None
+    urgent: bool = False
+    tags: tuple[str, ...] = ()
+
+
+purchase = Machine(
+    "purchase",
+    states=PurchaseState,
+    context=Purchase,
+    events=PurchaseEvent,
+    initial=PurchaseState.NEW,
+    final={PurchaseState.APPROVED, PurchaseState.REJECTED},
+    search=("customer", "cents", "urgent", "placed_on"),
+    unwind={PurchaseState.GIVING_BACK: PurchaseState.REJECTED},
+)
+
+
+def within_the_limit(purchase: Purchase, event: Approve) -> bool:
+    """One person approves at most 1,000.00."""
+    return purchase.cents <= LIMIT_CENTS
+
+
+purchase.on(Place, PurchaseState.NEW, to=PurchaseState.CHARGING)
+purchase.on(Charged, PurchaseState.CHARGING, to=PurchaseState.REVIEW)
+purchase.on(Approve, PurchaseState.REVIEW, to=PurchaseState.APPROVED, when=within_the_limit)
+purchase.on(Reject, PurchaseState.REVIEW, to=PurchaseState.GIVING_BACK)
+
+
+@purchase.on(Amend, PurchaseState.REVIEW)
+def amend(purchase: Purchase, event: Amend) -> Purchase:
+    return replace(purchase, cents=event.cents, urgent=event.urgent, placed_on=event.placed_on, tags=event.tags)
+
+
+charged: set[str] = set()
+
+
+@purchase.step(PurchaseState.CHARGING, timeout_s=30, retry=Retry(attempts=1))
+async def charge(purchase: Purchase, ctx: StepContext) -> Charged:
+    """A gateway that is down gives up the first time, a blocked card always; each time with other numbers."""
+    if purchase.fate == "blocked":
+        raise NonRetryable(f"card '{purchase.cents}' is blocked: 402")
+    if purchase.fate == "down" and ctx.key not in charged:
+        charged.add(ctx.key)
+        raise NonRetryable(f"gateway 'gw-{len(charged)}' is down: 503 after {len(charged)} ms")
+    return Charged()
+
+
+@charge.undo(Charged)
+async def give_back(purchase: Purchase, done: Charged | None, ctx: StepContext) -> None:
+    """The money goes back: the purchase is rejected, or set back to before the charge."""
+
+
+purchase.task(
+    PurchaseState.REVIEW,
+    role="finance",
+    title="Approve {cents} for {customer}",
+    events=(Approve, Reject),
+    due=timedelta(days=1),
+)
+
+
 class Bank(FakePayments):
     """It knows by the name of an order what will become of it."""
 
@@ -157,7 +278,7 @@ class Bank(FakePayments):
 world.payments, world.warehouse = Bank(), FakeWarehouse(sold_out={"gone"})
 
 app = App(
-    machines=[order, checkout, parcel, memo],
+    machines=[order, checkout, parcel, memo, purchase],
     dependencies=[
         Dependency("payments", concurrency_max=64),
         Dependency("warehouse"),

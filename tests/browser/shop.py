@@ -20,6 +20,7 @@ LATE_S = 3 * 24 * 3600.0
 ORDERS = 120
 POPULAR = "stuck-0"
 CROWD, CROWD_ROUNDS = 16, 30
+PURCHASES = 8
 ITEMS = [{"sku": "A-1", "qty": 2}]
 
 
@@ -87,6 +88,7 @@ class Shop:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self._customer, range(orders)))
             list(pool.map(self._cart, range(6)))
+        self._purchases()
         self._parcels()
         self._trouble()
         self._schedules()
@@ -125,6 +127,20 @@ class Shop:
         self.start(name, checkout.name, {"order_id": name, "items": items, "cents": 100 + index})
         if index != 1:
             self.client.wait(name, "completed", timeout_s=30)
+
+    def _purchases(self) -> None:
+        """Some wait for a decision; the charges of others gave up, all by one error with other numbers."""
+        for index in range(PURCHASES):
+            context = {
+                "customer": ("ada", "bob", HOSTILE)[index % 3],
+                "cents": 50_000 * (3 - index % 3),
+                "urgent": index % 2 == 0,
+                "placed_on": f"2026-01-{index + 1:02}",
+                "fate": "blocked" if index >= PURCHASES - 4 else "",
+            }
+            self.start(f"purchase-{index}", "purchase", context)
+            self.send(f"purchase-{index}", "PLACE")
+        self.client.wait("purchase-0", "review", timeout_s=30)
 
     def _parcels(self) -> None:
         """One arrives, one is under way, one is fetched back, and others are lost until the breaker opens."""

@@ -19,10 +19,11 @@ def row_of(tab: Tab, workflow: str) -> Locator:
 
 
 def letter(tab: Tab, shop: Shop, name: str) -> Locator:
-    """A memo that gave up: its row among the dead letters."""
+    """A memo that gave up: its row among the dead letters with its error."""
     shop.start(name, "memo", {"text": "to all"})
     shop.send(name, "POST")
     tab.open("#/dead-letters")
+    tab.main.get_by_role("link", name="the postman is ill").click()
     row = row_of(tab, name)
     expect(row).to_be_visible()
     return row
@@ -130,7 +131,7 @@ def test_a_version_is_forked_into_a_new_workflow(tab: Tab, shop: Shop) -> None:
     shop.start("memo-8", "memo", {"text": "to fork"})
     tab.open("#/workflows/memo-8")
     tab.main.get_by_text("Details").first.click()
-    tab.main.get_by_role("button", name="Fork version 1").click()
+    tab.main.get_by_role("button", name="Fork: version 1").click()
     asked = tab.page.get_by_role("dialog", name="Fork version 1 of memo-8?")
     asked.get_by_label("Id of the new workflow").fill("memo-9")
     asked.get_by_role("button", name="Fork").click()

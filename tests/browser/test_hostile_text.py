@@ -8,13 +8,16 @@ from playwright.sync_api import expect
 from interlock.ui import CONTENT_SECURITY_POLICY
 from tests.browser.hostile import HOSTILE, HOSTILE_ID, HOSTILE_NAME, seen, seen_in_json
 from tests.browser.shop import Shop
-from tests.browser.tabs import Tab
+from tests.browser.tabs import REFUSED, Tab
 
 PLACES = {
     "an id in a listing": ("#/machines/order?state=refunded", HOSTILE_ID),
     "a context, an event's data and a key": (f"#/workflows/{quote(HOSTILE_ID, safe='')}", seen_in_json(HOSTILE)),
     "a reason to wait": ("#/machines/parcel", HOSTILE_NAME[:20]),
-    "an error of a step": ("#/dead-letters", seen(HOSTILE)),
+    "an error of an undo": ("#/workflows/cart-kept", seen(HOSTILE)),
+    "a group of errors": ("#/dead-letters", "the bank says: <script>"),
+    "a value that nobody has": (f"#/find?q={quote(HOSTILE, safe='')}", seen(HOSTILE)),
+    "the title of a task": ("#/inbox", seen(HOSTILE)),
     "the name of a breaker": ("#/breakers", HOSTILE_NAME),
 }
 
@@ -22,6 +25,7 @@ PLACES = {
 @pytest.mark.slow
 def test_hostile_text_is_text_wherever_it_is_shown(tab: Tab) -> None:
     """Every tab is checked at its end for scripts that ran, dialogs, elements that were made, and other hosts."""
+    tab.expected = [REFUSED]
     tab.open()
     for address, text in PLACES.values():
         tab.page.goto(tab.url + address)

@@ -9,9 +9,9 @@ const PAGES_MAX = 10;
 const KEY = "interlock-key";
 
 export class Problem extends Error {
-  constructor({ status = 0, title, detail = "", fix = "", code = "" }) {
+  constructor({ status = 0, title, detail = "", fix = "", code = "", decided = null }) {
     super(title);
-    Object.assign(this, { status, title, detail, fix, code });
+    Object.assign(this, { status, title, detail, fix, code, decided });
   }
 }
 
@@ -32,18 +32,39 @@ export function at(parts, ...values) {
 export function address(path, query = {}) {
   const url = new URL(path, ROOT);
   for (const [name, value] of Object.entries(query)) {
-    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+    for (const each of [value].flat()) {
+      if (each !== null && each !== undefined && each !== "") url.searchParams.append(name, each);
+    }
   }
   return url;
+}
+
+let viewer = null;
+
+/** The client as the server knows it, with its scopes; asked once for each key. */
+export async function loadViewer(signal) {
+  viewer ??= { ...(await call("v1/whoami", { signal })), key: key.get() };
+  return viewer;
+}
+
+/** Another key is another client. */
+export function forgetViewer() {
+  viewer = null;
+}
+
+/** Why the key may not do what needs this scope, or null when it may. */
+export function lacks(scope) {
+  if (viewer === null || viewer.scopes.includes(scope)) return null;
+  return `This needs a key of scope ${scope}; ${viewer.actor} has ${viewer.scopes.join(", ")}.`;
 }
 
 export function credentials() {
   return key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
 }
 
-export async function call(path, { method = "GET", query, body, signal } = {}) {
+export async function call(path, { method = "GET", query, body, signal, headers: extra = {} } = {}) {
   const sent = key.get();
-  const headers = { Accept: "application/json", ...credentials() };
+  const headers = { Accept: "application/json", ...extra, ...credentials() };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   let response;
@@ -76,7 +97,9 @@ function unreachable(error) {
   const late = error.name === "TimeoutError";
   return new Problem({
     title: late ? `The server has not answered for ${TIMEOUT_MS / 1000} s.` : "The server cannot be reached.",
-    detail: late ? "It is overloaded, or something between here and there holds the answer back." : "It has stopped, or the network is down.",
+    detail: late
+      ? "It is overloaded, or something between here and there holds the answer back."
+      : "It has stopped, or the network is down.",
     fix: "This page tries again by itself.",
   });
 }
@@ -94,7 +117,7 @@ export async function problemOf(response, sent) {
   const what = text(told.what);
   const title = what || text(told.title) || `The server answered ${response.status} ${response.statusText}`.trim() + ".";
   const detail = text(told.detail).startsWith(what) ? text(told.detail).slice(what.length).trim() : text(told.detail);
-  const problem = { status: response.status, title, detail, fix: text(told.fix), code: text(told.code) };
+  const problem = { status: response.status, title, detail, fix: text(told.fix), code: text(told.code), decided: told.decided };
   if (response.status === 401 && sent === key.get()) document.dispatchEvent(new CustomEvent("key-needed", { detail: problem }));
   return new Problem(problem);
 }

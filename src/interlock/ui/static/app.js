@@ -1,25 +1,25 @@
 // The page itself: routing to views, refreshing, and the tools in the header.
 
-import { key } from "./api.js";
-import { ask } from "./ask.js";
+import { forgetActivity } from "./activity.js";
+import { forgetViewer, key, loadViewer } from "./api.js";
 import { el, show } from "./dom.js";
+import { ask } from "./forms.js";
+import { help, listenForKeys } from "./keyboard.js";
 import { hearAnswer, live, reconnect, startLive } from "./live.js";
 import { forgetMachines } from "./machines.js";
 import { link, loading, nothing, problem } from "./parts.js";
 import { keepTicking } from "./time.js";
-import * as breakers from "./views/breakers.js";
-import * as compensations from "./views/compensations.js";
-import * as hot from "./views/hot.js";
 import * as letters from "./views/letters.js";
-import * as machine from "./views/machine.js";
+import { breakers, bulk, compensations, hot, schedules, stalled } from "./views/operations.js";
 import * as overview from "./views/overview.js";
-import * as schedules from "./views/schedules.js";
-import * as stalled from "./views/stalled.js";
+import * as tasks from "./views/tasks.js";
 import * as workflow from "./views/workflow.js";
+import * as workflows from "./views/workflows.js";
 
 const ROUTES = [
   [/^\/$/, overview],
-  [/^\/machines\/(?<name>[^/]+)$/, machine],
+  [/^\/machines\/(?<name>[^/]+)$/, workflows],
+  [/^\/(?:workflows|find)$/, workflows],
   [/^\/workflows\/(?<id>[^/]+)$/, workflow],
   [/^\/stalled$/, stalled],
   [/^\/compensations$/, compensations],
@@ -27,15 +27,21 @@ const ROUTES = [
   [/^\/breakers$/, breakers],
   [/^\/hot-rows$/, hot],
   [/^\/schedules$/, schedules],
+  [/^\/inbox$/, tasks],
+  [/^\/bulk$/, bulk],
+  [/^\/bulk\/(?<run>[^/]+)$/, bulk],
 ];
 const PAGES = [
-  ["#/", "Overview"],
-  ["#/stalled", "Stalled"],
-  ["#/compensations", "Compensations"],
-  ["#/dead-letters", "Dead letters"],
-  ["#/breakers", "Breakers"],
-  ["#/hot-rows", "Hot rows"],
-  ["#/schedules", "Schedules"],
+  ["o", "#/", "Overview"],
+  ["w", "#/workflows", "Workflows"],
+  ["i", "#/inbox", "Inbox"],
+  ["d", "#/dead-letters", "Dead letters"],
+  ["s", "#/stalled", "Stalled"],
+  ["c", "#/compensations", "Compensations"],
+  ["b", "#/breakers", "Breakers"],
+  ["h", "#/hot-rows", "Hot rows"],
+  ["t", "#/schedules", "Schedules"],
+  ["r", "#/bulk", "Bulk runs"],
 ];
 const STATUSES = {
   connecting: "Connecting",
@@ -65,7 +71,8 @@ function route() {
     if (!found) continue;
     try {
       const parts = Object.entries(found.groups ?? {}).map(([name, value]) => [name, decodeURIComponent(value)]);
-      return { view, params: { ...Object.fromEntries(new URLSearchParams(query)), ...Object.fromEntries(parts) } };
+      const given = new URLSearchParams(query);
+      return { view, params: { ...Object.fromEntries(given), ...Object.fromEntries(parts), query: given } };
     } catch {
       return null; // An address with a broken escape, cut off while it was copied.
     }
@@ -99,7 +106,8 @@ function pathOf(hash) {
 }
 
 function showPages() {
-  const links = PAGES.map(([href, name]) => el("a", { href, "aria-current": pathOf(shown.hash) === href && "page" }, name));
+  const path = pathOf(shown.hash);
+  const links = PAGES.map(([, href, name]) => el("a", { href, "aria-current": path === href && "page" }, name));
   show(document.getElementById("pages"), links);
 }
 
@@ -121,6 +129,7 @@ async function look() {
   const began = Date.now();
   const sent = key.get();
   try {
+    await loadViewer(mine.stop.signal);
     mine.data = await mine.view.load(mine.params, mine.stop.signal);
     hearAnswer();
     if (mine !== shown) return;
@@ -185,6 +194,8 @@ async function askForKey(why) {
   showKey();
   if (!done) return;
   forgetMachines();
+  forgetViewer();
+  forgetActivity();
   locked = false;
   reconnect();
   nextLook = 0;
@@ -207,8 +218,10 @@ document.getElementById("skip").onclick = (event) => {
 document.getElementById("open").onsubmit = (event) => {
   event.preventDefault();
   const id = new FormData(event.target).get("id").trim();
-  if (id) location.hash = link.workflow(id);
+  if (id) location.hash = link.page("/find", { q: id });
+  event.target.reset();
 };
+document.getElementById("help").onclick = () => help(PAGES);
 document.addEventListener("key-needed", ({ detail }) => declined || askForKey(detail.title));
 document.addEventListener("visibilitychange", wish);
 addEventListener("hashchange", go);
@@ -220,5 +233,6 @@ showStatus();
 showKey();
 showTheme();
 keepTicking();
+listenForKeys(PAGES);
 go();
 startLive();

@@ -1,14 +1,23 @@
 // Elements are made here and nowhere else. Whatever users wrote becomes a text node or an attribute's value, never markup.
 
-const HANDLERS = ["onclick", "onsubmit"];
+const SVG = "http://www.w3.org/2000/svg";
+const HANDLERS = ["onclick", "onsubmit", "onchange"];
 // What the reader has changed in an element, and a fresh copy must not change back.
 const KEPT = { DETAILS: ["open"], INPUT: ["value"], TEXTAREA: ["value"] };
 
 /** An element with attributes, handlers (`onclick`) and children: nodes, texts, numbers, lists of them, or nothing. */
 export function el(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
+  return fill(document.createElement(name), attributes, children);
+}
+
+/** The same for an element of a drawing. */
+export function svg(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value === null || value === undefined || value === false || (value === "" && key === "class")) continue;
     if (HANDLERS.includes(key)) node[key] = value;
     else node.setAttribute(key, value === true ? "" : String(value));
   }
@@ -30,7 +39,8 @@ function unturned(text) {
 
 /**
  * Make `parent` hold these children, changing only what differs: a page that refreshes itself each second must not
- * take away the focus, the selection, the scroll position or an opened detail. Children are matched by `data-key`.
+ * take away the focus, the selection, the scroll position or an opened detail. Children are matched by `data-key`. What
+ * is inside an element with `data-own` belongs to the reader, for example a form: it stays until its key changes.
  */
 export function show(parent, ...children) {
   const wanted = parent.cloneNode(false);
@@ -86,6 +96,7 @@ function match(old, wanted) {
   for (const { name, value } of wanted.attributes) {
     if (old.getAttribute(name) !== value && !kept.includes(name)) old.setAttribute(name, value);
   }
+  if (wanted.dataset?.own !== undefined) return;
   for (const handler of HANDLERS) old[handler] = wanted[handler];
   matchChildren(old, wanted);
 }

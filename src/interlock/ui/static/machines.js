@@ -36,6 +36,14 @@ export async function machine(name, signal) {
   return told;
 }
 
+let drawn = null;
+
+/** One machine with its drawing, which does not change either; without counts. */
+export async function drawnMachine(name, signal) {
+  if (drawn?.name !== name) drawn = await call(at`v1/machines/${name}`, { signal });
+  return drawn;
+}
+
 /** What has happened since the count is seen as soon as it may be counted again. */
 function lookLater(known) {
   if (known.timer) return;
@@ -45,5 +53,6 @@ function lookLater(known) {
 /** Another key may see other machines. */
 export function forgetMachines() {
   described = null;
+  drawn = null;
   counted.clear();
 }

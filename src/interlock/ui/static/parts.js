@@ -6,10 +6,13 @@ import { el } from "./dom.js";
 export const link = {
   machine: (name, query = {}) => `#/machines/${encodeURIComponent(name)}${search(query)}`,
   workflow: (id) => `#/workflows/${encodeURIComponent(id)}`,
+  page: (path, query = {}) => `#${path}${search(query)}`,
 };
 
 function search(query) {
-  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const given = Object.entries(query)
+    .flatMap(([name, value]) => [value].flat().map((each) => [name, each]))
+    .filter(([, value]) => value !== null && value !== undefined && value !== "");
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
@@ -19,6 +22,36 @@ export function workflowLink(id) {
 
 export function machineLink(name) {
   return el("a", { href: link.machine(name) }, name);
+}
+
+/** A part of a page with a title, in a box of its own. */
+export function card(title, ...children) {
+  return el("section", { class: "card", "data-key": `card ${title}` }, el("h2", {}, title), children);
+}
+
+/** Several facts, each with its name. */
+export function facts(...pairs) {
+  const shown = pairs.filter(Boolean).map(([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value)));
+  return el("dl", { class: "facts" }, shown);
+}
+
+export function chip(text, look = "plain") {
+  return el("span", { class: `chip ${look}` }, text);
+}
+
+/** An error text; with a traceback that opens below it. */
+export function failure(error, traceback) {
+  const text = el("span", { class: "error" }, error);
+  return traceback ? el("details", {}, el("summary", {}, text), el("pre", { class: "json", tabindex: "0" }, traceback)) : text;
+}
+
+/** The parts of the JSON shape of two contexts that differ. */
+export function differences(before, after) {
+  const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
+  return [...names]
+    .map((name) => ({ name, old: JSON.stringify(before?.[name]), fresh: JSON.stringify(after?.[name]) }))
+    .filter(({ old, fresh }) => old !== fresh)
+    .map(({ name, old, fresh }) => el("li", {}, name, ": ", el("del", {}, old ?? "nothing"), " → ", el("ins", {}, fresh ?? "nothing")));
 }
 
 export function heading(title, ...aside) {
@@ -48,7 +81,11 @@ export function table({ label, columns, rows, key, empty }) {
   if (!rows.length) return nothing(empty);
   const head = columns.map(({ title, number }) => el("th", { scope: "col", role: "columnheader", class: number && "number" }, title));
   const body = rows.map((row) =>
-    el("tr", { role: "row", "data-key": key(row) }, columns.map((column) => tableCell(column, row))),
+    el(
+      "tr",
+      { role: "row", "data-key": key(row) },
+      columns.map((column) => tableCell(column, row)),
+    ),
   );
   return el(
     "div",
@@ -90,7 +127,7 @@ export function problem(error, retry) {
 
 /** Any JSON value, indented; text stays text. */
 export function json(value) {
-  return el("pre", { class: "json" }, el("code", {}, JSON.stringify(value, null, 2)));
+  return el("pre", { class: "json", tabindex: "0" }, el("code", {}, JSON.stringify(value, null, 2)));
 }
 
 /** A listing that was cut off says so. */

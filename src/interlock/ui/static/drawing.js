@@ -1,17 +1,15 @@
-// The machine's drawing with how many workflows are in each state.
+// The machine's drawing: how many workflows are in each state, or the path that one of them has taken.
 //
 // The server draws it as an SVG document. Here it is copied element by element, only what a drawing needs: its own style
 // element would be refused by the Content-Security-Policy (diagram.css has the same rules), and anything else has no
 // business on this page.
 
+import { svg as make } from "./dom.js";
 import { link } from "./parts.js";
 import { number, several } from "./time.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const ELEMENTS = new Set(["svg", "g", "path", "rect", "circle", "text", "tspan", "title"]);
-const ATTRIBUTES = new Set(
-  "class d x y dx width height rx cx cy r viewBox transform aria-label data-state".split(" "),
-);
+const ATTRIBUTES = new Set("class d x y dx width height rx cx cy r viewBox transform aria-label data-state data-from data-to".split(" "));
 const BADGE_HEIGHT = 20;
 const DIGIT_WIDTH = 7.5;
 const ARROW_ROOM = 8;
@@ -20,8 +18,11 @@ const ARROW_ROOM = 8;
 const pass = { createHTML: (text) => text };
 const policy = globalThis.trustedTypes?.createPolicy("interlock-diagram", pass) ?? pass;
 
-/** The drawing, or null when the server sent none that can be read. `chosen` is the state that the page is about. */
-export function diagram(machine, chosen) {
+/**
+ * The drawing, or null when the server sent none that can be read. `chosen` is the state that the page is about; `path`
+ * the moves of a workflow ({from_state, to_state}), which are then drawn stronger than the rest.
+ */
+export function drawing(machine, { chosen, path } = {}) {
   const drawn = machine.diagram?.svg;
   if (typeof drawn !== "string") return null;
   // Without its style element, which the browser would already refuse, and report, while it parses.
@@ -36,7 +37,28 @@ export function diagram(machine, chosen) {
     const name = box.dataset.state;
     box.replaceWith(linked(box, machine, name, name === chosen));
   }
+  if (path) markPath(root, path);
   return root;
+}
+
+/** Mark the states and arrows of a path. A move whose own arrow is not drawn goes by the arrow from any state. */
+function markPath(root, path) {
+  root.classList.add("pathed");
+  const moves = new Set(path.map((row) => JSON.stringify([row.from_state, row.to_state])));
+  const visited = new Set(path.map((row) => row.to_state));
+  for (const box of root.querySelectorAll("a.state")) {
+    if (visited.has(box.dataset.name)) box.classList.add("visited");
+  }
+  const arrows = [...root.querySelectorAll("g[data-to]")];
+  const own = arrows.filter((arrow) => moves.delete(JSON.stringify([arrow.dataset.from, arrow.dataset.to])));
+  const targets = new Set(
+    [...moves]
+      .map((move) => JSON.parse(move))
+      .filter(([from, to]) => from !== to)
+      .map(([, to]) => to),
+  );
+  const gathered = arrows.filter((arrow) => arrow.dataset.from === undefined && targets.has(arrow.dataset.to));
+  for (const arrow of [...own, ...gathered]) arrow.classList.add("taken");
 }
 
 function copy(node) {
@@ -59,6 +81,7 @@ function linked(box, machine, name, chosen) {
   const anchor = make("a", {
     href: link.machine(machine.name, { state: name }),
     class: chosen ? "state chosen" : "state",
+    "data-name": name,
     "aria-label": count === undefined ? name : `${name}: ${several(count, "workflow")}`,
   });
   anchor.append(box.cloneNode(true));
@@ -78,10 +101,4 @@ function badge(rect, count) {
   label.textContent = text;
   group.append(make("rect", { x, y, width, height: BADGE_HEIGHT, rx: BADGE_HEIGHT / 2 }), label);
   return group;
-}
-
-function make(name, attributes = {}) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  return node;
 }
