@@ -37,7 +37,7 @@ from interlock.engine.dependencies.wait_queue import Line
 from interlock.engine.engine_settings import Admission
 from interlock.engine.families import WorkflowCalls
 from interlock.engine.follow_moves import Follower
-from interlock.engine.internals import EngineParts, not_called, not_given
+from interlock.engine.internals import EngineParts, moved_or_refused, not_called, not_given
 from interlock.engine.leases import LEASE_S, WAIT_S, Leasing
 from interlock.engine.open_engine import EngineOpening
 from interlock.engine.operators.attempts import AttemptPage, read_attempts
@@ -281,7 +281,7 @@ class Engine:
             # Most are answered together: after the wait for the first, the others are done.
             if not isinstance(answer, Refused) and not answer.done():
                 await asyncio.wait([answer])
-        return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
+        return [answer if isinstance(answer, Refused) else moved_or_refused(answer) for answer in answers]
 
     async def fork(self, workflow: str, at_version: int, new_id: str, *, by: str | None = None) -> View[Enum, object]:
         """Start a new workflow in the state and with the context that another one had at a version (F6).
@@ -992,12 +992,3 @@ class Workflows(Generic[StateT, ContextT, EventT]):
                 f"there is no workflow {view.id!r} of machine {self._machine.name!r}: it is one of {view.machine!r}."
             )
         return cast("View[StateT, ContextT]", view)
-
-
-def _moved_or_refused(answer: "asyncio.Future[object]") -> Moved[Enum] | Refused:
-    error = answer.exception()
-    if error is None:
-        return cast("Moved[Enum]", answer.result())
-    if isinstance(error, InterlockError):
-        return Refused(error)
-    raise error

@@ -715,3 +715,13 @@ def not_called(dependency: object, lines: Iterable[str]) -> BadUsage:
 
 def _nothing() -> None:
     """Do nothing: no event loop is watched."""
+
+
+def moved_or_refused(answer: "asyncio.Future[object]") -> Moved[Enum] | Refused:
+    """Return the answer of one event of many. Raises what is not Interlock's own error."""
+    error = answer.exception()
+    if error is None:
+        return cast("Moved[Enum]", answer.result())
+    if isinstance(error, InterlockError):
+        return Refused(error)
+    raise error

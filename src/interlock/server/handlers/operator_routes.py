@@ -3,6 +3,8 @@
 Every change is written to the audit log first, with the identity of the client. Limits and admission are those of the
 process that answers. One request works for a bounded time: a wait answers at the latest after WAIT_S_MAX, and pruning
 returns whether there is more.
+
+Sections: dead letters, tasks, schedules, breakers, identity, statistics and waits, pauses, limits, health.
 """
 
 import asyncio
