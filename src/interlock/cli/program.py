@@ -132,7 +132,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
             "fork shop.orders:order o-1 o-1-again --at 3 --home lanes:///var/shop",
         ),
         "interlock.cli.explanations:rewind": (
-            "Set a workflow back to an earlier version, after what it did since then is undone.",
+            "Set a workflow back to the state and context of an earlier version.",
             "rewind shop.orders:order o-1 --to 3 --dry-run --home lanes:///var/shop",
         ),
         "interlock.cli.operator_commands:dead_letters": (

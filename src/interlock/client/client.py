@@ -501,9 +501,9 @@ class Client:
         """Return how many dead letters there are of each error, by machine and step, effect or undo."""
         return await self._list("/v1/dead-letters/groups", Listing[ShownLetterGroup])
 
-    async def retry_dead_letter(self, letter_id: str, *, by: str | None = None) -> None:
-        """Retry a dead letter, with the same idempotency key and all its attempts."""
-        await self._rule(letter_id, "retry", None, by)
+    async def retry_dead_letter(self, letter_id: str, *, by: str | None = None, workflow: str | None = None) -> None:
+        """Retry a dead letter, with the same key and all its attempts. It is found sooner by its workflow."""
+        await self._rule(letter_id, "retry", None, by, workflow)
 
     async def resolve_dead_letter(self, letter_id: str, *, note: str, by: str | None = None) -> None:
         """Mark a dead letter as resolved by a person. An unwinding continues; a step's workflow waits for an event."""
@@ -733,8 +733,10 @@ class Client:
         call = HttpCall("PUT", target + query_of(by=by), encode(body), (CONTENT,), moves=True)
         await self._remote.transport.ask(call)
 
-    async def _rule(self, letter_id: str, ruling: str, body: bytes | None, by: str | None) -> None:
-        target = f"/v1/dead-letters/{escaped(letter_id)}/{ruling}{query_of(by=by)}"
+    async def _rule(
+        self, letter_id: str, ruling: str, body: bytes | None, by: str | None, workflow: str | None = None
+    ) -> None:
+        target = f"/v1/dead-letters/{escaped(letter_id)}/{ruling}{query_of(by=by, workflow=workflow)}"
         call = HttpCall("POST", target, body or b"", (CONTENT,), repeatable=False, moves=True)
         await self._remote.transport.ask(call)
 
@@ -925,6 +927,8 @@ class BlockingClient(ClosingProxy[Client]):
     resume = blocking(Client.resume)
     pauses = blocking(Client.pauses)
     contention = blocking(Client.contention)
+    whoami = blocking(Client.whoami)
+    dead_letter_groups = blocking(Client.dead_letter_groups)
     charts = blocking(Client.charts)
 
     transaction = plain(Client.transaction)

@@ -374,6 +374,7 @@ _OPERATING = (
         operator_routes.retry,
         "letter",
         "Retry a dead letter, with the same idempotency key and all its attempts",
+        parameters=(BY, RouteParameter("workflow", "The workflow of the letter, by which it is found sooner.", TEXT)),
         answer=wire.ShownRuling,
         answer_example={"id": "7e57…", "ruling": "retried"},
     ),

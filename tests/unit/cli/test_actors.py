@@ -94,7 +94,8 @@ WITHOUT_ACTOR = {
     **dict.fromkeys(
         ("check", "diagram", "describe", "plan", "show", "history", "children", "why", "attempts", "find", "stalled",
          "allowed", "compensations", "databases", "hot", "audit", "dead-letters list", "schedules list", "keys list",
-         "doctor"),
+         "doctor",
+         "bulk list", "bulk show", "task show"),
         "reads",
     ),
     **dict.fromkeys(("new", "demo", "chaos", "simulate lanes", "simulate engine"), "has a home of its own"),

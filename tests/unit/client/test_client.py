@@ -278,7 +278,11 @@ def calls(cls: type) -> set[str]:
 WITHOUT = {"open": "a client is made by its constructor: it has no store to open."}
 """Calls of an engine that a client does not have, each with its reason."""
 
-BESIDES = {"stream": "the signals with their places, to go on from after a restart."}
+BESIDES = {
+    "stream": "the signals with their places, to go on from after a restart.",
+    "whoami": "an engine has no keys.",
+    "dead_letter_groups": "for pages that show many letters.",
+}
 """Calls that only a client has."""
 
 NEVER = {"transaction": "PostgreSQL", "lease": "in time"}

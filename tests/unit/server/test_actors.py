@@ -98,6 +98,7 @@ BODIES: dict[str, object] = {
     "/v1/workflows/{id}/fork": {"at_version": 1, "id": "o-8"},
     "/v1/machines/{machine}/workflows": {"id": "o-9", "context": {}},
     "/v1/schedules/{name}": {"machine": "order", "cron": "0 3 * * *"},
+    "/v1/workflows/{id}/rewind": {"to_version": 1},
     "/v1/pauses": {"machine": "order"},
     "/v1/pauses/resume": {"machine": "order"},
 }
@@ -135,6 +136,10 @@ def test_every_route_that_changes_something_records_the_person(route: Endpoint) 
             headers = await home.key(Scope.ADMIN)
             if route.path == "/v1/pauses/resume":
                 await home.app.engine.pause(machine=shop.order)
+            if route.path == "/v1/bulk/{name}":
+                _ = await home.app.engine.bulk(shop.order, state=shop.State.DRAFT).pause(by="grace", name="other")
+                if route.method == "DELETE":
+                    _ = await home.app.engine.bulk(shop.order, state=shop.State.DRAFT).pause(by="grace", name="gateway")
             request = asked(route, BODIES.get(route.path), letter=letter)
             answer = await home.app.client.request(
                 request.method,

@@ -177,7 +177,7 @@ async def retry(service: Service, request: Request) -> HttpAnswer:
     letter = request.parts[0]
     await _permit_letter(service, request, letter)
     async with service.audit_action(request, "dead_letter.retry", letter, before="dead", after="retried"):
-        await service.engine.retry_dead_letter(letter, by=request.actor)
+        await service.engine.retry_dead_letter(letter, by=request.actor, workflow=request.query.get("workflow"))
     return json_answer(ShownRuling(id=letter, ruling="retried"))
 
 
