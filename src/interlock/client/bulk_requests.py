@@ -16,8 +16,9 @@ from interlock.client.retries import HttpCall
 from interlock.client.workflow_requests import CONTENT, Remote, event_of
 from interlock.clock import RandomIds
 from interlock.core.events import Event
-from interlock.engine.operators.bulk import BulkRequest
+from interlock.engine.operators.bulk import BulkRequest, check_rate
 from interlock.engine.operators.bulk_runs import BulkPlan, BulkRun, run_id
+from interlock.engine.path.caller_commands import check_kind
 from interlock.urls import escaped, query_of
 from interlock.wire import BulkBody, Listing, encode
 
@@ -147,6 +148,8 @@ class ClientBulk(Generic[EventT]):
         data: Mapping[str, object] | None,
         rate_per_s: float | None,
     ) -> bytes:
+        check_rate(rate_per_s)  # JSON has no NaN: the server would be told of no rate.
+        check_kind(request.kind)
         wire_name, payload = (None, msgspec.Raw(b"{}")) if event is None else event_of(event, data)
         return encode(
             BulkBody(

@@ -56,6 +56,12 @@ def test_a_filter_is_planned_and_moved_at_a_server(interlock: Interlock, monkeyp
         done = interlock("bulk", "send", "order", *REMARK, "--state", "draft", "--name", "n", "--by", "ada")
         assert done.out == "n (send REMARK, order): done, 3 of 3 moved\n", done.err
         assert interlock("bulk", "list", "-o", "ids").out == "n\n"
+        for rate in ("nan", "-1", "0"):
+            refused = interlock("bulk", "pause", NAME, "--rate", rate)
+            assert (refused.code, "is not a rate" in refused.err) == (2, True), refused.err
+        refused = interlock("bulk", "retry", NAME, "--kind", "guard")
+        assert refused.code != 0
+        assert "'guard' is not a kind of dead letter" in refused.err
         assert interlock("bulk", "pause", NAME).out.endswith("done, 3 of 3 moved\n")
         with BlockingClient(url) as client:
             ready = client.bulk(order, state="draft")

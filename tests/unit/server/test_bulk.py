@@ -88,6 +88,9 @@ def test_a_run_is_stopped_and_resumed_and_its_progress_is_answered(monkeypatch: 
         ({"machine": "order", "action": "pause", "where": ["colour=red"]}, 400, "invalid-payload"),
         ({"machine": "order", "action": "pause", "rate_per_s": 0}, 400, "invalid-payload"),
         ({"machine": "order", "action": "retry", "kind": "guard"}, 400, "invalid-payload"),
+        ({"machine": "order", "action": "pause", "event": "CANCEL"}, 400, "invalid-payload"),
+        ({"machine": "order", "action": "pause", "letter": "charge"}, 400, "invalid-payload"),
+        ({"machine": "order", "action": "send", "event": "CANCEL", "kind": "step"}, 400, "invalid-payload"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_correct(body: dict[str, object], status: int, code: str) -> None:

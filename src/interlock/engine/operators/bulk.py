@@ -441,6 +441,16 @@ class BulkRequest:
     """Why workflows are paused or resumed."""
 
 
+def check_rate(rate_per_s: float | None) -> None:
+    """Raise BadUsage unless the value is a rate, or None for no limit."""
+    if rate_per_s is not None and not 0 < rate_per_s < float("inf"):
+        raise BadUsage(
+            f"rate_per_s={rate_per_s!r} is not a rate.",
+            why="A run acts on at most this many workflows per second.",
+            fix="Pass a number above 0, or leave it out for no limit.",
+        )
+
+
 class Bulk(Generic[EventT]):
     """The workflows of a filter, to act on all of them. Made by `engine.bulk(machine, …)`.
 
@@ -519,12 +529,7 @@ class Bulk(Generic[EventT]):
         """
         source, who = self._source, checked_actor(by)
         source.parts().refuse_if_closed()
-        if rate_per_s is not None and not 0 < rate_per_s < float("inf"):
-            raise BadUsage(
-                f"rate_per_s={rate_per_s!r} is not a rate.",
-                why="A run acts on at most this many workflows per second.",
-                fix="Pass a number above 0, or leave it out for no limit.",
-            )
+        check_rate(rate_per_s)
         if name is None:
             name = f"{request.action} {source.bound.name:.80} {source.parts().pipeline.means.ids.text()[:8]}"
         action = self._action(request, run_id(name))

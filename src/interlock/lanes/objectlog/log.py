@@ -1,8 +1,8 @@
 """The log of an open lane on a bucket, and its opening.
 
-`append` is the lane's hand-off. It runs in the lane's driver, after the local commit and before any acknowledgement:
-capture the pages, write the next slot, and look after the lease, a snapshot and the collection when they are due. The
-same thread makes every change of the manifest, so there is never more than one on its way.
+The lane's driver makes three calls per group: `renew` before it is executed; `append` after the local commit and before
+any acknowledgement, to capture the pages and write the next slot; `run_upkeep` after the callers have their answers,
+for a snapshot, the collection and a handover. It makes every change of the manifest, so one at most is on its way.
 
 G4: the answer to a slot decides, not the lease. G7: the lane holds reads until the group is durable. A lease that may
 have run out is renewed before a read is answered, so that a replaced owner notices.

@@ -32,6 +32,11 @@ ACCEPTED = 202
 
 _bulk = msgspec.json.Decoder(BulkBody)
 
+_ONLY_FOR = {
+    "event": ("send",), "kind": ("retry",), "letter": ("retry",), "error": ("retry",), "note": ("pause", "resume"),
+}  # fmt: skip
+"""The members of the body that belong to some actions only."""
+
 
 async def list_runs(service: Service, request: Request) -> HttpAnswer:
     """List the bulk runs of this home, the newest first."""
@@ -71,6 +76,13 @@ async def run(service: Service, request: Request) -> HttpAnswer:
 
 def _bulk_of(service: Service, body: BulkBody) -> tuple[Bulk[Any], BulkRequest]:
     bound = service.machine(body.machine)
+    for name, action in _ONLY_FOR.items():
+        if body.action not in action and getattr(body, name):
+            raise InvalidPayload(
+                f'"{name}" has no meaning for the action "{body.action}".',
+                why=f"It belongs to {' and '.join(action)}. An ignored condition would choose other workflows.",
+                fix=f'Leave "{name}" out, or choose another action.',
+            )
     event: Event | None = None
     if body.action == "send":
         if body.event is None:
