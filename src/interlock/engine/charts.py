@@ -227,12 +227,15 @@ class ChartRecorder:
         if self._timer is not None:
             self._timer.cancel()
         self._close_minute(sampled=False)
-        if write:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                if write:
                     await self._write()
-        async with self._writing:
-            return
+                async with self._writing:
+                    return
+        except TimeoutError:
+            if self._task is not None:
+                self._task.cancel()
 
     async def _write(self) -> None:
         """Add the sums of the minutes that are over to the store; roll up once an hour."""

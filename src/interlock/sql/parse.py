@@ -9,8 +9,10 @@ The tree is taken as JSON and not as the binding's protobuf messages: those nest
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -120,7 +122,24 @@ def parse(sql: str) -> Node:
     return cast("Node", statements[0]["stmt"])
 
 
+@cache
+def _parsing_thread() -> ThreadPoolExecutor:
+    """Return the one thread that parses.
+
+    libpg_query takes a thread-specific key of the process for each thread that calls it, and never returns it. There
+    are 1,024 of them: without any left, other libraries fail, OpenSSL with a "malloc failure". Lanes have many threads.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="interlock-sql")
+
+
+os.register_at_fork(after_in_child=_parsing_thread.cache_clear)  # A child has no thread of its parent.
+
+
 def _statements(sql: str) -> list[Body]:
+    return _parsing_thread().submit(_parse_text, sql).result()
+
+
+def _parse_text(sql: str) -> list[Body]:
     library = _library()
     result = library.pg_query_parse(sql.encode())
     try:

@@ -1,6 +1,8 @@
 """Translations are remembered, as many as the bound allows, and forgotten when the schema changes."""
 
 import asyncio
+import ctypes
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -153,3 +155,22 @@ def test_workflows_run_without_the_parser(monkeypatch: pytest.MonkeyPatch, tmp_p
                 await database.query("SELECT 1")
 
     asyncio.run(scenario())
+
+
+def test_threads_that_parse_take_no_keys_of_the_process() -> None:
+    """The parser would take one for each of them, for ever; without any left other libraries fail."""
+    library = ctypes.CDLL(None)
+
+    def next_key() -> int:
+        key = ctypes.c_uint()
+        assert library.pthread_key_create(ctypes.byref(key), None) == 0
+        assert library.pthread_key_delete(key) == 0
+        return key.value
+
+    _ = parse.parse("SELECT 1")
+    before = next_key()
+    for _ in range(3):
+        thread = threading.Thread(target=parse.parse, args=("SELECT 1",))
+        thread.start()
+        thread.join()
+    assert next_key() == before

@@ -10,6 +10,7 @@ them.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -393,11 +394,12 @@ class BulkRuns:
 
     async def stored(self, name: str) -> View[Enum, object]:
         """Return the workflow that keeps a run. Raises WorkflowNotFound."""
-        try:
-            return await self._calls.get(run_id(name))
-        except WorkflowNotFound:
-            raise WorkflowNotFound(
-                f"there is no bulk run {name!r}.",
-                why=f"No run of this name was begun here, or {RUNS_MAX:,} newer ones have replaced it.",
-                fix="List them with engine.bulk_runs.list() or `interlock bulk list`.",
-            ) from None
+        with suppress(WorkflowNotFound):
+            view = await self._calls.get(run_id(name))
+            if view.machine == bulk_machine.name:  # Another machine may have a workflow of that id.
+                return view
+        raise WorkflowNotFound(
+            f"there is no bulk run {name!r}.",
+            why=f"No run of this name was begun here, or {RUNS_MAX:,} newer ones have replaced it.",
+            fix="List them with engine.bulk_runs.list() or `interlock bulk list`.",
+        )

@@ -151,8 +151,8 @@ async def _machine_of_letter(service: Service, letter: DeadLetter) -> str:
         return known[0]
     try:
         return (await service.machine_of(letter.workflow)).name
-    except WorkflowNotFound:
-        return ""  # It was pruned meanwhile, or is one of the engine's own workflows.
+    except (WorkflowNotFound, UnavailableError):
+        return ""  # It was pruned meanwhile, is one of the engine's own workflows, or its machine is served elsewhere.
 
 
 def _declares(bound: BoundMachine, letter: DeadLetter) -> bool:
@@ -167,8 +167,8 @@ async def _is_visible(service: Service, request: Request, workflow: str) -> bool
         return False
     try:
         return request.identity.allows((await service.machine_of(workflow)).name, workflow)
-    except WorkflowNotFound:
-        return False  # It was pruned meanwhile, and its machine is unknown.
+    except (WorkflowNotFound, UnavailableError):
+        return False  # It was pruned meanwhile, or its machine is served elsewhere: which one it is, is unknown.
 
 
 async def retry(service: Service, request: Request) -> HttpAnswer:

@@ -36,10 +36,13 @@ export function ask({ title, text, field, form, confirm, act, check, checkLabel 
         close(true);
       });
     };
+    let edits = 0;
     const examine = ({ currentTarget: button }) => {
       if (!button.form.reportValidity()) return;
+      const before = edits;
       attempt(button, async (value) => {
         const found = await check(value);
+        if (edits !== before) return; // The answer is about what was there before.
         show(result, found);
         submit.disabled = false;
       });
@@ -71,7 +74,7 @@ export function ask({ title, text, field, form, confirm, act, check, checkLabel 
       resolve(done);
     };
     // A result is about what was checked, and nothing that was typed since.
-    if (checkFirst) dialog.addEventListener("input", () => ((submit.disabled = true), show(result)));
+    if (checkFirst) dialog.addEventListener("input", () => ((edits += 1), (submit.disabled = true), show(result)));
     dialog.addEventListener("cancel", (event) => (event.preventDefault(), close(false)));
     document.getElementById("dialogs").append(dialog);
     dialog.showModal();

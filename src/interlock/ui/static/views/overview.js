@@ -37,7 +37,7 @@ async function attempt(asked) {
   try {
     return await asked;
   } catch (error) {
-    if (error.status === 403 || error.status === 404) return { items: null, error };
+    if ([403, 404, 503].includes(error.status)) return { items: null, error };
     throw error;
   }
 }
@@ -45,7 +45,7 @@ async function attempt(asked) {
 export function draw({ machines, stalled, compensations, letters, tasks, breakers, hot, charts }, params) {
   const open = breakers.items && { ...breakers, items: breakers.items.filter((each) => each.state !== "closed") };
   const flagged = hot.items && { ...hot, items: hot.items.filter((row) => row.flagged) };
-  const total = sum(machines.flatMap((each) => Object.values(each.counts ?? {})));
+  const total = machines.every((each) => each.counts) ? sum(machines.flatMap((each) => Object.values(each.counts))) : null;
   const dead = letters.items && sum(letters.items.map((each) => each.count));
   const overdue = tasks.items?.filter((each) => each.overdue).length;
   return [
@@ -127,7 +127,7 @@ function card(each) {
   return el(
     "section",
     { class: "card", "data-key": each.name },
-    el("h2", {}, machineLink(each.name), el("span", { class: "soft" }, `version ${each.version}, ${several(total, "workflow")}`)),
+    el("h2", {}, machineLink(each.name), el("span", { class: "soft" }, each.counts ? `version ${each.version}, ${several(total, "workflow")}` : `version ${each.version}`)),
     el(
       "div",
       { class: tall ? "pair" : "" },
