@@ -302,7 +302,10 @@ def _agree(here: Outcome, there: Outcome, item: Drawn) -> bool:
         return False
     if item.keys == 0 or is_signed:
         return True
-    left, right = here.comparable(ordered=True).rows, there.comparable(ordered=True).rows
+    # Equal numbers with different scales are equal keys, so either may come first.
+    left, right = (
+        replace(each, rows=tuple(map(_normal, each.rows))).comparable(ordered=True).rows for each in (here, there)
+    )
     return [row[: item.keys] for row in left] == [row[: item.keys] for row in right]
 
 
