@@ -148,7 +148,7 @@ class ClientBulk(Generic[EventT]):
         data: Mapping[str, object] | None,
         rate_per_s: float | None,
     ) -> bytes:
-        check_rate(rate_per_s)  # JSON has no NaN: the server would be told of no rate.
+        check_rate(rate_per_s)  # JSON has no NaN: the server would receive none.
         check_kind(request.kind)
         wire_name, payload = (None, msgspec.Raw(b"{}")) if event is None else event_of(event, data)
         return encode(
