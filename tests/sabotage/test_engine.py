@@ -95,8 +95,8 @@ def history_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     async def passed(pipeline: CommitPipeline, envelopes: Sequence[object]) -> None:
         later: list[Change] = []
 
-        def without(staged: Staged) -> Change:
-            change = changed(staged)
+        def without(staged: Staged, *, shared: bool = True) -> Change:
+            change = changed(staged, shared=shared)
             if change.expected and change.history:
                 row = replace(change.row, revision=change.row.revision + 1)
                 later.append(Change(row, change.row.revision, change.history))
@@ -137,8 +137,8 @@ def attempt_not_counted_before_it_begins(patch: pytest.MonkeyPatch) -> None:
     """The count is written with the result: the commit that begins an attempt says nothing of it."""
     changed = Staged.change
 
-    def uncounted(staged: Staged) -> Change:
-        change = changed(staged)
+    def uncounted(staged: Staged, *, shared: bool = True) -> Change:
+        change = changed(staged, shared=shared)
         owed = staged.live.owed
         if staged.reserved and owed.run is not None:
             run = replace(owed.run, attempts=owed.run.attempts - 1, started=False)

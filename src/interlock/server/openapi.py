@@ -119,7 +119,7 @@ _CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
     (404, "/v1/workflows/{"): ("workflow-not-found",),
     (404, "/v1/pauses"): ("machine-not-found", "workflow-not-found"),
     (404, "/v1/tasks"): ("workflow-not-found", "machine-not-found"),
-    (404, "/v1/dead-letters"): ("target-not-found",),
+    (404, "/v1/dead-letters"): ("target-not-found", "machine-not-found"),
     (404, "/v1/breakers"): ("breaker-not-found",),
     (404, "/v1/limits"): ("breaker-not-found",),
     (404, "/v1/databases"): ("database-not-found",),
@@ -346,7 +346,12 @@ def document(routes: Sequence[Endpoint], *, root: str = "", machines: Sequence[B
     """Return the document of an app that is mounted at `root`, with examples and components for these machines."""
     bodies = machine_examples(machines)
     visible = [route for route in routes if route.summary]
-    types = {kind for route in visible for kind in (route.body, route.answer) if kind is not None and kind is not dict}
+    types = {
+        kind
+        for route in visible
+        for kind in (route.body, route.answer, route.dry_answer)
+        if kind is not None and kind is not dict
+    }
     ordered = sorted(types, key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(
         [*ordered, Problem], schema_hook=_anything, ref_template=TEMPLATE
@@ -428,6 +433,8 @@ def _responses(route: Endpoint, references: dict[type, dict[str, object]]) -> di
     responses: dict[str, object] = {}
     for status in route.answers:
         schema: dict[str, object] = {"type": "string"} if route.answer is None else references[route.answer]
+        if route.dry_answer is not None:
+            schema = {"anyOf": [schema, references[route.dry_answer]]}
         if route.lists:
             schema = {
                 "type": "object",

@@ -57,6 +57,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     body_example: object = None
     body_media: str = "application/json"
     answer: type | None = None
+    dry_answer: type | None = None
+    """The answer of a dry run, if it is another one."""
     answers: tuple[int, ...] = (200,)
     answer_example: object = None
     answer_media: str = "application/json"

@@ -16,7 +16,7 @@ from interlock.engine.charts import Charts
 from interlock.engine.dependencies.breakers import BreakerView
 from interlock.engine.engine_settings import Admission
 from interlock.engine.operators.attempts import Attempt
-from interlock.engine.operators.bulk_runs import BulkRun
+from interlock.engine.operators.bulk_runs import BulkPlan, BulkRun
 from interlock.engine.operators.tasks import Task
 from interlock.engine.operators.why import Why
 from interlock.engine.pauses import PauseView
@@ -358,6 +358,7 @@ _OPERATING = (
                 "limit", "Maximum number of dead letters.", {"type": "integer", "minimum": 1, "maximum": 10_000}
             ),
         ),
+        also=(404,),
         answer=DeadLetter,
         lists=True,
     ),
@@ -752,6 +753,7 @@ _BULK = (
         body=wire.BulkBody,
         body_example={"machine": "order", "action": "send", "state": "charging", "event": "CANCEL"},
         answer=BulkRun,
+        dry_answer=BulkPlan,
         answers=(200, 202),
         answer_example=_BULK_RUN,
         also=(404, 422),
