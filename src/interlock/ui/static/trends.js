@@ -77,7 +77,7 @@ function dwell(machine, both) {
   return chart({ ...both, title: "Mean time in state", lines, unit: "s" });
 }
 
-/** In words when it failed, so that nobody has to read it off the line. */
+/** In words when it failed, so that an operator does not have to read it off the line. */
 function failures(failed, letters, since, stepS) {
   const found = stretch(failed, since, stepS) ?? stretch(letters, since, stepS);
   if (!found) return "No attempt has failed in this range.";

@@ -32,7 +32,7 @@ export function draw({ items, cursor }, params, again) {
     el(
       "p",
       { class: "lead" },
-      "Decisions that wait for a person. Claim one so that nobody else works on it; the decision is an event of its workflow and has your name in the history.",
+      "Decisions that wait for a person. Claim one so that no other person works on it; the decision is an event of its workflow and has your name in the history.",
     ),
     filter(roles, params, me),
     who(me, again),
@@ -127,7 +127,7 @@ function actions(row, again) {
   const release = (force) => () =>
     ask({
       title: force ? `Take it from ${row.claimed_by}?` : `Release: ${row.title}?`,
-      text: force ? `${row.claimed_by} has claimed it. It is then free for everybody.` : "It is then free for everybody.",
+      text: force ? `${row.claimed_by} has claimed it. Any person can claim it then.` : "Any person can claim it then.",
       confirm: force ? "Take it away" : "Release",
       act: () => post("release", force ? { force: true } : {}),
     }).then(again);
